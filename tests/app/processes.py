@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,8 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from tests.toys import MEAN, STD, conv_net
 
+_SEEDS = itertools.count(1000)
+"""Equal requests get one job."""
 _ROOT = Path(__file__).parents[2]
 _NET = """\
 from tests.app.processes import toy
@@ -154,7 +157,7 @@ class Served:
         return str(answer.json()["photo"])
 
     def job(self, photo: str, method: str = "gradient", net: str = "net.py:make") -> str:
-        asked = {"photo": photo, "net": net, "labels": [0, 1], "methods": [method]}
+        asked = {"photo": photo, "net": net, "labels": [0, 1], "methods": [method], "seed": next(_SEEDS)}
         answer = self.send("POST", "/api/jobs", asked)
         assert answer.status == 202, answer.body
         return str(answer.json()["job"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ from tests.toys import linear_classifier
 
 HOME = "http://127.0.0.1:8000"
 SIZE = (6, 8)
+_SEEDS = itertools.count(1000)
 NAMES = ("tabby cat", "dog", "cattle", "mosque", "wildcat")
 
 
@@ -62,8 +64,8 @@ def uploaded(client: TestClient, seed: int = 0, name: str = "noise.png") -> str:
 
 
 def begun(client: TestClient, photo: str, methods: list[str], **more: Any) -> str:
-    """The id of a job."""
-    asked = {"photo": photo, "net": "toy", "labels": [1, 3], "methods": methods, **more}
+    """The id of a job; each has its own seed, because equal requests get one job."""
+    asked = {"photo": photo, "net": "toy", "labels": [1, 3], "methods": methods, "seed": next(_SEEDS), **more}
     answer = client.post("/api/jobs", json=asked)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["job"])

@@ -104,7 +104,7 @@ def test_problems_say_what_to_do(client: TestClient) -> None:
         client.post("/api/jobs", content=b"{", headers={"content-type": "application/json"}).status_code
         == 422
     )
-    assert client.get("/nothing").json() == {"error": "Not Found"}
+    assert client.get("/nothing").json() == {"error": "there is nothing at this address"}
 
 
 def test_the_document_of_the_api_has_every_route_and_no_remote_page(

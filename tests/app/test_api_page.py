@@ -42,15 +42,17 @@ def test_the_page_needs_no_other_server_and_no_inline_script(client: TestClient)
     assert set(re.findall(r'(?:src|href)="([^"#]+)"', page.text)) == {
         "data:,",
         "/api/style.css",
+        "/api/theme.js",
         "/api/openapi.json",
         "/",
         "/runs",
         "/runs/compare",
         "/api",
     }
-    assert "<script" not in page.text and "style=" not in page.text
+    assert re.findall(r"<script[^>]*>(.*?)</script>", page.text) == [""] and "style=" not in page.text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert client.get("/api/style.css").headers["content-type"].startswith("text/css")
+    assert client.get("/api/theme.js").headers["content-type"].startswith("text/javascript")
 
 
 def test_without_a_page_and_without_runs_nothing_is_linked_that_is_not_there() -> None:

@@ -133,6 +133,45 @@ def test_a_running_job_answers_others_between_its_steps_and_can_be_cancelled(
     assert client.get(f"/api/jobs/{first}/maps/0/1").status_code == 404
 
 
+def test_equal_requests_get_one_job_which_stops_when_nobody_wants_it(
+    client: TestClient, server: Server
+) -> None:
+    slow, photo = with_slow(server), uploaded(client)
+    first, again = (begun(client, photo, ["slow"], seed=1) for _ in range(2))
+    other = begun(client, photo, ["slow"], seed=2)
+    assert first == again != other and slow.begun.wait(600)
+    assert client.delete(f"/api/jobs/{first}?leave=true").status_code == 200
+    assert not server.jobs[first].stop, "the second request still wants it"
+    client.delete(f"/api/jobs/{first}?leave=true")
+    client.delete(f"/api/jobs/{other}")
+    assert server.jobs[first].stop
+    third = begun(client, photo, ["slow"], seed=1)
+    assert third != first, "a job that was stopped answers no new request"
+    for step in slow.steps:
+        step.set()
+    worked_off(server)
+    assert [server.jobs[job].state for job in (first, other, third)] == ["cancelled", "cancelled", "done"]
+    assert begun(client, photo, ["slow"], seed=1) == third, "it is done, and computed once"
+    client.delete(f"/api/jobs/{third}")
+    assert begun(client, photo, ["slow"], seed=1) == third
+
+
+def test_why_there_is_no_job(client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(job: str) -> str:
+        answer = client.get(f"/api/jobs/{job}")
+        assert answer.status_code == 404
+        return str(answer.json()["error"])
+
+    monkeypatch.setattr(kept, "MOST_KEPT", 1)
+    photo = uploaded(client)
+    old, newer = (begun(client, photo, ["gradient"]) for _ in range(2))
+    worked_off(server)
+    assert "no longer kept" in said(old) and client.get(f"/api/jobs/{newer}").status_code == 200
+    assert "the server was restarted" in said(kept.JobIds().new())
+    mistyped = newer[:-1] + ("0" if newer[-1] != "0" else "1")
+    assert "no such job" in said(mistyped) and "restarted" not in said("0" * 32)
+
+
 def test_the_progress_of_a_job(client: TestClient, server: Server) -> None:
     slow = with_slow(server)
     job = begun(client, uploaded(client), ["slow"])

@@ -367,14 +367,21 @@ def test_a_job_is_cancelled_half_way_and_the_next_one_runs(
     page = open_page(served)
     give(page, "paste", photo)
     page.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
-    page.locator("#cancel").click()
-    page.locator("#state").filter(has_text="Cancelled").wait_for()
+    button = page.locator("#run")
+    assert button.inner_text() == "Finding … (stop)"
+    button.click()
+    page.locator("#state").filter(has_text="Stopped").wait_for()
     assert served.jobs[0].state == "cancelled" and not page.locator("#progress").is_visible()
+    assert button.inner_text() == "Try again"
     assert page.locator(".cell .reading-off").first.inner_text() == "not finished"
     served.release()
     page.get_by_label("Second method", exact=True).select_option("gradient-x-input")
-    page.locator("#run").click()
+    assert button.inner_text() == "Find the proofs"
+    button.click()
     wait_done(page)
+    assert button.inner_text() == "Show the proofs"
+    button.click()
+    assert page.evaluate("() => document.activeElement.id") == "proofs-heading" and len(served.jobs) == 2
     assert page.locator(".row h4").all_text_contents()[:1] == [METHOD] and page.locator(".row").count() == 2
     labels = len(served.jobs[1].asked.labels)
     assert page.locator(".row").nth(1).locator(".cell").count() == labels
@@ -398,11 +405,18 @@ def test_a_refresh_and_a_second_tab_come_back_to_the_running_job(
     third.locator("#queue").evaluate("(details) => { details.open = true; }")
     third.locator("#queue-list li").nth(1).wait_for()
     third.locator("#cancel").click()
-    third.locator("#state").filter(has_text="Cancelled").wait_for()
+    third.locator("#state").filter(has_text="Stopped").wait_for()
+    fourth = open_page(served)
+    choose(fourth, photo)  # the same request: it gets the job that runs
+    fourth.locator(".cell .reading-off").first.filter(has_text="step").wait_for()
+    choose(fourth, photo.flip(-2))  # and leaving it does not stop it
+    fourth.locator("#state").filter(has_text="next in the queue").wait_for()
+    fourth.locator("#run").click()
+    fourth.locator("#state").filter(has_text="Stopped").wait_for()
     served.release()
     for tab in (page, other):
         wait_done(tab)
-    assert [job.state for job in served.jobs] == ["done", "cancelled"]
+    assert [job.state for job in served.jobs] == ["done", "cancelled", "cancelled"]
 
 
 def test_after_a_restart_of_the_server_the_job_runs_again(open_page: Tabs, photo: torch.Tensor) -> None:
@@ -414,11 +428,14 @@ def test_after_a_restart_of_the_server_the_job_runs_again(open_page: Tabs, photo
     served.stop()
     again = tiny(served.port)
     try:
+        page.locator("#notice-words").filter(has_text="The server was restarted").wait_for()
         page.locator("#notice-action", has_text="Run it again").click()
         wait_done(page)
         assert len(again.jobs) == 1 and again.jobs[0].asked == served.jobs[0].asked
         page.reload()  # the photo is in the tab's memory, too
         wait_done(page)
+        mistyped = open_page(again, fragment=f"#job={'0' * 32}")
+        assert "There is no such job" in mistyped.inner_text("#notice-words")
     finally:
         again.stop()
 
@@ -435,8 +452,65 @@ def test_results_can_be_saved(finished: tuple[Any, Served]) -> None:
 
 def test_what_is_no_picture_is_refused_in_words(finished: tuple[Any, Served]) -> None:
     page, _ = finished
-    page.locator("#file").set_input_files({"name": "a.png", "mimeType": "image/png", "buffer": b"no picture"})
-    page.locator("#notice-words").filter(has_text="cannot be read as an image").wait_for()
+    for name, kind, words in (
+        ("a.png", "image/png", "a.png cannot be read as a picture. JPEG, PNG or WebP, up to 20 MB."),
+        ("wrong.txt", "text/plain", "wrong.txt is not a picture. JPEG, PNG or WebP, up to 20 MB."),
+    ):
+        page.locator("#file").set_input_files({"name": name, "mimeType": kind, "buffer": b"no picture"})
+        page.locator("#notice-words").filter(has_text=words).wait_for()
+    assert page.locator("#run").inner_text() == "Show the proofs", "what is shown stays"
+
+
+def test_the_button_says_what_a_press_does(finished: tuple[Any, Served]) -> None:
+    """Every stage, and every event that could come late in it."""
+    page, _ = finished
+    walks = page.evaluate(
+        """async () => {
+            const { next, buttonOf, stageWords } = await import("/static/stages.js");
+            const walk = (...events) => events.reduce(next, "empty");
+            const started = ["photo", "believed", "run"];
+            return {
+                button: {
+                    ready: buttonOf(walk("photo", "believed")),
+                    none: buttonOf(walk("photo", "believed"), { labels: 0 }),
+                    starting: buttonOf(walk(...started), { changed: false }),
+                    running: buttonOf(walk(...started, "job", "running"), { changed: false }),
+                    other: buttonOf(walk(...started, "job", "running"), { changed: true }),
+                    stopping: buttonOf(walk(...started, "job", "running", "stop"), { changed: false }),
+                    done: buttonOf(walk(...started, "job", "done"), { changed: false }),
+                    changed: buttonOf(walk(...started, "job", "done"), { changed: true }),
+                },
+                stage: {
+                    late: walk(...started, "job", "running", "waiting"),
+                    stopped: walk(...started, "job", "running", "stop", "running", "cancelled"),
+                    faster: walk(...started, "job", "stop", "done"),
+                    refused: walk(...started, "refused"),
+                    lost: walk(...started, "job", "running", "lost"),
+                    again: walk(...started, "job", "running", "photo"),
+                },
+                words: stageWords("failed", { message: "no memory" }),
+            };
+        }"""
+    )
+    assert {name: (b["action"], b["words"]) for name, b in walks["button"].items()} == {
+        "ready": ("run", "Find the proof"),
+        "none": (None, "Choose a label to prove"),
+        "starting": ("stop", "Finding … (stop)"),
+        "running": ("stop", "Finding … (stop)"),
+        "other": ("run", "Find these proofs instead"),
+        "stopping": (None, "Stopping …"),
+        "done": ("show", "Show the proofs"),
+        "changed": ("run", "Find the proof"),
+    }
+    assert walks["stage"] == {
+        "late": "running",
+        "stopped": "cancelled",
+        "faster": "done",
+        "refused": "ready",
+        "lost": "ready",
+        "again": "reading",
+    }
+    assert walks["words"] == "Failed: no memory"
 
 
 def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(

@@ -47,7 +47,7 @@ def test_too_many_pixels_are_refused_before_any_is_decoded(
 def test_jpeg_2000_is_not_for_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     Image.new("RGB", (8, 8)).save(file, "JPEG2000")
-    with pytest.raises(InputError, match=r"cannot be read.*\.jpg"):
+    with pytest.raises(InputError, match=r"cannot be read as a picture. JPEG, PNG"):
         Photos().add(file.getvalue(), "large.jp2")
 
 
@@ -155,6 +155,15 @@ def test_uploads_and_samples(client: TestClient) -> None:
         client.post("/api/photos", content=picture(), headers={"content-type": "text/plain"}).status_code
         == 422
     )
+
+
+def test_what_is_no_picture_is_refused_in_words_for_everybody(client: TestClient) -> None:
+    answer = client.post(
+        "/api/photos?name=wrong.txt", content=b"words", headers={"content-type": "image/png"}
+    )
+    assert answer.status_code == 422
+    said = "wrong.txt cannot be read as a picture. JPEG, PNG or WebP, up to 20 MB."
+    assert answer.json()["error"] == said
 
 
 def test_a_photo_that_is_gone_is_a_404(client: TestClient, server: Server) -> None:

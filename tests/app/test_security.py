@@ -75,6 +75,19 @@ def test_every_answer_carries_the_headers(client: TestClient) -> None:
     assert "unsafe" not in security.POLICY and security.POLICY.startswith("default-src 'none'")
 
 
+def test_a_person_gets_errors_as_pages_and_a_program_as_json(client: TestClient, server: Server) -> None:
+    person = {"accept": "text/html,*/*"}
+    for address in ("/nothing", "/runs/nothing", "/static/nothing.js"):
+        found = client.get(address, headers=person)
+        assert found.status_code == 404 and found.headers["content-type"].startswith("text/html")
+        assert "Not found" in found.text and 'href="/"' in found.text
+        assert "unsafe" not in found.headers["content-security-policy"]
+        assert client.get(address).json().keys() == {"error"}
+    assert client.get("/api/nothing", headers=person).json().keys() == {"error"}
+    wrong_name = client.get("/", headers={**person, "host": "evil.example"})
+    assert wrong_name.status_code == 403 and "Not allowed" in wrong_name.text
+
+
 def test_a_mistake_of_ours_is_told_to_the_terminal_alone(
     server: Server, client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from proofmap.app.pages import page, style_sheet
+from proofmap.app.pages import page, style_sheet, theme_script
 
 Schema = Mapping[str, Any]
 
@@ -55,7 +55,7 @@ class Route:
 
 
 def api_page(links: Mapping[str, str]) -> APIRouter:
-    """The page ``/api`` with links to the other pages, and their style sheet."""
+    """The page ``/api`` with links to the other pages, their style sheet, and the script of their theme."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/api")
@@ -76,6 +76,10 @@ def api_page(links: Mapping[str, str]) -> APIRouter:
     @router.get("/api/style.css")
     async def style() -> Response:
         return Response(style_sheet(), media_type="text/css")
+
+    @router.get("/api/theme.js")
+    async def theme() -> Response:
+        return Response(theme_script(), media_type="text/javascript")
 
     return router
 

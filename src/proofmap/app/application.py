@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from proofmap.app.answers import ErrorAnswer
 from proofmap.app.api_page import api_page
 from proofmap.app.job_routes import jobs_router
-from proofmap.app.pages import static_file
+from proofmap.app.pages import as_sentence, is_page_request, page, static_file
 from proofmap.app.photo_routes import photos_router
 from proofmap.app.photos import NotFound
 from proofmap.app.run_routes import LINKS, runs_router
@@ -61,7 +61,8 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
     if server.runs is not None:
         app.include_router(runs_router(server.runs, pages=not api_only))
     pages = {name: where for name, where in LINKS.items() if server.runs or not where.startswith("/runs")}
-    app.include_router(api_page({} if api_only else pages))
+    app.state.links = {} if api_only else pages
+    app.include_router(api_page(app.state.links))
     return app
 
 
@@ -84,8 +85,8 @@ def _add_page(app: FastAPI) -> None:
         return answer(file)
 
 
-async def _error_response(request: Request, error: Exception) -> JSONResponse:
-    """An error as JSON that says what to do."""
+async def _error_response(request: Request, error: Exception) -> Response:
+    """An error that says what to do: as a page if a person's browser asked for one, otherwise as JSON."""
     match error:
         case ProofmapError():
             status = 404 if isinstance(error, NotFound) else 429 if isinstance(error, Busy) else 422
@@ -94,8 +95,16 @@ async def _error_response(request: Request, error: Exception) -> JSONResponse:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
             status, message = 422, f"{where or 'the request'}: {first['msg']}"
+        case HTTPException(status_code=404):
+            status, message = 404, "there is nothing at this address"
         case HTTPException():
             status, message = error.status_code, str(error.detail)
         case _:
             status, message = 400, "the request ended before all of it was sent"
-    return JSONResponse({"error": message}, status_code=status)
+    if not is_page_request(request.scope):
+        return JSONResponse({"error": message}, status_code=status)
+    if status == 422 and isinstance(error, RequestValidationError):  # an address that was mistyped
+        status, message = 404, "there is nothing at this address"
+    title = "Not found" if status == 404 else "This cannot be shown"
+    links, said = request.app.state.links, as_sentence(message)
+    return page("error.html", status=status, links=links, title=title, message=said)

@@ -34,7 +34,7 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.post("/api/jobs", status_code=202)
     async def add_job(asked: JobAsked) -> answers.JobMade:
-        """Start a job; it runs when the jobs before it are done."""
+        """Start a job; it runs when the jobs before it are done. A request equal to that of a job that is kept gets that job."""
         photo, offer = server.photos[asked.photo], server.nets.offer(asked.net)
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
         if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
@@ -59,10 +59,13 @@ def jobs_router(server: Server) -> APIRouter:
         return jobs.answer(jobs[job], after)
 
     @router.delete("/api/jobs/{job}")
-    async def cancel(job: answers.JobId) -> answers.JobSummary:
+    async def cancel(
+        job: answers.JobId,
+        leave: Annotated[bool, Query(description="only if no other request wants this job")] = False,
+    ) -> answers.JobSummary:
         """Cancel a job: at once if it waits, after its current step if it runs."""
         found = jobs[job]
-        jobs.cancel(found)
+        jobs.cancel(found, leave=leave)
         return jobs.summary(found)
 
     @router.get("/api/jobs/{job}/maps/{method}/{label}")

@@ -2,10 +2,13 @@
 
 A job keeps numbered events. Readers ask for those after the last number they have, so that a page can be reloaded and many pages
 can follow one job. Only the newest event of each unfinished map and of the progress is kept, so that late readers get few.
+
+A request that is equal to that of a job that waits, runs or is done gets that job: the result would be the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import threading
 import time
@@ -33,6 +36,32 @@ _EVERY = 0.2
 """Seconds between two events about the same thing."""
 
 
+class JobIds:
+    """Ids of jobs: 8 digits of this start of the server, 16 random ones, and 8 that check the others.
+
+    They tell why a server has no job of an id: a mistyped id fails the check, and a job of an earlier start has other first digits.
+    """
+
+    def __init__(self) -> None:
+        self.start = secrets.token_hex(4)
+
+    def new(self) -> str:
+        text = self.start + secrets.token_hex(8)
+        return text + _check_digits(text)
+
+    def reason_missing(self, job: str) -> str:
+        """Why a server that does not have the job of this id does not have it, and what to do."""
+        if _check_digits(job[:24]) != job[24:]:
+            return "there is no such job: its address was copied wrongly or in part"
+        if not job.startswith(self.start):
+            return "the server was restarted and no longer has this job; run it again"
+        return f"this job is no longer kept, because {MOST_KEPT} newer ones are; run it again"
+
+
+def _check_digits(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+
 @dataclass(eq=False)
 class MapJob:
     """One job: the request, its state, and its results."""
@@ -42,7 +71,10 @@ class MapJob:
     methods: list[Method]
     fill: Fill
     command: str
-    id: str = field(default_factory=lambda: secrets.token_hex(16))
+    id: str = ""
+    """Given by the queue."""
+    asked_by: int = 1
+    """How many requests this job answers."""
     state: State = "waiting"
     message: str = ""
     stop: bool = False
@@ -83,14 +115,13 @@ class JobQueue:
         self._all: OrderedDict[str, MapJob] = OrderedDict()
         self._over: deque[str] = deque()
         """Finished jobs, in the order they ended."""
+        self._ids = JobIds()
         self._lock = threading.Lock()
 
     def __getitem__(self, job: str) -> MapJob:
         found = self.find(job)
         if found is None:
-            raise NotFound(
-                "the job is no longer kept: the server was restarted, or newer jobs replaced it; run it again"
-            )
+            raise NotFound(self._ids.reason_missing(job))
         return found
 
     def find(self, job: str) -> MapJob | None:
@@ -99,8 +130,13 @@ class JobQueue:
             return self._all.get(job)
 
     def add(self, job: MapJob) -> MapJob:
-        """Put a job in the queue."""
+        """Put a job in the queue, or return the one that answers the same request."""
         with self._lock:
+            for other in self._all.values():
+                if other.asked == job.asked and other.state not in ("failed", "cancelled") and not other.stop:
+                    other.asked_by += 1
+                    return other
+            job.id = self._ids.new()
             if sum(other.state == "waiting" for other in self._all.values()) >= MOST_WAITING:
                 raise Busy(f"{MOST_WAITING} jobs are already waiting; try again later, or cancel one")
             self._all[job.id] = job
@@ -108,10 +144,13 @@ class JobQueue:
         self.worker.add(lambda: self._work(job))
         return job
 
-    def cancel(self, job: MapJob) -> None:
-        """Stop a job: at once if it waits, otherwise after its current step."""
-        job.stop = True
+    def cancel(self, job: MapJob, *, leave: bool = False) -> None:
+        """Stop a job: at once if it waits, otherwise after its current step. With ``leave``, only if no other request wants it."""
         with self._lock:
+            job.asked_by -= 1
+            if job.state in OVER or (leave and job.asked_by > 0):
+                return
+            job.stop = True
             if job.state == "waiting":
                 self._end(job, "cancelled")
 

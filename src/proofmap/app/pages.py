@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 from fastapi import Response
 from jinja2 import Environment
 from markupsafe import Markup
+from starlette.datastructures import Headers
 
 from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import BelievedLabel, ImageRecord
@@ -16,7 +18,7 @@ from proofmap.report.html import templates_of
 from proofmap.study.watchers.status import duration
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
-_SHARED = ("look.css", "shared.js")  # files that the page shares with the report
+_SHARED = ("look.css", "shared.js", "theme.js")  # files that the page shares with the report
 _BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -38,10 +40,25 @@ def page(template: str, *, status: int = 200, **content: Any) -> Response:
     return html(_drawn(template, **content), PAGE_POLICY, status)
 
 
-def message_page(title: str, message: str, *, status: int, link: bool = True) -> Response:
-    """A page that says what is wrong. It needs no other file, so that it can be shown in a report's frame."""
-    text = _drawn("message.html", title=title, message=message, link=link, style=Markup(style_sheet()))
+def message_page(title: str, message: str, *, status: int) -> Response:
+    """A page that says what is wrong. It needs no other file, so that it can be shown in a report's frame and without the token."""
+    text = _drawn("message.html", title=title, message=message, style=Markup(style_sheet()))
     return html(text, MESSAGE_POLICY, status)
+
+
+def as_sentence(message: str) -> str:
+    """An error message as a sentence of a page.
+
+    >>> as_sentence("there is no such run")
+    'There is no such run.'
+    """
+    return f"{message[:1].upper()}{message[1:].rstrip('.')}."
+
+
+def is_page_request(scope: Mapping[str, Any]) -> bool:
+    """Whether a person's browser asks for a page, so that an error should be one."""
+    accepted = Headers(scope=scope).get("accept", "")
+    return scope["method"] == "GET" and not scope["path"].startswith("/api/") and "text/html" in accepted
 
 
 def html(text: str | bytes, policy: str, status: int = 200) -> Response:
@@ -58,6 +75,12 @@ def style_sheet() -> str:
     folder = files("proofmap.report") / "page"
     sheets = sorted(name for file in folder.iterdir() if (name := file.name).endswith(".css"))
     return "\n".join([*((folder / name).read_text("utf-8") for name in sheets), template_file("pages.css")])
+
+
+@cache
+def theme_script() -> str:
+    """The script of the theme, which every page loads before it is drawn."""
+    return (files("proofmap.report") / "page" / "theme.js").read_text("utf-8")
 
 
 def template_file(name: str) -> str:

@@ -13,12 +13,14 @@ from functools import cached_property
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import FORMATS, decode_image
+from proofmap.core.pictures import FORMATS, UnreadableImage, decode_image
 from proofmap.core.text import one_line
 from proofmap.data.photos import SAMPLE, sample_path
 
 UPLOAD_BYTES = 20_000_000
 PIXELS = 40_000_000
+ACCEPTED = f"JPEG, PNG or WebP, up to {UPLOAD_BYTES // 1_000_000} MB."
+"""What an upload may be, in words for everybody."""
 MOST_PHOTOS = 64
 MOST_BYTES = 256_000_000
 """Bytes of all photos together."""
@@ -112,7 +114,8 @@ def clean_name(name: str) -> str:
 def decoded(content: bytes, name: str) -> Image.Image:
     """A visitor's picture. One with too many pixels is refused by its header, before it is decoded."""
     if len(content) > UPLOAD_BYTES:
-        raise InputError(
-            f"{name} has more than {UPLOAD_BYTES // 1_000_000} MB; shrink the picture, or save it as JPEG"
-        )
-    return decode_image(content, name, most_pixels=PIXELS, formats=_FORMATS)
+        raise InputError(f"{name} is too large. {ACCEPTED}")
+    try:
+        return decode_image(content, name, most_pixels=PIXELS, formats=_FORMATS)
+    except UnreadableImage:
+        raise InputError(f"{name} cannot be read as a picture. {ACCEPTED}") from None

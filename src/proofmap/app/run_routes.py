@@ -10,13 +10,13 @@ import math
 from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Response
 from pydantic import BaseModel, Field
 
-from proofmap.app.pages import REPORT_POLICY, html, message_page, page, template_file
+from proofmap.app.pages import REPORT_POLICY, as_sentence, html, message_page, page, template_file
 from proofmap.app.photos import NotFound
 from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import ComparisonRecord, ImageList, RunImage, RunList, RunRecord
@@ -136,7 +136,7 @@ def _page_routes(views: RunViews) -> APIRouter:
 
     @router.get("/runs/{run}/report")
     async def report(run: RunId) -> Response:
-        return await _or_message(_framed(views, run, None))
+        return await _or_framed_message(_framed(views, run, None))
 
     @router.get("/runs/{run}/images")
     async def images(
@@ -150,7 +150,7 @@ def _page_routes(views: RunViews) -> APIRouter:
 
     @router.get("/runs/{run}/images/{image}/page")
     async def image_page(run: RunId, image: Place) -> Response:
-        return await _or_message(_framed(views, run, image))
+        return await _or_framed_message(_framed(views, run, image))
 
     return router
 
@@ -227,10 +227,22 @@ async def _or_message(work: Awaitable[Response]) -> Response:
     """The page, or one that says what to do."""
     try:
         return await work
-    except NotFound as error:
-        return message_page("Not found", public_text(str(error)), status=404)
     except ProofmapError as error:
-        return message_page("This cannot be shown", public_text(str(error)), status=409, link=False)
+        return page("error.html", links=LINKS, **_error_content(error))
+
+
+async def _or_framed_message(work: Awaitable[Response]) -> Response:
+    """The content of a frame, or a page without links that says what to do."""
+    try:
+        return await work
+    except ProofmapError as error:
+        return message_page(**_error_content(error))
+
+
+def _error_content(error: ProofmapError) -> dict[str, Any]:
+    missing = isinstance(error, NotFound)
+    title, status = ("Not found", 404) if missing else ("This cannot be shown", 409)
+    return {"title": title, "status": status, "message": as_sentence(public_text(str(error)))}
 
 
 def _parse_drop(text: str) -> float | None:

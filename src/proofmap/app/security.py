@@ -19,9 +19,10 @@ from urllib.parse import quote, urlencode
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proofmap.app.pages import as_sentence, is_page_request, message_page
 from proofmap.app.photos import UPLOAD_BYTES
 
 JSON_BYTES = 1_000_000
@@ -149,8 +150,7 @@ class Guard:
         except HTTPException as refused:
             if began:
                 raise
-            answer = JSONResponse({"error": refused.detail}, refused.status_code)
-            await answer(scope, receive, secured)
+            await _refusal(scope, refused)(scope, receive, secured)
         except Exception:  # a bug of ours: the terminal gets the details, the visitor does not
             _LOG.exception("a request for %s ended in an error", scope["path"])
             if began:
@@ -212,11 +212,18 @@ class Guard:
         return secrets.compare_digest(given.encode(), self.access.token.encode())
 
 
+def _refusal(scope: Scope, refused: HTTPException) -> Response:
+    """A refusal as a page if a person's browser asked for one, otherwise as JSON."""
+    if is_page_request(scope):
+        return message_page("Not allowed", as_sentence(refused.detail), status=refused.status_code)
+    return JSONResponse({"error": refused.detail}, refused.status_code)
+
+
 def _limited(receive: Receive, request: Request) -> Receive:
     """The same body, refused as soon as it is known to be too long."""
     limit = UPLOAD_BYTES if request.scope["path"] == "/api/photos" else JSON_BYTES
     declared = request.headers.get("content-length", "0")
-    too_long = HTTPException(413, f"that is too large; at most {limit / 1e6:g} MB are accepted")
+    too_long = HTTPException(413, f"that is too large: at most {limit / 1e6:g} MB are accepted")
     if not declared.isdigit() or int(declared) > limit:
         raise too_long
     received = 0

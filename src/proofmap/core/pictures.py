@@ -48,6 +48,10 @@ _RESAMPLING = {
 }
 
 
+class UnreadableImage(InputError):
+    """A file that is no picture, is damaged, or has another format than those that are read."""
+
+
 class UnreadWarning(UserWarning):
     """A folder has pictures of a format that is not read."""
 
@@ -185,13 +189,15 @@ def decode_image(
             f"{name} is too large ({error}); shrink it first, or raise PIL.Image.MAX_IMAGE_PIXELS"
         ) from None
     except UnidentifiedImageError:
-        raise InputError(
+        raise UnreadableImage(
             f"{name} cannot be read as an image: it is damaged, or not in a format that is read ({', '.join(sorted(SUFFIXES))})"
         ) from None
     except (
         Exception
     ) as error:  # damaged files raise almost anything: struct.error, KeyError, MemoryError, ...
-        raise InputError(f"{name} cannot be read as an image: {str(error) or type(error).__name__}") from None
+        raise UnreadableImage(
+            f"{name} cannot be read as an image: {str(error) or type(error).__name__}"
+        ) from None
     return in_colour(image, name)
 
 

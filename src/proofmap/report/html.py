@@ -1,7 +1,7 @@
 """The report as one HTML file that needs nothing else: no network, no server, no installed font.
 
 The data is a record (:mod:`proofmap.report.page_data`, :mod:`proofmap.report.page_pictures`). The template, two style sheets and
-the scripts in the folder ``page`` are all put into the file. The page of ``proofmap serve`` shares ``look.css`` and ``shared.js``.
+the scripts in the folder ``page`` are all put into the file. The page of ``proofmap serve`` shares ``look.css``, ``theme.js`` and ``shared.js``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from proofmap.results.sharing import shared, shared_settings, without_folders
 
 TITLE = "What do the heat maps prove?"
 _STYLES = ("look.css", "report.css")
-_SCRIPTS = ("shared.js", "page.js", "tables.js", "pictures.js", "matrix.js")
+_SCRIPTS = ("theme.js", "shared.js", "page.js", "tables.js", "pictures.js", "matrix.js")
 
 
 def write_report(

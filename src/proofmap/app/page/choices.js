@@ -9,8 +9,9 @@ function choose(select, value) {
 }
 
 export class Choices {
-  constructor(about, { changedNet, run }) {
+  constructor(about, { changedNet, changed, press }) {
     this.about = about;
+    this.changed = changed;
     this.most = about.limits.methods;
     byId("net").append(...about.nets.map((net) =>
       make("option", { value: net.name, title: net.about }, net.name)));
@@ -18,8 +19,9 @@ export class Choices {
     byId("net").addEventListener("change", changedNet);
     byId("choices").addEventListener("submit", (event) => {
       event.preventDefault();
-      run();
+      press();
     });
+    byId("methods").addEventListener("input", changed);
     this.set({ net: about.default.net, methods: about.default.methods, fill: about.default.fill });
   }
 
@@ -86,6 +88,7 @@ export class Choices {
     select.addEventListener("change", () => {
       settings.value = "";
       this.tidy();
+      this.changed();
     });
     const node = make("div", { class: "method" }, make("span", { "aria-hidden": "true" }, which), select, settings);
     this.rows.push({ node, select, settings });

@@ -64,6 +64,8 @@ export class Follower {
 
 export const startJob = (request) => post("api/jobs", request);
 export const cancelJob = (job) => remove(`api/jobs/${job}`);
+/** The same, unless someone else asked for the job, too. */
+export const leaveJob = (job) => remove(`api/jobs/${job}?leave=true`);
 
 /** The waiting and running jobs of the server, of all tabs, each with a button that cancels it. */
 export class Queue {

@@ -3,27 +3,33 @@
 import { get, Silent } from "./api.js";
 import { Choices } from "./choices.js";
 import { Duel } from "./duel.js";
-import { cancelJob, Follower, Queue, startJob } from "./job.js";
+import { cancelJob, Follower, leaveJob, Queue, startJob } from "./job.js";
 import { Labels } from "./labels.js";
 import { jobInAddress, putInAddress, recall, remember } from "./memory.js";
 import { Photo, setUpPhotos } from "./photo.js";
 import { pixelsOf } from "./pixels.js";
 import { Proofs } from "./proofs.js";
-import { byId, make, setUpCopy, setUpTheme } from "./shared.js";
-import { progressWords, stateWords } from "./sentences.js";
+import { byId, make, setUpCopy } from "./shared.js";
+import { asSentence, progressWords } from "./sentences.js";
+import { buttonOf, isOpen, next, stageWords } from "./stages.js";
 
 const FILES = [["sheet.png", "Sheet of pictures"], ["page.html", "Page"], ["maps.npz", "Maps (npz)"], ["maps.safetensors", "Maps (safetensors)"]];
-const OPEN = new Set(["waiting", "running"]);
 
 class Page {
   constructor(about) {
     this.about = about;
+    this.stage = "empty";
     byId("about").textContent = `Proofmap ${about.version} on ${about.device}`;
     byId("runs-link").hidden = !about.runs;
-    this.choices = new Choices(about, { changedNet: () => this.tried(() => this.changeNet()), run: () => this.tried(() => this.run()) });
+    this.choices = new Choices(about, {
+      changedNet: () => this.tried(() => this.changeNet()),
+      changed: () => this.draw(),
+      press: () => this.tried(() => this.press()),
+    });
     this.labels = new Labels(about, {
       changed: (words) => {
         byId("run-words").textContent = words;
+        this.draw();
         this.startDuel();
       },
       failed: (problem) => this.complain(problem),
@@ -37,7 +43,7 @@ class Page {
     this.queue = new Queue(() => this.follower.wake());
     this.follower = new Follower({
       answered: (answer) => this.hear(answer),
-      lost: () => this.offerAgain(),
+      lost: (problem) => this.offerAgain(problem),
       silent: (problem) => {
         this.unheard = true;
         this.notice(`${problem.message} This page continues when the server answers.`);
@@ -45,10 +51,59 @@ class Page {
     });
     setUpPhotos(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words));
     byId("fill").addEventListener("change", () => this.tried(() => this.changeFill()));
-    byId("cancel").addEventListener("click", () => this.tried(async () => {
+    byId("cancel").addEventListener("click", () => this.tried(() => this.stop()));
+  }
+
+  /** Go to the next stage; the button and the words follow. `answer` is the server's about the job. */
+  happen(event, answer = {}) {
+    const before = this.stage;
+    this.stage = next(before, event);
+    const words = stageWords(this.stage, answer);
+    if (this.stage !== before || event === "waiting") byId("state").textContent = words;
+    byId("progress").hidden = !isOpen(this.stage);
+    byId("cancel").disabled = this.stage === "stopping";
+    document.documentElement.dataset.stage = this.stage;
+    this.draw();
+  }
+
+  /** The button of the choices. It keeps its place and its focus in every stage. */
+  draw() {
+    const { action, words } = buttonOf(this.stage, { changed: this.changed, labels: this.labels?.list.length ?? 0 });
+    const button = byId("run");
+    this.action = action;
+    button.textContent = words;
+    button.setAttribute("aria-disabled", String(!action));
+    button.classList.toggle("busy", isOpen(this.stage));
+  }
+
+  /** Whether the choices differ from those of the job. */
+  get changed() {
+    return JSON.stringify(this.asked()) !== JSON.stringify(this.request);
+  }
+
+  /** The request for the choices of now. */
+  asked() {
+    const { net, fill, methods } = this.choices ?? {};
+    return { photo: this.photo?.id, net, labels: this.labels?.list.map(({ label }) => label), methods, fill, seed: 0 };
+  }
+
+  /** The button was pressed. */
+  async press() {
+    if (this.action === "run") await this.run();
+    else if (this.action === "stop") await this.stop();
+    else if (this.action === "show") byId("proofs-heading").focus();
+  }
+
+  async stop() {
+    this.happen("stop");
+    if (!this.job) return; // its request is under way; run() stops it
+    try {
       await cancelJob(this.job);
-      this.follower.wake();
-    }));
+    } catch (problem) {
+      this.happen("refused");
+      throw problem;
+    }
+    this.follower.wake();
   }
 
   /** Do something, and show its errors. */
@@ -62,7 +117,7 @@ class Page {
   }
 
   complain(problem) {
-    this.notice(problem.message);
+    this.notice(asSentence(problem.message));
     if (!(problem instanceof TypeError)) return;
     throw problem;
   }
@@ -79,9 +134,8 @@ class Page {
 
   /** A new photo: show it and what the net believes about it, and start a job. */
   async take(source) {
-    this.leaveJob();
-    byId("photo-words").textContent = "Reading the photo …";
     this.newest = source;
+    byId("photo-words").textContent = "Reading the photo …";
     let photo;
     try {
       photo = await Photo.sent(source);
@@ -89,6 +143,8 @@ class Page {
       byId("photo-words").textContent = this.photo?.name ?? "";
     }
     if (this.newest !== source) return; // another photo was chosen meanwhile
+    this.leaveJob();
+    this.happen("photo");
     this.photo = photo;
     if (await this.show()) await this.run();
   }
@@ -108,9 +164,17 @@ class Page {
     this.makeRoom();
     this.placed = this.placePictures();
     this.placed.catch(() => null); // shown where it is awaited
-    const beliefs = await photo.beliefs(net, labels ?? []);
+    let beliefs;
+    try {
+      beliefs = await photo.beliefs(net, labels ?? []);
+    } catch (problem) {
+      byId("photo-words").textContent = photo.name;
+      if (photo === this.photo) this.happen("refused");
+      throw problem;
+    }
     if (photo !== this.photo || net !== this.choices.net) return false;
     this.labels.show(beliefs, labels);
+    this.happen("believed");
     this.startDuel();
     byId("photo-words").textContent = photo.name;
     for (const id of ["believed", "choices"]) byId(id).hidden = false;
@@ -145,10 +209,12 @@ class Page {
   async changeNet() {
     if (!this.photo) return;
     this.leaveJob();
+    this.happen("net");
     if (await this.show()) await this.run();
   }
 
   async changeFill() {
+    this.draw();
     if (!this.photo) return;
     this.placed = this.placePictures();
     await this.placed;
@@ -160,26 +226,33 @@ class Page {
     if (!list.length || this.pictures?.of !== this.photo) return;
     const { net, fill } = this.choices;
     const { methods = [] } = this.proofs.request ?? {};
-    this.duel.begin(this.photo, this.pictures, { net, fill, labels: list, job: this.job, methods, searching: OPEN.has(this.state), proofs: this.proofs });
+    this.duel.begin(this.photo, this.pictures, { net, fill, labels: list, job: this.job, methods, searching: isOpen(this.stage), proofs: this.proofs });
   }
 
   /** Find proofs of the chosen labels. */
   async run() {
-    const labels = this.labels.list.map(({ label }) => label);
-    if (!labels.length) {
-      byId("run-words").textContent = "Press a label first: every proof is of one label.";
-      return;
-    }
-    const { net, fill, methods } = this.choices;
     const { photo } = this;
+    const before = this.asked();
+    if (!before.labels.length) return;
     this.leaveJob();
-    const started = photo.kept(() => startJob({ photo: photo.id, net, labels, methods, fill, seed: 0 }));
-    const [{ job }] = await Promise.all([started, this.placed]);
-    if (photo !== this.photo || net !== this.choices.net) {
-      await cancelJob(job);
+    this.request = before;
+    this.happen("run");
+    const turn = this.turn = Symbol("run");
+    let job;
+    try {
+      const started = photo.kept(() => startJob({ ...before, photo: photo.id }));
+      [{ job }] = await Promise.all([started, this.placed]);
+    } catch (problem) {
+      if (turn === this.turn) this.happen("refused");
+      throw problem;
+    }
+    if (turn !== this.turn || this.stage === "stopping") { // another photo, net or press came meanwhile, or a stop
+      await leaveJob(job);
+      if (turn === this.turn) this.happen("cancelled");
       return;
     }
-    const request = { photo: photo.id, net, labels, methods, fill, seed: 0 };
+    const request = { ...before, photo: photo.id };
+    this.own = true;
     putInAddress(job);
     this.begin(job, request);
     await remember(job, request, photo);
@@ -187,7 +260,8 @@ class Page {
 
   begin(job, request) {
     this.job = job;
-    this.state = "waiting";
+    this.request = request;
+    this.happen("job");
     byId("run-words").textContent = "";
     byId("proofs").hidden = false;
     byId("saving").hidden = true;
@@ -196,31 +270,27 @@ class Page {
     this.follower.follow(job);
   }
 
-  /** Cancel the job of this tab if it still runs. */
+  /** Leave the job of this tab; it stops if it still runs and nobody else wants it. */
   leaveJob() {
     const { job } = this;
     this.follower.stop();
-    this.job = null;
-    if (job && OPEN.has(this.state)) cancelJob(job).catch(() => null);
-    this.state = null;
+    this.turn = this.job = this.request = null;
+    if (job && this.own && isOpen(this.stage)) leaveJob(job).catch(() => null);
   }
 
   /** Show an answer of the server about the job. */
   async hear(answer) {
     if (this.unheard) this.notice("");
     this.unheard = false;
-    const { state, events } = answer;
-    const open = OPEN.has(state);
-    if (state !== this.state || state === "waiting") byId("state").textContent = stateWords(answer);
-    byId("progress").hidden = !open;
-    byId("cancel").textContent = state === "waiting" ? "Leave the queue" : "Cancel";
+    const { state, events, request: { labels, methods } } = answer;
+    this.happen(state, { ...answer, labels: labels.length, methods: methods.length });
+    const open = isOpen(state);
     const progress = events.findLast(({ kind }) => kind === "progress");
     if (state === "waiting") byId("progress-words").textContent = "";
     else if (progress) {
       byId("progress-bar").value = progress.steps ? progress.step / progress.steps : 0;
       byId("progress-words").textContent = progressWords(progress, answer.request.methods[progress.method]);
     }
-    this.state = state;
     for (const event of events) await this.proofs.hear(event);
     if (this.job !== answer.job) return;
     if (!open || events.some(({ kind }) => kind === "scored")) this.startDuel();
@@ -248,37 +318,39 @@ class Page {
     } catch (problem) {
       if (problem instanceof Silent) throw problem;
       this.job = job;
-      this.offerAgain();
+      this.offerAgain(problem);
       return;
     }
     const { request, photo_name: name } = answer;
     this.choices.set(request);
-    this.photo = new Photo({ photo: request.photo, name }, recall(job)?.source ?? null);
+    const kept = recall(job);
+    this.own = kept !== null; // otherwise another tab asked for it
+    this.photo = new Photo({ photo: request.photo, name }, kept?.source ?? null);
     if (!await this.show(request.labels)) return;
     await this.placed;
     this.begin(job, request);
   }
 
-  /** Called when the server does not have the job: it was restarted, or the job is too old. */
-  offerAgain() {
+  /** Called when the server does not have the job, for the reason that it gave. */
+  offerAgain({ message }) {
     const kept = recall(this.job);
-    const words = "The server was restarted and no longer has this job.";
-    byId("progress").hidden = true;
-    byId("state").textContent = "";
-    this.state = null;
-    if (!kept?.source) this.notice(`${words} Drop the photo again.`);
+    const words = asSentence(message.replace("; run it again", ""));
+    this.job = this.request = null;
+    this.happen("lost");
+    if (!kept?.source) this.notice(`${words} Choose a photo to begin.`);
     else this.notice(words, "Run it again", () => this.tried(() => this.again(kept)));
   }
 
   async again({ request, source }) {
     this.choices.set(request);
-    this.photo = await Photo.sent(source);
+    const photo = await Photo.sent(source);
+    this.happen("photo");
+    this.photo = photo;
     if (await this.show(request.labels)) await this.run();
   }
 }
 
 async function start() {
-  setUpTheme();
   setUpCopy();
   let about;
   try {

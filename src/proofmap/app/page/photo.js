@@ -44,8 +44,9 @@ export class Photo {
 export function setUpPhotos(about, took, refused) {
   const most = about.limits.upload_bytes;
   const take = (blob) => {
-    if (!blob) return refused("That is not a picture. Drop a photo: PNG, JPEG, WebP or similar.");
-    if (blob.size > most) return refused(`The photo has ${megabytes(blob.size)}; at most ${megabytes(most)} are accepted.`);
+    const accepted = `JPEG, PNG or WebP, up to ${most / 1e6} MB.`;
+    if (!blob.type.startsWith("image/")) return refused(`${blob.name} is not a picture. ${accepted}`);
+    if (blob.size > most) return refused(`${blob.name} has ${Math.ceil(blob.size / 1e6)} MB. ${accepted}`);
     return took({ blob });
   };
   byId("file").addEventListener("change", (event) => {
@@ -58,8 +59,7 @@ export function setUpPhotos(about, took, refused) {
     return button;
   }));
   addEventListener("paste", (event) => {
-    const blob = pictureIn(event.clipboardData.files);
-    if (blob) take(blob);
+    if (event.clipboardData.files.length) take(pictureIn(event.clipboardData.files));
   });
   addEventListener("dragover", (event) => {
     event.preventDefault();
@@ -69,9 +69,10 @@ export function setUpPhotos(about, took, refused) {
   addEventListener("drop", (event) => {
     event.preventDefault();
     byId("drop").classList.remove("over");
-    take(pictureIn(event.dataTransfer.files));
+    if (event.dataTransfer.files.length) take(pictureIn(event.dataTransfer.files));
+    else refused("That is not a file. Drop a photo from a folder of this computer.");
   });
 }
 
-const pictureIn = (files) => [...files].find((file) => file.type.startsWith("image/"));
-const megabytes = (bytes) => `${(bytes / 2 ** 20).toFixed(bytes < 2 ** 20 ? 2 : 0)} MB`;
+/** The first picture among files, or the first file. */
+const pictureIn = (files) => [...files].find((file) => file.type.startsWith("image/")) ?? files[0];

@@ -28,14 +28,8 @@ export function progressWords({ what, step, steps, rate, seconds_left: left }, m
   return parts.join(" · ");
 }
 
-/** The state of a job. */
-export function stateWords({ state, place, message }) {
-  if (state === "waiting") return place === 1 ? "Waiting: next in the queue." : `Waiting: number ${place} in the queue.`;
-  if (state === "running") return "The maps are being computed.";
-  if (state === "done") return "Done. Move the slider to try the proofs.";
-  if (state === "cancelled") return "Cancelled.";
-  return `Failed: ${message || "no reason was given"}`;
-}
+/** A message of the server as a sentence. */
+export const asSentence = (message) => `${message[0].toUpperCase()}${message.slice(1).replace(/\.$/, "")}.`;
 
 /** Who is ahead. `f` is the probability on the whole photo, `you` and `machine` those on the two proofs. */
 export function duel({ name, f, you, machine, method, share, searching = false }) {

@@ -10,5 +10,4 @@ const methodMark = (method) =>
   document.querySelectorAll(".scores tbody .key")[record.methods.length ? method : 0].cloneNode(true);
 
 beforePrint(() => document.querySelectorAll("#made details, .failures").forEach((d) => { d.open = true; }));
-setUpTheme();
 setUpCopy();

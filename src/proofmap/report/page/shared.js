@@ -185,20 +185,6 @@ function proofGlyph({ f, average, peak, reach = null, strength = "unknown", word
   return node;
 }
 
-/** The button that switches between light and dark; until it is pressed the system's setting is used. */
-function setUpTheme() {
-  const button = byId("theme");
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const isDark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-  const name = () => { button.textContent = isDark() ? "Light theme" : "Dark theme"; };
-  button.addEventListener("click", () => {
-    document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-    name();
-  });
-  system.addEventListener("change", name);
-  name();
-}
-
 /** The button that copies the command. */
 function setUpCopy() {
   byId("copy")?.addEventListener("click", async (event) => {
@@ -215,5 +201,8 @@ function setUpCopy() {
 
 export {
   byId, make, number, interpolated, bytesOf, INFERNO, DIVERGING, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
-  Curve, VERDICTS, WHY, inPercent, proofGlyph, setUpTheme, setUpCopy,
+  Curve, VERDICTS, WHY, inPercent, proofGlyph, setUpCopy,
+=======
+  Curve, VERDICTS, WHY, setUpCopy,
+>>>>>>> 4ea6e7f (The live page has one state machine, equal jobs merge, and errors are told apart)
 };

@@ -1,0 +1,48 @@
+// The stages of the page, as one state machine: from no photo to proofs that are found. The button and the words follow the stage.
+
+import { counted } from "./sentences.js";
+
+/** For each stage, the events that lead out of it. Other events are ignored: a late answer changes nothing. */
+const NEXT = {
+  empty: { photo: "reading", net: "reading", job: "waiting" },
+  reading: { photo: "reading", believed: "ready", refused: "empty" },
+  ready: { photo: "reading", net: "reading", run: "starting", job: "waiting" },
+  starting: { photo: "reading", net: "reading", job: "waiting", refused: "ready", stop: "stopping" },
+  waiting: { photo: "reading", net: "reading", run: "starting", stop: "stopping", lost: "ready", waiting: "waiting", running: "running", done: "done", failed: "failed", cancelled: "cancelled" },
+  running: { photo: "reading", net: "reading", run: "starting", stop: "stopping", lost: "ready", done: "done", failed: "failed", cancelled: "cancelled" },
+  stopping: { photo: "reading", net: "reading", refused: "running", lost: "ready", done: "done", failed: "failed", cancelled: "cancelled" },
+  done: { photo: "reading", net: "reading", run: "starting", job: "waiting", lost: "ready" },
+  failed: { photo: "reading", net: "reading", run: "starting", job: "waiting" },
+  cancelled: { photo: "reading", net: "reading", run: "starting", job: "waiting" },
+};
+
+/** The stage after an event. */
+export const next = (stage, event) => NEXT[stage][event] ?? stage;
+
+/** Whether a job is under way. */
+export const isOpen = (stage) => ["starting", "waiting", "running", "stopping"].includes(stage);
+
+/** What the button does and says. `changed`: the choices differ from those of the job; `labels`: how many are chosen. */
+export function buttonOf(stage, { changed = true, labels = 1 } = {}) {
+  if (stage === "stopping") return { action: null, words: "Stopping …" };
+  if (isOpen(stage) && changed && stage !== "starting") return { action: labels ? "run" : null, words: "Find these proofs instead" };
+  if (isOpen(stage)) return { action: "stop", words: "Finding … (stop)" };
+  if (stage === "reading") return { action: null, words: "Reading the photo …" };
+  if (stage === "done" && !changed) return { action: "show", words: "Show the proofs" };
+  if (!labels) return { action: null, words: "Choose a label to prove" };
+  return { action: "run", words: changed || stage === "ready" ? `Find the ${labels === 1 ? "proof" : "proofs"}` : "Try again" };
+}
+
+/** The stage in a sentence, with the answer of the server about the job. */
+export function stageWords(stage, { place = 1, message = "", labels = 0, methods = 0 } = {}) {
+  switch (stage) {
+    case "starting": return "Sending the request …";
+    case "waiting": return place === 1 ? "Waiting: next in the queue." : `Waiting: number ${place} in the queue.`;
+    case "running": return `Finding the maps of ${counted(labels, "label")} by ${counted(methods, "method")}.`;
+    case "stopping": return "Stopping after the current step.";
+    case "done": return "Done. Move the slider to try the proofs.";
+    case "cancelled": return "Stopped. What was finished is shown.";
+    case "failed": return `Failed: ${message || "no reason was given"}`;
+    default: return "";
+  }
+}
