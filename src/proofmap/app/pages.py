@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -11,6 +10,7 @@ from fastapi import Response
 from jinja2 import Environment
 from markupsafe import Markup
 from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import BelievedLabel, ImageRecord
@@ -55,7 +55,7 @@ def as_sentence(message: str) -> str:
     return f"{message[:1].upper()}{message[1:].rstrip('.')}."
 
 
-def is_page_request(scope: Mapping[str, Any]) -> bool:
+def is_page_request(scope: Scope) -> bool:
     """Whether a person's browser asks for a page, so that an error should be one."""
     accepted = Headers(scope=scope).get("accept", "")
     return scope["method"] == "GET" and not scope["path"].startswith("/api/") and "text/html" in accepted
