@@ -202,7 +202,4 @@ function setUpCopy() {
 export {
   byId, make, number, interpolated, bytesOf, INFERNO, DIVERGING, heatColour, packed, scratch, paintOver, grayUnderHeat, pictureCanvas,
   Curve, VERDICTS, WHY, inPercent, proofGlyph, setUpCopy,
-=======
-  Curve, VERDICTS, WHY, setUpCopy,
->>>>>>> 4ea6e7f (The live page has one state machine, equal jobs merge, and errors are told apart)
 };
