@@ -47,10 +47,12 @@ _BLOCK = 32_000_000  # map values held at once
 _MOST_IMAGES = 256  # of a dataset held at once
 
 
-def image_names_for(images: Tensor, names: Sequence[str] | None, first: int = 0) -> tuple[str, ...]:
+def image_names_for(
+    images: Tensor, names: Sequence[str] | None, first: int = 0, singular: str = "image"
+) -> tuple[str, ...]:
     """One distinct name per image; without names, numbers from ``first`` on."""
     if names is None:
-        return tuple(f"image-{first + i}" for i in range(len(images)))
+        return tuple(f"{singular}-{first + i}" for i in range(len(images)))
     if len(names) != len(images):
         raise InputError(f"{len(names)} names were given for {len(images)} images")
     return tuple(distinct_names(list(names)))
@@ -136,12 +138,14 @@ class Judge:
     ) -> None:
         """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` are for these images alone."""
         classifier, before = self.classifier, sum(len(seen.names) for seen in self._seen)
-        names = names_of_files(images) if names is None else names
-        images = private_copy(classifier.check_images(images_as_tensor(images, classifier.inputs)))
+        inputs = classifier.inputs
+        given = images_as_tensor(images, inputs)
+        names = names_of_files(given) if names is None else names
+        images = private_copy(classifier.check_images(given))
         if len(images) == 0:
             raise InputError("there are no images to evaluate on")
         self._first = images if self._first is None else self._first
-        session, image_names = self.session, image_names_for(images, names, before)
+        session, image_names = self.session, image_names_for(images, names, before, inputs.singular)
         session.look_at(images)
         f = classifier.frozen().probabilities(images)
         rule = self.rule if labels is None else LabelRule.parse(labels, classifier.names)
@@ -300,7 +304,7 @@ def evaluate(
         progress=progress,
         watch=watch,
     )
-    if is_in_memory(images):
+    if is_in_memory(images, classifier.inputs):
         judge.update(images, names=names, truth=truth, boxes=boxes, objects=objects)
     else:
         if boxes or objects:

@@ -128,8 +128,10 @@ class Classifier:
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
         self._source: Classifier | None = None  # the classifier that this one was frozen from
         self._compiled = False
-        self._mean = inputs.per_channel(torch.tensor(inputs.mean, device=self.device, dtype=torch.float32))
-        self._std = inputs.per_channel(torch.tensor(inputs.std, device=self.device, dtype=torch.float32))
+        self._mean, self._std = (
+            inputs.per_channel(torch.tensor(values, device=self.device, dtype=torch.float32))
+            for values in inputs.normalisation
+        )
         self._checked = self.one_output = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
         self._batches: tuple[BatchSize, BatchSize] | None

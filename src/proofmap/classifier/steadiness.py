@@ -92,9 +92,9 @@ def outputs_on_noise(
     net: Callable[[Tensor], Tensor], inputs: Inputs, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
     """The outputs of a net for four inputs of strong noise, with their graph."""
-    noise = torch.randn(4, *inputs.shape, generator=torch.Generator().manual_seed(0))
+    noise = inputs.strong_noise(4)
     with torch.enable_grad():
-        x = (10 * noise).to(device, dtype).requires_grad_(True)
+        x = noise.to(device, dtype).requires_grad_(True)
         return net(x.clone()).float()  # a net may change its input in place, which a leaf does not allow
 
 

@@ -57,6 +57,7 @@ OPTIONAL = (
     OptionalPackage("ray", "ray", "ray", "the Ray executor"),
     OptionalPackage("pyarrow", "pyarrow", "parquet", "Parquet files"),
     OptionalPackage("pandas", "pandas", "pandas", "data frames"),
+    OptionalPackage("polars", "polars", "polars", "data frames of polars"),
     OptionalPackage("tensorboard", "tensorboard", "tensorboard", "the tracker tensorboard"),
     OptionalPackage("mlflow", "mlflow", "mlflow", "the tracker mlflow"),
     OptionalPackage("wandb", "wandb", "wandb", "the tracker wandb"),

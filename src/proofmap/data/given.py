@@ -45,6 +45,7 @@ def as_dataset(
         given: one of
 
             - a tensor or array ``(N, *shape)`` in the form that the net takes; an array may hold bytes and have its channels last;
+            - a data frame of pandas or polars, for a net of rows whose columns have a description;
             - a picture of Pillow, or a list of pictures, tensors or arrays;
             - a file, a folder, a dataset string, or a list of files;
             - a dataset of Proofmap, or one of ``torch.utils.data``;
@@ -52,7 +53,7 @@ def as_dataset(
               ``shuffle`` and ``drop_last`` have no effect;
             - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
               once to count the images.
-        names: one per image; by default those of the files, of the dataset, or ``image-0``, ``image-1``, ...
+        names: one per image; by default those of the files, of the dataset, or ``image-0``, ``row-0``, ...
         truth: the true labels of each image, by name or index, in place of those that the data has. Labels in batches are indices
             into the net's outputs; negative for unknown.
         outputs: the names of the net's outputs, for ``truth`` by name.
@@ -61,7 +62,7 @@ def as_dataset(
     >>> batches = [(torch.rand(3, 2), torch.tensor([0, 1, 1])), (torch.rand(1, 2), torch.tensor([0]))]
     >>> data = as_dataset(batches, Rows(columns=2, mean=(0, 0), std=(1, 1)))
     >>> data, data.names[3], data.true_labels(1)
-    (BatchData(rows, 4 rows, 0 labels), 'image-3', (1,))
+    (BatchData(rows, 4 rows, 0 labels), 'row-3', (1,))
     """
     found = _open(given, inputs)
     if names is None and truth is None:
@@ -74,10 +75,13 @@ def as_dataset(
 def _open(given: Any, inputs: Inputs) -> Dataset:
     if isinstance(given, Dataset):
         return given
-    if isinstance(given, (Tensor, np.ndarray)):
-        values = private_copy(inputs.check(images_as_tensor(given, inputs)))  # the caller may change theirs
-        names = names_of_files(given) or [f"image-{i}" for i in range(len(values))]
-        return TensorData(values, kind=inputs.kind, names=distinct_names(list(names)), title=inputs.noun)
+    if isinstance(given, (Tensor, np.ndarray)) or inputs.takes(given):
+        images = images_as_tensor(given, inputs)
+        names = names_of_files(images) or [f"{inputs.singular}-{i}" for i in range(len(images))]
+        values = private_copy(inputs.check(images))  # the caller may change theirs
+        return TensorData(
+            values, kind=inputs.kind, names=distinct_names(list(names)), title=inputs.noun, missing=True
+        )
     if isinstance(given, (str, Path)):
         return open_data(given)
     if isinstance(given, Image.Image):
@@ -92,7 +96,7 @@ def _open(given: Any, inputs: Inputs) -> Dataset:
         and not isinstance(given.dataset, torch_data.IterableDataset)
     ):
         samples = _Samples(given)
-        return BatchData(samples, inputs, names=[f"image-{key}" for key in samples.keys])
+        return BatchData(samples, inputs, names=[f"{inputs.singular}-{key}" for key in samples.keys])
     if isinstance(given, Iterator):
         raise InputError(
             f"{inputs.noun} are a {type(given).__name__}, which can be read only once, but they are read several times; "
@@ -129,7 +133,7 @@ class BatchData(Dataset):
         self._starts = starts = [0]
         while (count := len(self._batch(len(starts) - 1))) or self._held[0] >= 0:
             starts.append(starts[-1] + count)
-        self.names = [f"image-{i}" for i in range(starts[-1])]
+        self.names = [f"{inputs.singular}-{i}" for i in range(starts[-1])]
 
     def _batch(self, k: int) -> list[Any]:
         """The items of batch ``k``; none if there is no such batch."""
@@ -283,19 +287,21 @@ def _as_list(entry: object) -> Sequence[Any]:
 InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
 
 
-def is_in_memory(given: Any) -> TypeGuard[InMemory]:
-    """Whether :func:`images_as_tensor` takes it: a tensor, an array, or pictures of Pillow."""
+def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
+    """Whether :func:`images_as_tensor` takes it: a tensor, an array, pictures of Pillow, or a data frame for rows."""
     several = (
         isinstance(given, Sequence) and len(given) > 0 and all(isinstance(x, Image.Image) for x in given)
     )
-    return several or isinstance(given, (Tensor, np.ndarray, Image.Image))
+    return several or isinstance(given, (Tensor, np.ndarray, Image.Image)) or inputs.takes(given)
 
 
 def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
     """Images in memory as the net takes them: pictures of Pillow are prepared as files are; arrays may hold bytes, have their
-    channels last, and be a single input.
+    channels last, and be a single input; a data frame is encoded by its columns.
     """
-    if not is_in_memory(given):
+    if inputs.takes(given):
+        return inputs.encode(given)
+    if not is_in_memory(given, inputs):
         return inputs.check(given)  # says what is wrong
     if not isinstance(given, (Tensor, np.ndarray)):
         pictures = [given] if isinstance(given, Image.Image) else given

@@ -34,6 +34,7 @@ class TensorData(Dataset):
         kind: ``pictures``, ``series`` or ``rows``.
         names: one per item, all distinct; by default ``image-00000``, ``series-00000`` or ``row-00000`` and so on.
         label_names: the names of the labels.
+        missing: whether NaN is a missing value. Rows of a net that takes missing values may have them.
 
     >>> beats = TensorData([[[0.1, 0.9, 0.2]], [[0.3, 0.2, 0.1]]], [1, 0], kind="series", title="beats")
     >>> beats
@@ -51,6 +52,7 @@ class TensorData(Dataset):
         names: Sequence[str] | None = None,
         label_names: Sequence[str] = (),
         title: str = "tensors",
+        missing: bool = False,
     ) -> None:
         if kind not in _FORMS:
             raise InputError(f"kind must be one of {', '.join(_FORMS)}, not {kind!r}")
@@ -60,6 +62,7 @@ class TensorData(Dataset):
             raise InputError(f"{kind} must be {form}, got {self._values.shape}")
         n = len(self._values)
         self.kind, self.title, self.label_names = kind, title, tuple(map(str, label_names))
+        self._missing = missing
         self.names = [f"{singular}-{i:05d}" for i in range(n)] if names is None else list(map(str, names))
         if len(self.names) != n or len(set(self.names)) != n:
             raise InputError(f"names must be {n} distinct names, one per item, got {len(set(self.names))}")
@@ -67,7 +70,7 @@ class TensorData(Dataset):
 
     def read(self, i: int) -> NDArray[np.float32]:
         item: NDArray[np.float32] = self._values[i].copy()
-        if not np.isfinite(item).all():
+        if np.isinf(item).any() or (np.isnan(item).any() and not self._missing):
             raise InputError(f"{self.names[i]} of {self.title} has NaN or infinity")
         return item
 

@@ -8,15 +8,17 @@ classifier's :class:`Inputs`; no other code knows the number of axes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Box, Inputs
-from proofmap.core.inputs.numbers import Rows, Series
+from proofmap.core.inputs.columns import Columns
+from proofmap.core.inputs.frames import Column
 from proofmap.core.inputs.pictures import Pictures
+from proofmap.core.inputs.rows import Rows
+from proofmap.core.inputs.series import Series
 
-__all__ = ["KINDS", "Box", "Inputs", "Pictures", "Rows", "Series", "inputs_of"]
+__all__ = ["KINDS", "Box", "Column", "Columns", "Inputs", "Pictures", "Rows", "Series", "inputs_of"]
 
 KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Series, Rows)}
 """The kinds of inputs, by their names in records."""
@@ -35,6 +37,4 @@ def inputs_of(record: Mapping[str, Any]) -> Inputs:
         raise InputError(
             f"inputs of the kind {record['inputs']!r} are not known here; they need a newer Proofmap"
         )
-    names = [field.name for field in fields(kind) if field.name in record]
-    given = {name: tuple(v) if isinstance(v := record[name], list) else v for name in names}
-    return kind(**given)
+    return kind.from_record(record)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -30,6 +30,8 @@ class Inputs(ABC):
     """The name in records: ``pictures``, ``series``, ``rows``."""
     noun: ClassVar[str]
     """The plural in messages."""
+    singular: ClassVar[str]
+    """The name of one input: item 3 is called image-3, series-3 or row-3 if it has no other name."""
     position_noun: ClassVar[str]
     """The plural of positions: pixels, time steps, columns."""
     channel_axis: ClassVar[int | None] = 0
@@ -74,6 +76,11 @@ class Inputs(ABC):
         """The number of positions."""
         return math.prod(self.positions)
 
+    @property
+    def position_names(self) -> tuple[str, ...]:
+        """A name for each position, in the order of a flattened map; by default its indices, such as ``3, 4``."""
+        return tuple(", ".join(map(str, index)) for index in np.ndindex(*self.positions))
+
     def over_channels(self, values: Tensor) -> Tensor:
         """Values per position ``(..., *positions)``, in a shape that broadcasts with inputs ``(..., *shape)``."""
         return values if self.channel_axis is None else values.unsqueeze(-len(self.positions) - 1)
@@ -109,8 +116,13 @@ class Inputs(ABC):
         return torch.lerp(hidden, shown, mask.to(hidden.dtype))
 
     @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """What is subtracted from the values of each channel before the net, and what they are divided by."""
+        return self.mean, self.std
+
+    @property
     def neutral(self) -> Tensor:
-        """What normalises to zero ``(C,)``, within the limits: the gray of pictures."""
+        """What normalises to zero ``(C,)``, within the limits: the gray of pictures, the mean or most frequent value of columns."""
         mean = torch.tensor(self.mean, dtype=torch.float32)
         return mean if self.limits is None else mean.clamp(*self.limits)
 
@@ -127,6 +139,18 @@ class Inputs(ABC):
             return ramp
         mean, std = (self.per_channel(torch.tensor(v, dtype=torch.float32)) for v in (self.mean, self.std))
         return mean + std * (2 * ramp - 1)
+
+    def strong_noise(self, n: int) -> Tensor:
+        """``n`` inputs ``(n, *shape)`` of strong noise, already normalised, to see what a net's outputs can be."""
+        return 10 * torch.randn(n, *self.shape, generator=torch.Generator().manual_seed(0))
+
+    def takes(self, given: object) -> bool:
+        """Whether :meth:`encode` reads an object of this type; tensors and arrays are not asked about."""
+        return False
+
+    def encode(self, given: Any) -> Tensor:
+        """Inputs ``(N, *shape)`` from an object that :meth:`takes`; :class:`~proofmap.core.tensors.NamedImages` if it has names."""
+        raise InputError(f"{self.noun} must be a tensor {self._form()}, not {type(given).__name__}")
 
     def check(self, inputs: Tensor) -> Tensor:
         """The inputs as a plain tensor; raises an InputError if shape, type or values are wrong."""
@@ -146,12 +170,15 @@ class Inputs(ABC):
             low, high = (float(v) for v in inputs.detach().aminmax())
             found = f"got [{low:.3g}, {high:.3g}]"
             if self.limits is None:
-                if not (math.isfinite(low) and math.isfinite(high)):
-                    raise InputError(f"{self.noun} must be finite, {found}")
+                self._check_finite(inputs.detach(), f"{self.noun} must be finite, {found}")
             elif not (low >= self.limits[0] - _TOLERANCE and high <= self.limits[1] + _TOLERANCE):  # also NaN
                 own = "(the classifier normalises them itself)"
                 raise InputError(f"{self.noun} must lie{limits} {own}, {found}")
         return plain(inputs)
+
+    def _check_finite(self, inputs: Tensor, problem: str) -> None:
+        if not bool(inputs.isfinite().all()):
+            raise InputError(problem)
 
     def _form(self) -> str:
         return f"(N, {', '.join(map(str, self.shape))})"
@@ -180,8 +207,7 @@ class Inputs(ABC):
                 f"{self.noun} must have the shape {self.shape}, this one has {tuple(values.shape)}"
             )
         values = values.to("cpu", torch.float32)
-        if not bool(values.isfinite().all()):
-            raise InputError(f"one of the {self.noun} holds NaN or infinity")
+        self._check_finite(values[None], f"one of the {self.noun} holds NaN or infinity")
         return values
 
     def check_readable(self) -> None:  # noqa: B027 - most kinds have nothing to refuse
@@ -193,7 +219,18 @@ class Inputs(ABC):
 
     @abstractmethod
     def record(self) -> dict[str, object]:
-        """Plain data for records of results; :func:`inputs_of` rebuilds the inputs from them."""
+        """Plain data for records of results; :meth:`from_record` rebuilds the inputs from them."""
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        """The inputs that a record describes. Entries that are not fields belong to others and are ignored."""
+        names = [field.name for field in fields(cls) if field.name in record]
+        return cls(**{name: tuple(v) if isinstance(v := record[name], list) else v for name in names})
+
+    def value_text(self, x: Tensor, position: int) -> str:
+        """The value of one input ``shape`` at a position of the flattened map, as people write it."""
+        at = self.over_channels(torch.arange(self.count).view(self.positions)).expand(self.shape) == position
+        return ", ".join(f"{value:.4g}" for value in x.cpu()[at].tolist())
 
     @abstractmethod
     def picture(self, x: Tensor) -> np.ndarray:

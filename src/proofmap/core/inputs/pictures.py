@@ -31,6 +31,7 @@ class Pictures(Inputs):
 
     kind: ClassVar[str] = "pictures"
     noun: ClassVar[str] = "images"
+    singular: ClassVar[str] = "image"
     position_noun: ClassVar[str] = "pixels"
     limits: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 

@@ -59,9 +59,9 @@ def check_differentiable(outputs: Tensor) -> None:
 
 
 def scale_of(classifier: Classifier) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of the classifier's inputs, shaped to meet them: x_normalised = (x - mean) / std."""
+    """What normalises the classifier's inputs, shaped to meet them: x_normalised = (x - mean) / std."""
     inputs = classifier.inputs
-    mean, std = (torch.tensor(values, device=classifier.device) for values in (inputs.mean, inputs.std))
+    mean, std = (torch.tensor(values, device=classifier.device) for values in inputs.normalisation)
     return inputs.per_channel(mean), inputs.per_channel(std)
 
 

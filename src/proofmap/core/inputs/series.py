@@ -1,4 +1,4 @@
-"""Series, whose positions are time steps, and rows of a table, whose positions are columns."""
+"""Series: a position is a time step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 
 _INK, _PAPER, _GRID = 40, 250, 225
@@ -26,6 +25,7 @@ class Series(Inputs):
 
     kind: ClassVar[str] = "series"
     noun: ClassVar[str] = "series"
+    singular: ClassVar[str] = "series"
     position_noun: ClassVar[str] = "time steps"
 
     length: int
@@ -61,45 +61,4 @@ class Series(Inputs):
             for column in range(width):  # joined to the line before, so that steep parts do not fall apart
                 first, last = sorted((rows[max(0, column - 1)], rows[column]))
                 page[first : last + 1, column] = ink
-        return page
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rows(Inputs):
-    """Rows of a table with one real number per column; a position is a column, and the order of columns has no meaning."""
-
-    kind: ClassVar[str] = "rows"
-    noun: ClassVar[str] = "rows"
-    position_noun: ClassVar[str] = "columns"
-    channel_axis: ClassVar[int | None] = None
-    has_neighbours: ClassVar[bool] = False
-
-    columns: int
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        return (self.columns,)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.mean) != self.columns:
-            raise InputError(f"rows of {self.columns} columns need as many means, not {len(self.mean)}")
-
-    def record(self) -> dict[str, object]:
-        return {"inputs": self.kind, "columns": self.columns, "mean": list(self.mean), "std": list(self.std)}
-
-    def picture_size(self) -> tuple[int, int]:
-        return 96, self.columns * max(2, 192 // self.columns)
-
-    def picture(self, x: Tensor) -> np.ndarray:
-        """A bar for each column, up or down from its mean, in standard deviations."""
-        height, width = self.picture_size()
-        page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
-        scaled = ((x.cpu() - torch.tensor(self.mean)) / torch.tensor(self.std)).numpy()
-        reach, wide, middle = max(2.0, float(np.abs(scaled).max())), width // self.columns, height // 2
-        for k, value in enumerate(scaled):
-            end = middle - round(0.46 * height * float(value) / reach)
-            low, high = sorted((middle, end))
-            page[low : high + 1, k * wide + (wide > 3) : (k + 1) * wide] = _INK
-        page[middle] = _GRID
         return page

@@ -1,0 +1,405 @@
+"""The columns of a table: their names and kinds, and the way from a data frame to numbers and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs.frames import (
+    Column,
+    Found,
+    Library,
+    build_frame,
+    column_names,
+    library_of,
+    read_column,
+)
+from proofmap.core.text import did_you_mean
+
+Groups = Mapping[str, Sequence[str]] | Literal["one-hot"] | None
+_WHOLE_LIMIT = 2.0**24
+_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns of a table, in the order that the model takes them.
+
+    A row becomes one float32 number per column: a number is itself, a category is its code, a boolean is 0 or 1, and a missing value is
+    NaN. :meth:`decode` gives the frame back, with the same columns in the same order and types. Numbers are rounded to float32.
+
+    Args:
+        columns: each :class:`Column`.
+        library: of the frames that :meth:`decode` makes; None: an array ``(N, columns)``.
+        groups: names of columns that are shown and hidden together, as ``(name of the group, its columns)``.
+
+    >>> columns = Columns.of([[20.0, 1.0], [40.0, 0.0]], names=["age", "member"])
+    >>> columns.encode([[30.0, 1.0]])
+    tensor([[30.,  1.]])
+    """
+
+    columns: tuple[Column, ...]
+    library: Library | None = None
+    groups: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def __post_init__(self) -> None:
+        names = self.names
+        if not names:
+            raise InputError("a table needs at least one column")
+        doubled = next((name for name in names if names.count(name) > 1), None)
+        if doubled is not None:
+            raise InputError(f"two columns are named {doubled!r}; names must differ")
+        grouped = [name for _, members in self.groups for name in members]
+        for group, members in self.groups:
+            if not members or (group in names and group not in members):
+                raise InputError(
+                    f"the group {group!r} has no columns, or has the name of a column outside it"
+                )
+            for name in members:
+                if name not in names:
+                    raise InputError(
+                        f"the group {group!r} names the column {name!r}, which the table does not have."
+                        f"{did_you_mean(name, names)}"
+                    )
+                if grouped.count(name) > 1:
+                    raise InputError(
+                        f"the column {name!r} is in two groups; a column belongs to one position"
+                    )
+
+    @classmethod
+    def of(
+        cls,
+        data: Any,
+        *,
+        names: Sequence[str] | None = None,
+        groups: Groups = None,
+    ) -> Columns:
+        """The columns of a data frame of pandas or polars, or of an array of numbers ``(N, columns)``.
+
+        Args:
+            data: rows that show all categories, and missing values where the model takes them. Means, most frequent categories and ranges
+                are those of these rows.
+            names: the columns of a frame that the model takes, in its order; all by default. For an array, the names of its columns.
+            groups: columns that are one position, by the name of the position; ``"one-hot"`` finds families such as ``city_Ulm``,
+                ``city_Bonn`` in which every row has one 1.
+        """
+        if isinstance(data, Columns):
+            return data
+        library = library_of(data)
+        if library is None:
+            values = _array(data)
+            names = (
+                [f"column {k}" for k in range(values.shape[1])] if names is None else list(map(str, names))
+            )
+            if len(names) != values.shape[1]:
+                raise InputError(f"{len(names)} names were given for {values.shape[1]} columns")
+            found = [Found(Column(name=name), values[:, k]) for k, name in enumerate(names)]
+        else:
+            have = column_names(data)
+            for name in names or ():
+                if name not in have:
+                    raise InputError(
+                        f"the table has no column {name!r}.{did_you_mean(name, have)} It has {_listed(have)}"
+                    )
+            found = [read_column(data, name) for name in (have if names is None else names)]
+        if found and not len(found[0].values):
+            raise InputError(
+                "the table has no rows, so the means, categories and ranges of its columns are unknown"
+            )
+        columns = [_described(one) for one in found]
+        families = _one_hot(columns, found) if groups == "one-hot" else dict(groups or {})
+        frozen = tuple((str(name), tuple(map(str, members))) for name, members in families.items())
+        made = cls(tuple(columns), library, frozen)
+        return dataclasses.replace(made, columns=_with_whole_modes(made, found))
+
+    # ---- names ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @cached_property
+    def positions(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The name and the columns of each position: a group stands where its first column is."""
+        group_of = {name: (group, members) for group, members in self.groups for name in members}
+        found: dict[str, tuple[int, ...]] = {}
+        for name in self.names:
+            group, members = group_of.get(name, (name, (name,)))
+            found.setdefault(group, tuple(self.names.index(member) for member in members))
+        return tuple(found.items())
+
+    @property
+    def has_categories(self) -> bool:
+        """Whether some column is not a number, so that sums of its values have no meaning."""
+        return any(column.kind != "number" for column in self.columns)
+
+    # ---- values --------------------------------------------------------------------------------------------------
+
+    def encode(self, data: Any) -> Tensor:
+        """Rows of a frame, or of an array, as float32 ``(N, columns)``.
+
+        A frame must have these columns in this order and no others. Categories must be known, and values may be missing only in columns
+        that had missing values in the data that described them.
+        """
+        if library_of(data) is None:
+            values = _array(data)
+            if values.shape[1] != len(self):
+                raise InputError(
+                    f"rows have {len(self)} columns ({_listed(self.names)}), got {values.shape[1]}"
+                )
+            return self.check(torch.from_numpy(values.astype(np.float32)))
+        self._check_names(column_names(data))
+        coded = [_coded(column, read_column(data, column.name)) for column in self.columns]
+        return torch.from_numpy(np.stack(coded, axis=1).astype(np.float32))
+
+    def decode(self, rows: Tensor) -> Any:
+        """Rows ``(N, columns)`` as the model takes them: a frame of the library that described them, or an array in float64.
+
+        A number in a column of whole numbers is rounded.
+        """
+        values = self.check(rows).detach().cpu().numpy().astype(np.float64)
+        for k, column in enumerate(self.columns):
+            if column.whole:
+                values[:, k] = np.rint(values[:, k])
+        return values if self.library is None else build_frame(self.library, self.columns, values)
+
+    def check(self, rows: Tensor) -> Tensor:
+        """The rows; raises an InputError for infinity, for a missing value in a column that has none, or for an unknown code."""
+        for k, column in enumerate(self.columns):
+            values = rows[:, k]
+            present = values[~values.isnan()]
+            if not column.missing and len(present) < len(values):
+                raise _is_missing(column.name, int(values.isnan().nonzero()[0]))
+            if bool(present.isinf().any()):
+                raise InputError(
+                    f"the column {column.name!r} has infinity, or a number too large for float32"
+                )
+            if column.kind == "number":
+                continue
+            top = 1 if column.kind == "boolean" else len(column.categories) - 1
+            if bool(((present < 0) | (present > top) | (present != present.round())).any()):
+                raise InputError(
+                    f"the column {column.name!r} is a {column.kind} with the codes 0 to {top}, got "
+                    f"[{float(present.min()):g}, {float(present.max()):g}]"
+                )
+        return rows
+
+    def text(self, row: Tensor, k: int) -> str:
+        """The value of column ``k`` of one row ``(columns,)``, as people write it.
+
+        >>> Columns.of([[20.5, 1.0]], names=["age", "member"]).text(torch.tensor([20.5, 1.0]), 0)
+        '20.5'
+        """
+        column, value = self.columns[k], float(row[k])
+        if np.isnan(value):
+            return "missing"
+        if column.kind == "category":
+            return str(column.categories[int(value)])
+        if column.kind == "boolean":
+            return "yes" if value else "no"
+        return f"{value:.0f}" if column.whole else f"{value:.4g}"
+
+    def position_text(self, row: Tensor, position: int) -> str:
+        """The value of a position of one row ``(columns,)``; of a one-hot group, the part of a name that tells its columns apart.
+
+        >>> columns = Columns.of([[1.0, 0.0], [0.0, 1.0]], names=["city_Ulm", "city_Bonn"], groups="one-hot")
+        >>> columns.position_text(torch.tensor([0.0, 1.0]), 0)
+        'Bonn'
+        """
+        group, members = self.positions[position]
+        if len(members) == 1:
+            return self.text(row, members[0])
+        values = row.cpu()[list(members)].tolist()
+        if sorted(values) == [0.0] * (len(members) - 1) + [1.0]:
+            name = self.names[members[values.index(1.0)]]
+            return name[len(group) + 1 :] if name.startswith(group) else name
+        return ", ".join(f"{self.names[k]} {self.text(row, k)}" for k in members)
+
+    # ---- records -------------------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, object]:
+        """Plain data for records of results, without settings at their defaults."""
+        defaults = Column(name="")
+        columns = [
+            {
+                key: list(value) if isinstance(value, tuple) else value
+                for key, value in vars(column).items()
+                if value != getattr(defaults, key)
+            }
+            for column in self.columns
+        ]
+        return {
+            "columns": columns,
+            "library": self.library,
+            "groups": [[name, list(members)] for name, members in self.groups],
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Columns:
+        columns = (
+            Column(**{**given, "categories": tuple(given.get("categories", ()))})
+            for given in record["columns"]
+        )
+        groups = tuple((name, tuple(members)) for name, members in record["groups"])
+        return cls(tuple(columns), record["library"], groups)
+
+    def _check_names(self, have: list[str]) -> None:
+        lacking = [name for name in self.names if name not in have]
+        if lacking:
+            raise InputError(
+                f"the table lacks the column {lacking[0]!r}.{did_you_mean(lacking[0], have)} The model takes "
+                f"{_listed(self.names)}"
+            )
+        extra = [name for name in have if name not in self.names]
+        if extra:
+            raise InputError(
+                f"the table has the column {extra[0]!r}, which the model does not take; leave it out: "
+                f"frame.drop(columns={extra[:_SHOWN]!r})"
+            )
+        if tuple(have) != self.names:
+            k = next(k for k, name in enumerate(have) if name != self.names[k])
+            raise InputError(
+                f"the columns of the table are in another order than the model takes them: column {k + 1} is {have[k]!r}, "
+                f"expected {self.names[k]!r}; use frame[list(columns.names)]"
+            )
+
+
+def _array(data: Any) -> NDArray[np.float64]:
+    if type(data).__name__ == "Series":
+        raise InputError("rows must be a data frame, got a Series; one row of pandas is frame.iloc[[0]]")
+    array = data.detach().cpu().numpy() if isinstance(data, Tensor) else np.asarray(data)
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise InputError(
+            f"a table must be a data frame of pandas or polars, or an array of numbers (N, columns), got "
+            f"{type(data).__name__} of shape {array.shape} and type {array.dtype}"
+        )
+    return array.astype(np.float64)
+
+
+# ---- one column -------------------------------------------------------------------------------------------------
+
+
+def _described(found: Found) -> Column:
+    """A column with what its values show: missing values, range, center and spread."""
+    column = dataclasses.replace(found.column, missing=True)
+    values = _coded(column, found)
+    present = values[~np.isnan(values)]
+    facts: dict[str, Any] = {"missing": len(present) < len(values)}
+    if not len(present):
+        raise InputError(f"the column {column.name!r} has no values: all are missing; leave it out")
+    odd = next((v for v in column.categories if not isinstance(v, (str, int, float, bool))), None)
+    if odd is not None:
+        raise InputError(
+            f"the column {column.name!r} has categories of the type {type(odd).__name__}, such as {odd}; convert them to text"
+        )
+    if column.kind != "number":
+        counts = np.bincount(present.astype(np.int64))
+        return dataclasses.replace(column, **facts, center=float(counts.argmax()))
+    mean, spread = float(present.mean()), float(present.std())
+    facts |= {"low": float(present.min()), "high": float(present.max()), "spread": spread or 1.0}
+    return dataclasses.replace(column, **facts, center=float(round(mean)) if column.whole else mean)
+
+
+def _coded(column: Column, found: Found) -> NDArray[np.float64]:
+    """The values of a frame's column as numbers of ``column``; raises an InputError where they do not fit it."""
+    name, values = column.name, found.values
+    if (column.kind == "category") != (found.column.kind == "category"):
+        raise InputError(
+            f"the column {name!r} must hold {_WORDS[column.kind]}, as in the data that described it, got {found.column.dtype}"
+        )
+    if column.kind == "category":
+        codes = {value: float(code) for code, value in enumerate(column.categories)}
+        unknown = next((value for value in values if value is not None and value not in codes), None)
+        if unknown is not None:
+            raise InputError(
+                f"the column {name!r} has the category {unknown!r}, which the data that described it does not have. Known are "
+                f"{_listed(list(map(str, column.categories)))}.{did_you_mean(str(unknown), list(map(str, column.categories)))}"
+            )
+        numbers = np.array([np.nan if value is None else codes[value] for value in values], dtype=np.float64)
+    else:
+        numbers = values
+    present = numbers[~np.isnan(numbers)]
+    if not column.missing and len(present) < len(numbers):
+        raise _is_missing(name, int(np.isnan(numbers).nonzero()[0][0]))
+    with np.errstate(over="ignore"):
+        if not np.isfinite(present.astype(np.float32)).all():
+            raise InputError(f"the column {name!r} has infinity, or a number too large for float32")
+    if column.kind == "boolean" and not np.isin(present, (0, 1)).all():
+        raise InputError(
+            f"the column {name!r} must hold booleans, got {present[~np.isin(present, (0, 1))][0]:g}"
+        )
+    if column.whole:
+        if (present != np.rint(present)).any():
+            raise InputError(
+                f"the column {name!r} must hold whole numbers, as in the data that described it, got "
+                f"{present[present != np.rint(present)][0]:g}"
+            )
+        if (np.abs(present) > _WHOLE_LIMIT).any():
+            raise InputError(
+                f"the column {name!r} has the whole number {present[np.abs(present) > _WHOLE_LIMIT][0]:.0f}; above 2**24 float32 "
+                "is not exact. Leave out the column if it is an identifier, otherwise use another unit, such as thousands"
+            )
+    return numbers
+
+
+_WORDS = {"number": "numbers", "category": "text or categories", "boolean": "booleans"}
+
+
+def _is_missing(name: str, row: int) -> InputError:
+    return InputError(
+        f"the column {name!r} has no value in row {row}, but no value was missing in the data that described the columns, so "
+        "the model may not take missing values. Fill it in, or describe the columns with rows that have missing values there"
+    )
+
+
+# ---- groups -----------------------------------------------------------------------------------------------------
+
+
+def _one_hot(columns: Sequence[Column], found: Sequence[Found]) -> dict[str, list[str]]:
+    """Families of columns with one prefix, before ``_`` or ``=``, in which every row has one 1 and otherwise 0."""
+    families: dict[str, list[int]] = {}
+    for k, column in enumerate(columns):
+        place = max(column.name.rfind("_"), column.name.rfind("="))
+        if place > 0:
+            families.setdefault(column.name[:place], []).append(k)
+    names = [column.name for column in columns]
+    return {
+        prefix: [names[k] for k in members]
+        for prefix, members in families.items()
+        if prefix not in names and _is_one_hot([found[k] for k in members])
+    }
+
+
+def _is_one_hot(found: Sequence[Found]) -> bool:
+    if len(found) < 2 or any(one.column.kind == "category" for one in found):
+        return False
+    values = np.stack([one.values for one in found])
+    return bool(np.isin(values, (0, 1)).all() and (values.sum(axis=0) == 1).all())
+
+
+def _with_whole_modes(table: Columns, found: Sequence[Found]) -> tuple[Column, ...]:
+    """The columns, where the center of a one-hot group is its most frequent member: separate modes would often be all zero."""
+    columns = list(table.columns)
+    for _, members in table.positions:
+        if _is_one_hot([found[k] for k in members]):
+            largest = max(members, key=lambda k: (float(found[k].values.mean()), -k))
+            for k in members:
+                columns[k] = dataclasses.replace(columns[k], center=float(k == largest))
+    return tuple(columns)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(names[:_SHOWN]) + more

@@ -1,0 +1,210 @@
+"""Data frames of pandas and polars: a column read as numbers, and a frame built from numbers.
+
+Neither library is imported before a frame of it is used. Everything that differs between them is here.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proofmap.core.errors import InputError, require
+
+Library = Literal["pandas", "polars"]
+Kind = Literal["number", "category", "boolean"]
+_DATES = (datetime.date, datetime.time, datetime.timedelta)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """What is known of a column of a table.
+
+    Attributes:
+        kind: ``number``, ``category`` or ``boolean``.
+        dtype: the name of its type in the frame; empty for a column of an array.
+        categories: the values of a category, by their codes 0, 1, ...
+        whole: numbers are whole numbers.
+        ordered: the frame's type says that its categories have an order.
+        missing: whether a value may be missing.
+        none: a missing value is Python's None in the frame, which some models do not treat as NaN.
+        low, high: the least and the greatest number in the data.
+        center: the mean of a number (rounded if numbers are whole), the most frequent code, or 0 or 1 of a boolean.
+        spread: the standard deviation of a number; 1 for other kinds and constant columns.
+    """
+
+    name: str
+    kind: Kind = "number"
+    dtype: str = ""
+    categories: tuple[Any, ...] = ()
+    whole: bool = False
+    ordered: bool = False
+    missing: bool = False
+    none: bool = False
+    low: float = 0.0
+    high: float = 0.0
+    center: float = 0.0
+    spread: float = 1.0
+
+
+@dataclass(frozen=True)
+class Found:
+    """A column as it is in a frame: what its type says, and its values.
+
+    ``values`` are float64 for numbers and booleans, NaN if missing, and Python objects for categories, None if missing.
+    """
+
+    column: Column
+    values: NDArray[Any]
+
+
+def library_of(given: object) -> Library | None:
+    """The library that a frame belongs to; None if ``given`` is no frame.
+
+    >>> library_of([[1, 2]]) is None
+    True
+    """
+    kind = type(given)
+    library = kind.__module__.partition(".")[0]
+    return library if kind.__name__ == "DataFrame" and library in ("pandas", "polars") else None  # type: ignore[return-value]
+
+
+def column_names(frame: Any) -> list[str]:
+    """The names of a frame's columns; names that are not text or that appear twice are refused."""
+    names = list(frame.columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise InputError(
+                f"a column of the table is named {name!r}, which is not text; use frame.columns = "
+                "frame.columns.astype(str)"
+            )
+        if names.count(name) > 1:
+            raise InputError(f"the table has {names.count(name)} columns named {name!r}; names must differ")
+    return names
+
+
+def row_names(frame: Any) -> list[str]:
+    """A name for each row: its label if the index of pandas has text, otherwise ``row-`` and its label or number."""
+    labels = frame.index.tolist() if library_of(frame) == "pandas" else range(len(frame))
+    return [label if isinstance(label, str) else f"row-{label}" for label in labels]
+
+
+def read_column(frame: Any, name: str) -> Found:
+    """One column of a frame. Dates and other objects are refused."""
+    return _from_pandas(frame[name]) if library_of(frame) == "pandas" else _from_polars(frame[name])
+
+
+def build_frame(library: Library, columns: Sequence[Column], values: NDArray[np.float64]) -> Any:
+    """A frame from the columns of ``values`` ``(N, columns)``: numbers, codes of categories, 0 or 1 of booleans, NaN if missing."""
+    module = require(library, extra=library, purpose="a row of a table as the model takes it")
+    build = _to_pandas if library == "pandas" else _to_polars
+    return module.DataFrame({c.name: build(module, c, values[:, k]) for k, c in enumerate(columns)})
+
+
+# ---- pandas -----------------------------------------------------------------------------------------------------
+
+
+def _from_pandas(series: Any) -> Found:
+    name, dtype, text = series.name, series.dtype, str(series.dtype)
+    kind = getattr(dtype, "kind", "O")
+    if kind in "mM" or text.startswith("period"):
+        raise _is_date(name, text)
+    if text == "category":
+        categories, codes = tuple(dtype.categories.tolist()), series.cat.codes.to_numpy()
+        values = np.array([*categories, None], dtype=object)[codes]  # the code -1 is a missing value
+        known = Column(
+            name=name, kind="category", dtype=text, categories=categories, ordered=bool(dtype.ordered)
+        )
+        return Found(known, values)
+    if kind in "iufb":
+        known = Column(name=name, kind="boolean" if kind == "b" else "number", dtype=text, whole=kind in "iu")
+        return Found(known, series.to_numpy(dtype=np.float64, na_value=np.nan))
+    missing = series.isna().to_numpy()
+    values = series.to_numpy(dtype=object, copy=True)
+    none = text == "object" and any(value is None for value in values[missing])
+    values[missing] = None
+    return _from_objects(name, text, values, none)
+
+
+def _from_objects(name: str, dtype: str, values: NDArray[Any], none: bool) -> Found:
+    present = [value for value in values if value is not None]
+    odd = next((value for value in present if not isinstance(value, (str, bool, np.bool_))), None)
+    if isinstance(odd, _DATES):
+        raise _is_date(name, type(odd).__name__)
+    kinds = {isinstance(value, str) for value in present}
+    if odd is not None or len(kinds) > 1:
+        sample = odd if odd is not None else next(v for v in present if not isinstance(v, str))
+        raise InputError(
+            f"the column {name!r} holds {type(sample).__name__} objects such as {sample!r}, as {dtype}; a column must hold "
+            f"numbers, text, categories or booleans. Convert it, such as by frame[{name!r}].astype(float), or leave it out"
+        )
+    if kinds == {False}:
+        floats = np.array([np.nan if value is None else float(value) for value in values])
+        return Found(Column(name=name, kind="boolean", dtype=dtype, none=none), floats)
+    known = Column(name=name, kind="category", dtype=dtype, categories=tuple(sorted(set(present))), none=none)
+    return Found(known, values)
+
+
+def _to_pandas(pandas: Any, column: Column, values: NDArray[np.float64]) -> Any:
+    missing = np.isnan(values)
+    if column.dtype == "category":
+        kind = pandas.CategoricalDtype(list(column.categories), ordered=column.ordered)
+        return pandas.Categorical.from_codes(np.where(missing, -1, values).astype(np.int64), dtype=kind)
+    if column.kind == "category" or column.dtype == "object":
+        known: Sequence[Any] = column.categories if column.kind == "category" else (False, True)
+        codes = np.where(missing, len(known), values).astype(np.int64)
+        objects = np.array([*known, None if column.none else np.nan], dtype=object)[codes]
+        return pandas.Series(objects, dtype=column.dtype)
+    if column.dtype[:1].islower() and not missing.any():  # a type of NumPy, or boolean
+        return pandas.Series(values.astype(bool) if column.kind == "boolean" else values).astype(column.dtype)
+    return pandas.Series(values, dtype="Float64" if missing.any() else None).astype(column.dtype)
+
+
+# ---- polars -----------------------------------------------------------------------------------------------------
+
+
+def _from_polars(series: Any) -> Found:
+    name, dtype = series.name, series.dtype
+    text = str(dtype)
+    if dtype.is_temporal():
+        raise _is_date(name, text)
+    if dtype.is_numeric() or text == "Boolean":
+        known = Column(
+            name=name,
+            kind="boolean" if text == "Boolean" else "number",
+            dtype=text,
+            whole=dtype.is_integer(),
+        )
+        return Found(known, np.array([np.nan if v is None else float(v) for v in series.to_list()]))
+    family = text.partition("(")[0]
+    if family not in ("String", "Categorical", "Enum"):
+        raise InputError(
+            f"the column {name!r} has the type {text}; a column must hold numbers, text, categories or booleans. Convert it, "
+            "or leave it out"
+        )
+    values = np.array([*series.to_list(), None], dtype=object)[:-1]
+    listed = dtype.categories.to_list() if family == "Enum" else sorted({v for v in values if v is not None})
+    return Found(Column(name=name, kind="category", dtype=family, categories=tuple(listed)), values)
+
+
+def _to_polars(polars: Any, column: Column, values: NDArray[np.float64]) -> Any:
+    series = polars.Series(column.name, values, nan_to_null=True)
+    if column.kind == "boolean":
+        return series.cast(polars.Boolean)
+    if column.kind == "number":
+        return series.cast(getattr(polars, column.dtype.partition("(")[0]))
+    known = [*column.categories, None]
+    codes = np.where(np.isnan(values), len(column.categories), values).astype(np.int64)
+    kind = polars.Enum(list(column.categories)) if column.dtype == "Enum" else getattr(polars, column.dtype)
+    return polars.Series(column.name, [known[code] for code in codes], dtype=kind)
+
+
+def _is_date(name: str, dtype: str) -> InputError:
+    return InputError(
+        f"the column {name!r} holds dates ({dtype}). A date has no mean and is no category, so no fill can hide it. Replace it "
+        f"by numbers, such as the year or the days since a day, or leave it out"
+    )

@@ -1,0 +1,211 @@
+"""Rows of a table: a position is a column, or a group of columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs.base import Inputs
+from proofmap.core.inputs.columns import Columns, Groups
+from proofmap.core.inputs.frames import Column, library_of, row_names
+from proofmap.core.tensors import NamedImages
+
+_INK, _PAPER, _GRID = 40, 250, 225
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows(Inputs):
+    """Rows of a table with one real number per column; a position is a column, and the order of columns has no meaning.
+
+    ``Rows.of(frame)`` describes the rows of a data frame: its :class:`~proofmap.core.inputs.Columns` turn rows into numbers, and the net
+    is given these numbers as they are; ``mean`` and ``std`` are then those of the columns, for fills and pictures. Without a table the
+    net is given ``(x - mean) / std``.
+
+    Args:
+        columns: the number of columns; by default that of ``names`` or ``table``.
+        names: the name of each column.
+        table: the columns of a data frame; it has their names.
+
+    >>> Rows(columns=2, mean=(40.0, 0.0), std=(10.0, 1.0), names=("age", "balance")).position_names
+    ('age', 'balance')
+    """
+
+    kind: ClassVar[str] = "rows"
+    noun: ClassVar[str] = "rows"
+    singular: ClassVar[str] = "row"
+    position_noun: ClassVar[str] = "columns"
+    channel_axis: ClassVar[int | None] = None
+    has_neighbours: ClassVar[bool] = False
+
+    columns: int = 0
+    names: tuple[str, ...] = ()
+    table: Columns | None = None
+
+    def __post_init__(self) -> None:
+        table = self.table
+        object.__setattr__(self, "names", tuple(map(str, self.names if table is None else table.names)))
+        object.__setattr__(self, "columns", self.columns or len(self.names))
+        super().__post_init__()
+        if self.names:
+            Columns(tuple(Column(name=name) for name in self.names))  # refuses names that are not distinct
+        if len(self.mean) != self.columns:
+            raise InputError(f"rows of {self.columns} columns need as many means, not {len(self.mean)}")
+        if self.names and len(self.names) != self.columns:
+            raise InputError(f"rows of {self.columns} columns need as many names, not {len(self.names)}")
+
+    @classmethod
+    def of(cls, data: Any, *, groups: Groups = None) -> Self:
+        """Rows like those of a data frame, an array of numbers, or :class:`Columns`; ``groups`` as in :meth:`Columns.of`."""
+        table = data if isinstance(data, Columns) else Columns.of(data, groups=groups)
+        center, spread = (tuple(getattr(c, what) for c in table.columns) for what in ("center", "spread"))
+        return cls(mean=center, std=spread, table=table)
+
+    # ---- shapes -------------------------------------------------------------------------------------------------
+
+    @property
+    def _members(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        """The name and the columns of each position."""
+        if self.table is not None:
+            return self.table.positions
+        return tuple((name, (k,)) for k, name in enumerate(self.names or map(str, range(self.columns))))
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return (self.columns if self.table is None else len(self.table.positions),)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.columns,)
+
+    @property
+    def position_names(self) -> tuple[str, ...]:
+        return tuple(name for name, _ in self._members)
+
+    def _places(self, device: torch.device) -> Tensor:
+        """The position of each column ``(columns,)``."""
+        places = {k: p for p, (_, members) in enumerate(self._members) for k in members}
+        return torch.tensor([places[k] for k in range(self.columns)], device=device)
+
+    def over_channels(self, values: Tensor) -> Tensor:
+        return values if self.positions == self.shape else values[..., self._places(values.device)]
+
+    def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
+        """Values of columns ``(..., columns)`` as one number per position: of a group the sum, mean or max."""
+        values = super().merged_channels(values, how)  # refuses an unknown way
+        if self.positions == self.shape:
+            return values
+        index = self._places(values.device).expand(values.shape)
+        merged = values.new_zeros(*values.shape[:-1], *self.positions)
+        return merged.scatter_reduce(-1, index, values, {"max": "amax"}.get(how, how), include_self=False)
+
+    # ---- values -------------------------------------------------------------------------------------------------
+
+    @property
+    def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        if self.table is None:
+            return super().normalisation
+        return (0.0,) * self.columns, (1.0,) * self.columns
+
+    def probe(self) -> Tensor:
+        """One row that is not the neutral one: numbers from one end of their range to the other, the last category."""
+        if self.table is None:
+            return super().probe()
+        ramp = np.linspace(0, 1, self.columns)
+        values = [_within(column, share) for column, share in zip(self.table.columns, ramp, strict=True)]
+        return torch.tensor([values], dtype=torch.float32)
+
+    def strong_noise(self, n: int) -> Tensor:
+        if self.table is None:
+            return super().strong_noise(n)
+        shares = torch.rand(n, self.columns, generator=torch.Generator().manual_seed(0))
+        values = [
+            [_within(c, s) for c, s in zip(self.table.columns, row, strict=True)] for row in shares.tolist()
+        ]
+        return torch.tensor(values, dtype=torch.float32)
+
+    def takes(self, given: object) -> bool:
+        return library_of(given) is not None
+
+    def encode(self, given: Any) -> Tensor:
+        """The rows of a data frame, with their names."""
+        if self.table is None:
+            raise InputError(
+                "a data frame was given, but the columns that the net takes have no description; make the classifier with "
+                "inputs=Rows.of(frame), or give the numbers of the frame"
+            )
+        return NamedImages.of(self.table.encode(given), row_names(given))
+
+    def _check_finite(self, inputs: Tensor, problem: str) -> None:
+        if self.table is None:
+            super()._check_finite(inputs, problem)
+        else:
+            self.table.check(inputs)
+
+    def shape_hint(self) -> str:
+        return "Check the number of columns it is given"
+
+    # ---- records, pictures --------------------------------------------------------------------------------------
+
+    def record(self) -> dict[str, object]:
+        record = {
+            "inputs": self.kind,
+            "columns": self.columns,
+            "mean": list(self.mean),
+            "std": list(self.std),
+        }
+        if self.table is not None:
+            return {**record, "table": self.table.record()}
+        return {**record, "names": list(self.names)} if self.names else record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        table = record.get("table")
+        return super().from_record({**record, "table": None if table is None else Columns.from_record(table)})
+
+    def value_text(self, x: Tensor, position: int) -> str:
+        """The value of a column, or of each column of a group; of a one-hot group the name of the column that is 1."""
+        if self.table is None:
+            return super().value_text(x, position)
+        return self.table.position_text(x, position)
+
+    def picture_size(self) -> tuple[int, int]:
+        return 96, self.columns * max(2, 192 // self.columns)
+
+    def pixel_positions(self) -> Tensor:
+        height, width = self.picture_size()
+        columns = torch.arange(width) * self.columns // width
+        return self._places(torch.device("cpu"))[columns].expand(height, width)
+
+    def picture(self, x: Tensor) -> np.ndarray:
+        """A bar for each column, up or down from its mean, in standard deviations.
+
+        A missing value has no bar; a category or boolean has one if it is not the most frequent.
+        """
+        height, width = self.picture_size()
+        page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
+        scaled = ((x.cpu() - torch.tensor(self.mean)) / torch.tensor(self.std)).nan_to_num().numpy()
+        for k, column in enumerate(self.table.columns if self.table is not None else ()):
+            if column.kind != "number":
+                scaled[k] = 2.0 * (scaled[k] != 0)
+        reach, wide, middle = max(2.0, float(np.abs(scaled).max())), width // self.columns, height // 2
+        for k, value in enumerate(scaled):
+            end = middle - round(0.46 * height * float(value) / reach)
+            low, high = sorted((middle, end))
+            page[low : high + 1, k * wide + (wide > 3) : (k + 1) * wide] = _INK
+        page[middle] = _GRID
+        return page
+
+
+def _within(column: Column, share: float) -> float:
+    """A value of a column at a share of its range."""
+    if column.kind != "number":
+        top = 1 if column.kind == "boolean" else len(column.categories) - 1
+        return float(min(int(share * (top + 1)), top))
+    value = column.low + share * (column.high - column.low)
+    return float(round(value)) if column.whole else value
