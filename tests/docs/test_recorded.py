@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 
+from docs.recorded_numbers import pages, unrecorded
 from proofmap.reproduce import recipe_names
 from proofmap.results.tables import number
 from tests.docs.pages import DOCS
@@ -111,6 +112,28 @@ SHOWN = [
         ["completeness", "soundness", "completeness, top two", "soundness, top two"],
     ),
 ]
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_every_score_of_a_page_has_a_record_or_says_that_it_has_none(page: Path) -> None:
+    assert unrecorded(page) == []
+
+
+def test_scores_without_a_record_are_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    known = "[record](recorded/imagenette-corner.json): .24 [.21, .27], less by .30 [.26, .34].\n"
+    for wrong in ("Now .25 [.21, .27].", "- Now .24\n  [.21, .28].", "| .24 [.22, .27] |", "Now 0.2468."):
+        page.write_text(f"# Page\n\n{known}\n## Section\n\n{wrong}\n")
+        (found,) = unrecorded(page)
+        assert found.split("   in: ")[0] in " ".join(wrong.split())
+        page.write_text(f"# Page\n\n{known}\n{wrong.rstrip('.')} (no record).\n")
+        assert unrecorded(page) == []
+        page.write_text(
+            f"# Page\n\n{known}\n## Section\n\n**No record.** Printed.\n\n{wrong}\n\n## Next\n\n.77 [.70, .71]\n"
+        )
+        assert len(unrecorded(page)) == 1  # the mark ends with its section
+        page.write_text(f"# Page\n\n**No record.** Printed.\n\n## Section\n\n{wrong}\n")
+        assert unrecorded(page) == []
 
 
 def read(name: str) -> dict[str, Any]:
@@ -214,3 +237,37 @@ def test_the_curves_that_are_drawn_have_the_areas_of_their_record() -> None:
         p, shares = torch.tensor(drawn[fill][label][name]), torch.tensor(drawn[fill]["shares"])
         area = torch.trapezoid(p, shares) + (p[-1] - p[0]) / (2 * 1024)  # the mean over 1 to 1024 pixels
         assert float(area) == pytest.approx(recorded[name][f"{label}, {fill}"]["value"], abs=1e-4)
+
+
+def test_the_grid_of_the_theorem_is_that_of_its_record() -> None:
+    recorded = [n for n in read("theory")["numbers"] if "needed_L" in n]
+    rows = table_of("theory.md", "| inputs | d | margin | B |")
+    assert len(rows) == len(recorded) == 36
+    for row, n in zip(rows, recorded, strict=True):
+        length = ["all" if n[key] == n["d"] else str(n[key]) for key in ("L1", "L2", "sharp_L")]
+        rates = [
+            f"{n[f'{at}_high']:.4f}"[1:] for at in ("one_fails_at_L1", "unsound_at_L2", "unsound_at_sharp_L")
+        ]
+        pairs = [cell for pair in zip(length, rates, strict=True) for cell in pair]
+        head = [
+            n["inputs"],
+            str(n["d"]),
+            f"{n['margin']:.2f}"[1:],
+            f"{n['bound']:.1f}",
+            f"{n['delta']:g}"[1:],
+        ]
+        assert row == [*head, *pairs, str(n["needed_L"])]
+
+
+def test_the_rows_of_the_frontier_are_those_of_its_file() -> None:
+    recorded = {
+        row["method"]: row
+        for row in json.loads((RESULTS / "frontier-photos.json").read_text(encoding="utf-8"))["rows"]
+    }
+    rows = table_of("frontier.md", "| method | family | passes per label |")
+    assert {name.rstrip("\\*") for name, *_ in rows} == {*recorded}
+    for name, family, _, learned, unseen, roughness in rows:
+        row = recorded[name.rstrip("\\*")]
+        assert family == row["family"] and float(roughness) == pytest.approx(row["roughness"], abs=0.051)
+        for cell, key in ((learned, "learned"), (unseen, "unseen")):
+            assert cell == "/".join(number(value) for value in row[key]), (name, key)
