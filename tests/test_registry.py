@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from proofmap.core.errors import InputError, MissingExtra, require
-from proofmap.plugins import registry as module
-from proofmap.plugins.registry import Registry
+from proofmap.core.registry import Registry
+from proofmap.core import registry as module
 
 
 class Cup:

@@ -16,6 +16,7 @@ from proofmap.testing import (
     check_executor,
     check_fill,
     check_game,
+    check_inputs,
     check_method,
     check_metric,
     contract,
@@ -25,6 +26,7 @@ from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
 from tests.contract.broken_fills import FILLS
 from tests.contract.broken_games import GAMES
+from tests.contract.broken_inputs import INPUTS
 from tests.contract.broken_methods import METHODS, method
 from tests.contract.broken_metrics import METRICS
 
@@ -35,6 +37,7 @@ CONTRACTS: list[tuple[Contract[Any], dict[str, Any]]] = [
     (check_metric, METRICS),
     (check_executor, EXECUTORS),
     (check_dataset, DATASETS),
+    (check_inputs, INPUTS),
 ]
 
 

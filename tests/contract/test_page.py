@@ -23,4 +23,10 @@ def test_a_plugin_has_less_than_30_lines_and_its_test_two(kind: str) -> None:
 def test_every_contract_is_on_the_page() -> None:
     text = (DOCS / "how-to" / "test-plugins.md").read_text(encoding="utf-8")
     contracts = [name for name in testing.__all__ if name.startswith("check_")]
-    assert len(contracts) == 6 and all(f"`{name}`" in text for name in contracts)
+    assert len(contracts) == 7 and all(f"`{name}`" in text for name in contracts)
+
+
+def test_a_kind_of_input_is_shown_on_less_than_60_lines() -> None:
+    page = DOCS / "how-to" / "own-inputs.md"
+    assert len(page.read_text(encoding="utf-8").splitlines()) < 60
+    assert any("check_inputs(" in block.code and block.runs for block in blocks(page))

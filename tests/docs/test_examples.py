@@ -18,6 +18,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 from proofmap.cli import make_app
+from proofmap.core.inputs import KINDS
 from proofmap.core.labels import LabelRule
 from proofmap.data import pool
 from proofmap.fills import FILLS
@@ -58,7 +59,8 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
     monkeypatch.setattr(pool, "build_pool", functools.partial(few_distractors, pool.build_pool))
-    for known in (METHODS, METRICS, FILLS, GAMES):
+    monkeypatch.syspath_prepend(tmp_path)
+    for known in (METHODS, METRICS, FILLS, GAMES, KINDS):
         monkeypatch.setattr(known, "_known", {name: known[name] for name in known})
     return tmp_path
 

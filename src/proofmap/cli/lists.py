@@ -15,12 +15,12 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.cli.plugin_list import method_list, plugin_list, plugin_record, plugin_text, terminal_width
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.registry import Registry
 from proofmap.core.text import did_you_mean
 from proofmap.data import list_datasets
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS
 from proofmap.metrics import GAMES, METRICS, TARGETS
-from proofmap.plugins.registry import Registry
 from proofmap.report.figures import FIGURES
 from proofmap.reproduce import Recipe, recipe_names
 from proofmap.reproduce.run import DATA

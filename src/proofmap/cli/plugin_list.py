@@ -7,11 +7,11 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from proofmap.core.registry import Registry
 from proofmap.methods import METHODS, Method
 from proofmap.methods.facts import FAMILIES, MethodFacts, by_family, facts_of
 from proofmap.methods.method import Cost
 from proofmap.metrics import Metric, RunMetric
-from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 EXAMPLES = {

@@ -10,15 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import KINDS
 from proofmap.data.arrays import checked_labels
 from proofmap.data.dataset import Dataset, digest_of
-
-_FORMS = {
-    "pictures": ("(N, channels, height, width)", 4, "image"),
-    "series": ("(N, channels, time steps)", 3, "series"),
-    "rows": ("(N, columns)", 2, "row"),
-}
-"""For each kind: the shape of all values, the number of axes, and the name of one item."""
 
 
 class TensorData(Dataset):
@@ -31,7 +25,7 @@ class TensorData(Dataset):
     Args:
         values: the numbers, a tensor or an array.
         labels: integers ``(N,)``; negative for unknown.
-        kind: ``pictures``, ``series`` or ``rows``.
+        kind: ``pictures``, ``series``, ``rows`` or another registered kind of input.
         names: one per item, all distinct; by default ``image-00000``, ``series-00000`` or ``row-00000`` and so on.
         label_names: the names of the labels.
         missing: whether NaN is a missing value. Rows of a net that takes missing values may have them.
@@ -54,11 +48,11 @@ class TensorData(Dataset):
         title: str = "tensors",
         missing: bool = False,
     ) -> None:
-        if kind not in _FORMS:
-            raise InputError(f"kind must be one of {', '.join(_FORMS)}, not {kind!r}")
-        form, axes, singular = _FORMS[kind]
+        if kind not in KINDS:
+            raise InputError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+        form, singular = KINDS[kind].form, KINDS[kind].singular
         self._values = _numbers(values, kind)
-        if self._values.ndim != axes or min(self._values.shape[1:]) < 1:
+        if self._values.ndim != 1 + form.count(",") or min(self._values.shape[1:]) < 1:
             raise InputError(f"{kind} must be {form}, got {self._values.shape}")
         n = len(self._values)
         self.kind, self.title, self.label_names = kind, title, tuple(map(str, label_names))

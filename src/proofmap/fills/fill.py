@@ -14,8 +14,8 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Inputs
+from proofmap.core.registry import Registry
 from proofmap.core.tensors import private_copy
-from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready
 from proofmap.plugins.specs import make_plugin
 

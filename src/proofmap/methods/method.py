@@ -16,13 +16,13 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.registry import Registry
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
 from proofmap.fills import Fill, Pools
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call, note_errors
-from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, required, setting
 from proofmap.plugins.specs import make_plugin
 

@@ -15,10 +15,10 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.ranking import Ties, rank
+from proofmap.core.registry import Registry
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.metrics.quadrature import Quadrature, Rule
 from proofmap.metrics.targets import Probability, Target
-from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, Ready, setting, setting_names
 from proofmap.plugins.specs import make_plugin
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.registry import Registry
 from proofmap.methods.method import Cost
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
 from proofmap.plugins.code import provenance
-from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import make_plugin
 

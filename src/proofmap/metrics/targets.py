@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.plugins.registry import Registry
+from proofmap.core.registry import Registry
 from proofmap.plugins.settings import Plugin, setting
 from proofmap.plugins.specs import make_plugin
 

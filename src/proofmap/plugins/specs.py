@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from proofmap.core.errors import InputError
+from proofmap.core.registry import Registry
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
-from proofmap.plugins.registry import Registry
 from proofmap.plugins.settings import Plugin, read_options, setting_names
 from proofmap.plugins.values import split_outside_brackets
 

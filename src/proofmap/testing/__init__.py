@@ -1,4 +1,4 @@
-"""Contracts for authors of plug-ins: checks that every method, metric, fill, game, dataset and executor must pass.
+"""Contracts for authors of plug-ins: checks that every method, metric, fill, game, dataset, executor and kind of input must pass.
 
 ``check_method(MyMethod())`` runs all checks and raises one AssertionError that names each broken promise;
 ``check_method.checks`` are the single checks, for parametrised tests::
@@ -19,6 +19,7 @@ from proofmap.testing.datasets import check_dataset
 from proofmap.testing.executors import check_executor
 from proofmap.testing.fills import check_fill
 from proofmap.testing.games import check_game
+from proofmap.testing.inputs import check_inputs
 from proofmap.testing.methods import check_method
 from proofmap.testing.metrics import check_metric
 
@@ -29,6 +30,7 @@ __all__ = [
     "check_metric",
     "check_executor",
     "check_dataset",
+    "check_inputs",
     "Contract",
     "Check",
 ]

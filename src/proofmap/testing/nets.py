@@ -35,11 +35,14 @@ def pixels(n: int, size: int | tuple[int, int], *, channels: int = 3, seed: int 
 
 
 def values(inputs: Inputs, n: int, *, seed: int = 0) -> Tensor:
-    """``n`` inputs ``(n, *shape)`` of independent values: 8-bit pixels, or normal ones around the mean."""
+    """``n`` inputs ``(n, *shape)`` of independent values: 8-bit pixels, rows of a table, or normal ones around the mean."""
     if isinstance(inputs, Pictures):
         return pixels(n, inputs.size, channels=inputs.channels, seed=seed)
+    if isinstance(inputs, Rows) and inputs.table is not None:
+        return inputs.strong_noise(n + seed)[seed:]
     mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
-    return mean + std * normal(n, *inputs.shape, seed=seed)
+    drawn = mean + std * normal(n, *inputs.shape, seed=seed)
+    return drawn if inputs.limits is None else drawn.clamp(*inputs.limits)
 
 
 def conv_net(labels: int = 4, *, seed: int = 0, channels: int = 3, width: int = 6) -> nn.Sequential:

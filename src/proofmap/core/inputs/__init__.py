@@ -1,4 +1,4 @@
-"""Kinds of input: pictures, series, rows of a table.
+"""Kinds of input: pictures, series, rows of a table, and those that others register.
 
 A *position* is a part of the input that is shown or hidden as a whole, and that has one value in a map: a pixel of a picture (all
 channels together), a time step of a series, a column of a row. Code that ranks, composes, reads or draws inputs uses the
@@ -17,11 +17,14 @@ from proofmap.core.inputs.frames import Column
 from proofmap.core.inputs.pictures import Pictures
 from proofmap.core.inputs.rows import Rows
 from proofmap.core.inputs.series import Series
+from proofmap.core.registry import Registry
 
 __all__ = ["KINDS", "Box", "Column", "Columns", "Inputs", "Pictures", "Rows", "Series", "inputs_of"]
 
-KINDS: Mapping[str, type[Inputs]] = {kind.kind: kind for kind in (Pictures, Series, Rows)}
+KINDS: Registry[Inputs] = Registry("kind of input", "proofmap.inputs", attribute="kind")
 """The kinds of inputs, by their names in records."""
+for _kind in (Pictures, Series, Rows):
+    KINDS.register(_kind)
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
@@ -32,9 +35,9 @@ def inputs_of(record: Mapping[str, Any]) -> Inputs:
     ... ).positions
     (2, 3)
     """
-    kind = KINDS.get(str(record.get("inputs", Pictures.kind)))
-    if kind is None:
+    kind = str(record.get("inputs", Pictures.kind))
+    if kind not in KINDS:
         raise InputError(
-            f"inputs of the kind {record['inputs']!r} are not known here; they need a newer Proofmap"
+            f"inputs of the kind {kind!r} are not known here; import the file that defines them, or install its package"
         )
-    return kind.from_record(record)
+    return KINDS[kind].from_record(record)

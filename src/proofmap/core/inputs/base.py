@@ -32,6 +32,10 @@ class Inputs(ABC):
     """The plural in messages."""
     singular: ClassVar[str]
     """The name of one input: item 3 is called image-3, series-3 or row-3 if it has no other name."""
+    form: ClassVar[str]
+    """The shape of several inputs in words: ``(N, channels, height, width)``."""
+    fills: ClassVar[tuple[str, ...]] = ("gray", "noise", "images")
+    """The fills that make sense for it, the usual one first; messages that suggest another fill choose from them."""
     position_noun: ClassVar[str]
     """The plural of positions: pixels, time steps, columns."""
     channel_axis: ClassVar[int | None] = 0

@@ -32,6 +32,8 @@ class Pictures(Inputs):
     kind: ClassVar[str] = "pictures"
     noun: ClassVar[str] = "images"
     singular: ClassVar[str] = "image"
+    form: ClassVar[str] = "(N, channels, height, width)"
+    fills: ClassVar[tuple[str, ...]] = ("gray", "noise", "blur", "images")
     position_noun: ClassVar[str] = "pixels"
     limits: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 

@@ -39,6 +39,8 @@ class Rows(Inputs):
     kind: ClassVar[str] = "rows"
     noun: ClassVar[str] = "rows"
     singular: ClassVar[str] = "row"
+    form: ClassVar[str] = "(N, columns)"
+    fills: ClassVar[tuple[str, ...]] = ("gray", "images")
     position_noun: ClassVar[str] = "columns"
     channel_axis: ClassVar[int | None] = None
     has_neighbours: ClassVar[bool] = False

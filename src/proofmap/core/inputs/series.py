@@ -26,6 +26,8 @@ class Series(Inputs):
     kind: ClassVar[str] = "series"
     noun: ClassVar[str] = "series"
     singular: ClassVar[str] = "series"
+    form: ClassVar[str] = "(N, channels, time steps)"
+    fills: ClassVar[tuple[str, ...]] = ("gray", "noise", "blur", "images")
     position_noun: ClassVar[str] = "time steps"
 
     length: int

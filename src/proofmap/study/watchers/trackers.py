@@ -19,7 +19,7 @@ from typing import Any, ClassVar, TypeVar
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import write_text
-from proofmap.plugins.registry import Registry
+from proofmap.core.registry import Registry
 from proofmap.study.watchers.status import Status, Watcher, finite
 
 T = TypeVar("T")

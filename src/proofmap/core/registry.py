@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 class Registry(Generic[T]):
-    """Classes by their ``name``; entry points of ``group`` are found at the first look-up.
+    """Classes by their ``name``, or by another ``attribute``; entry points of ``group`` are found at the first look-up.
 
     >>> things: Registry[object] = Registry("thing", "proofmap.nothing")
     >>> @things.register
@@ -27,18 +27,18 @@ class Registry(Generic[T]):
     (True, ['cup'])
     """
 
-    def __init__(self, kind: str, group: str) -> None:
-        self.kind, self.group = kind, group
+    def __init__(self, kind: str, group: str, *, attribute: str = "name") -> None:
+        self.kind, self.group, self.attribute = kind, group, attribute
         self._known: dict[str, type[T]] = {}
         self._broken: dict[str, str] = {}
         self._asked = False
 
     def register(self, thing: type[Any]) -> type[Any]:
-        """Add a class under its ``name``; usable as a decorator.
+        """Add a class under its name; usable as a decorator.
 
         Two classes cannot share a name, but a class may be defined again, as in a notebook or an edited file.
         """
-        name = thing.name
+        name = getattr(thing, self.attribute)
         before = self._known.get(name, thing)
         again = before.__qualname__ == thing.__qualname__ and not before.__module__.startswith("proofmap.")
         if before is not thing and not again:
