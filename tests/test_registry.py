@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from proofmap.core import registry as module
 from proofmap.core.errors import InputError, MissingExtra, require
 from proofmap.core.registry import Registry
-from proofmap.core import registry as module
 
 
 class Cup:

@@ -64,7 +64,7 @@ INPUTS: dict[str, tuple[Inputs, str]] = {
         rows(prepare=lambda self, item, cropped=False: torch.as_tensor(item) * 2),
         r"prepare\(\) changes numbers",
     ),
-    "its_fills_show_inputs": (series(fills=("gray", "blurr")), "no fill is named 'blurr'"),
+    "its_fills_show_inputs": (series(fills=("gray", "misty")), "no fill is named 'misty'"),
     "its_picture_shows_every_position": (
         rows(picture=lambda self, x: np.zeros((*self.picture_size(), 3), dtype=np.uint8)),
         "two inputs have the same picture",
