@@ -21,6 +21,7 @@ from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
 from proofmap.results import score_tables
+from proofmap.results.verdict import verdict
 from tests.report.pages import STRANGE, PageParts, judged, listed
 from tests.toys import normal
 
@@ -235,79 +236,6 @@ def test_where_images_have_their_own_labels_the_matrix_goes_by_place(evaluation:
     assert found["f"] == pytest.approx(evaluation.f.mean(dim=0).tolist(), rel=1e-5)
 
 
-def _with_scores(evaluation: pm.Evaluation, **values: tuple[float, float, float]) -> pm.Evaluation:
-    """The evaluation with these (completeness, soundness, best effort) by method."""
-    results = []
-    for result in evaluation.results:
-        amounts = values[result.name.replace("-", "_")]
-        scores = [
-            replace(s, value=v, low=v - 0.02, high=min(1.0, v + 0.02))
-            for s, v in zip(result.scores, amounts, strict=False)
-        ]
-        results.append(replace(result, scores=tuple(scores)))
-    return replace(evaluation, results=tuple(results))
-
-
-def test_the_verdict_names_who_reaches_the_bar_in_all_that_was_judged(evaluation: pm.Evaluation) -> None:
-    none = _with_scores(
-        evaluation, gradient=(0.9, 0.3, 0.9), gradient_x_input=(0.5, 0.6, 0.4), random=(0.1, 0.95, 0.1)
-    )
-    words = page_data.verdict_text(none)
-    assert words["headline"] == "None of the 3 methods is both complete and sound"
-    assert "most complete is gradient (.90, with soundness .30)" in words["detail"]
-    assert "soundest is random (.95, with completeness .10)" in words["detail"]
-    one = _with_scores(
-        evaluation, gradient=(0.9, 0.81, 0.9), gradient_x_input=(0.9, 0.9, 0.4), random=(0.1, 0.95, 0.1)
-    )
-    words = page_data.verdict_text(one)
-    assert (
-        words["headline"] == "gradient is both complete and sound"
-    )  # gradient-x-input did not try every label
-    assert "interval of gradient reaches below the bar" in words["detail"]
-
-
-@pytest.mark.parametrize("half", [0, 1], ids=["completeness", "soundness"])
-def test_a_method_that_lacks_one_half_never_passes_and_the_page_says_so(
-    evaluation: pm.Evaluation, half: int
-) -> None:
-    name = ("completeness", "soundness")[half]
-    lacking = [0.95, 0.95, 0.95]
-    lacking[half] = math.nan
-    some = _with_scores(
-        evaluation,
-        gradient=(lacking[0], lacking[1], lacking[2]),
-        gradient_x_input=(0.9, 0.9, 0.9),
-        random=(0.1, 0.95, 0.1),
-    )
-    words = page_data.verdict_text(some)
-    assert words["headline"] == "gradient-x-input is both complete and sound"
-    assert f"No image counts for the {name} of gradient, which therefore cannot pass." in words["detail"]
-    alone = page_data.verdict_text(replace(some, results=some.results[:1]))
-    assert "complete and sound" not in alone["headline"]
-    assert f"No image counts for the {name} of gradient" in alone["detail"]
-    failing = page_data.verdict_text(replace(some, results=some.results[::2]))
-    assert failing["headline"] == "random is not both complete and sound"
-    assert f"{name} of gradient" in failing["detail"]
-
-
-def test_best_effort_may_be_missing_but_the_page_says_so(evaluation: pm.Evaluation) -> None:
-    good = (0.9, 0.9, math.nan)
-    found = _with_scores(evaluation, gradient=good, gradient_x_input=(0.9, 0.9, 0.1), random=(0.1, 0.9, 0.1))
-    words = page_data.verdict_text(found)
-    assert words["headline"] == "gradient is both complete and sound"
-    assert "No image counts for the best effort of gradient" in words["detail"]
-    unasked = tuple(replace(r, scores=r.scores[:2]) for r in found.results)
-    words = page_data.verdict_text(replace(found, results=unasked))
-    assert words["headline"] == "gradient and gradient-x-input are both complete and sound"
-    assert "Best effort was not judged." in words["detail"]
-
-
-def test_without_any_value_there_is_no_verdict(evaluation: pm.Evaluation) -> None:
-    nothing = (math.nan, math.nan, math.nan)
-    found = _with_scores(evaluation, gradient=nothing, gradient_x_input=nothing, random=nothing)
-    assert page_data.verdict_text(found)["headline"] == "No image counted"
-
-
 def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation) -> None:
     """A run may score proofs on another curve than the one that is drawn."""
     first = evaluation.results[0]
@@ -378,6 +306,19 @@ def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
     assert "the net saw the fill blur there (the input itself, blurred" in page.text
 
 
+def _with_scores(evaluation: pm.Evaluation, **values: tuple[float, float, float]) -> pm.Evaluation:
+    """The evaluation with these (completeness, soundness, best effort) by method."""
+    results = []
+    for result in evaluation.results:
+        amounts = values[result.name.replace("-", "_")]
+        scores = [
+            replace(s, value=v, low=v - 0.02, high=min(1.0, v + 0.02))
+            for s, v in zip(result.scores, amounts, strict=False)
+        ]
+        results.append(replace(result, scores=tuple(scores)))
+    return replace(evaluation, results=tuple(results))
+
+
 def test_there_is_no_empty_plot(evaluation: pm.Evaluation) -> None:
     no_effort = _with_scores(
         evaluation,
@@ -442,7 +383,7 @@ def test_the_page_says_over_how_many_labels_soundness_is_and_how_maps_were_store
     evaluation: pm.Evaluation, tmp_path: Path
 ) -> None:
     page = PageParts(write_report(evaluation, tmp_path / "a.html", stored="float16"))
-    assert "Soundness is over 4 of 6 labels." in page_data.verdict_text(evaluation)["detail"]
+    assert any("worst of 4 of 6 labels" in reason for reason in verdict(evaluation).reasons)
     assert "Soundness over 4 of 6 labels" in page.text.split("All scores")[1]
     assert "maps stored as float16: pixels of nearly equal value may be in another order here" in page.text
     for stored in ("", "float32"):

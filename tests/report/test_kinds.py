@@ -13,7 +13,6 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics import BestEffort, Completeness, Soundness
-from proofmap.report import page_data
 from proofmap.report.choice import choose_pictured, values_of
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.html import write_report
@@ -22,6 +21,7 @@ from proofmap.results import score_tables
 from proofmap.results.audit import audit
 from proofmap.results.statistics import Score
 from proofmap.results.strength import proof_values
+from proofmap.results.verdict import verdict
 from tests.report.pages import PageParts, judged
 
 
@@ -72,7 +72,7 @@ def test_a_score_without_a_kind_is_its_own() -> None:
 def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
     usual: pm.Evaluation, renamed: pm.Evaluation
 ) -> None:
-    assert page_data.verdict_text(renamed) == page_data.verdict_text(usual)
+    assert verdict(renamed) == verdict(usual)
     ours, theirs = scatter_panels(renamed), scatter_panels(usual)
     assert [(p.x, p.y) for p in ours] == [("reaches", "stays-below"), ("tries", "stays-below")]
     assert [p.points for p in ours] == [p.points for p in theirs]
@@ -122,7 +122,7 @@ def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
 def test_a_famous_name_alone_is_no_kind() -> None:
     found = judged(2, labels="top2", methods=METHODS, metrics=[Completeness(), Impostor()])
     assert scatter_panels(found) == []
-    assert "not both judged" in page_data.verdict_text(found)["detail"]
+    assert "not both judged" in verdict(found).reasons[0]
     result = found.results[0]
     assert result.first_score("soundness") is None and result.pairs_of_kind("soundness") is None
 

@@ -70,7 +70,7 @@ def test_an_evaluation_shows_its_scores_notes_and_first_pictures() -> None:
     assert "5 images" in page.text and "3 of 5 images" in page.text
     assert len(page.pictures) == display.MOST_PICTURES
     assert all(Image.open(io.BytesIO(p)).width <= display.WIDEST for p in page.pictures)
-    assert set(page.tags) <= {"table", "tr", "th", "td", "b", "div", "br", "img"}
+    assert set(page.tags) <= {"table", "tr", "th", "td", "b", "div", "br", "img", "ul", "li"}
 
 
 def test_a_proof_shows_its_sheets_and_rows_as_html_and_as_png() -> None:

@@ -25,6 +25,7 @@ from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
+from proofmap.results.verdict import verdict
 from proofmap.study.cost import SLOWER, expected_cost, expected_labels, measure_speed
 from proofmap.study.watchers.status import duration_range
 
@@ -68,7 +69,8 @@ def demo(
     print_result(
         f"what the maps of {found.results[0].name} prove\n\n{score_tables.pair_table(found, methods=1)}\n"
     )
-    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}")
+    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}\n")
+    print_result(verdict(found))
     written = found.save(out)
     report = write_report(found, out / "report.html", command=options.command_line())
     print_written([*written, report])

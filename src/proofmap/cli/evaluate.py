@@ -22,6 +22,7 @@ from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
 from proofmap.report.runs import SavedRun
 from proofmap.results import score_tables, tables
+from proofmap.results.verdict import verdict
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
 from proofmap.study.cost import Speed
 from proofmap.study.manifest import FILE as MANIFEST
@@ -33,7 +34,7 @@ from proofmap.study.watchers.trackers import TRACKERS, make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
-    "table": pm.Evaluation.table,
+    "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table()}",
     "md": score_tables.score_markdown,
     "csv": score_tables.scores_csv,
     "json": evaluation_json,

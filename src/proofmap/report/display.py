@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 import torch
@@ -37,6 +38,7 @@ from proofmap.results.fill_alone import fill_records
 from proofmap.results.score_tables import dataframe, pairs_html, score_table
 from proofmap.results.sharing import shared
 from proofmap.results.tables import table_html
+from proofmap.results.verdict import verdict
 
 __all__ = [
     "dataframe",
@@ -66,6 +68,7 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
         "python": platform.python_version(),
         "device": evaluation.settings.get("device", ""),
         "settings": dict(evaluation.settings),
+        "verdict": verdict(evaluation).record(),
         "images": list(evaluation.image_names),
         "methods": [
             {
@@ -178,12 +181,15 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
 
 
 def evaluation_html(evaluation: Evaluation) -> str:
-    """The scores, what they depend on, and the sheets of the first images."""
+    """The verdict with its reasons, the scores, what they depend on, and the sheets of the first images."""
+    found = verdict(evaluation)
+    reasons = "".join(f"<li>{escape(reason)}</li>" for reason in found.reasons)
+    said = f"<div><b>{escape(found.headline)}</b></div><ul>{reasons}</ul>"
     header, rows = score_tables.score_cells(evaluation)
     bold = score_tables.best_two(evaluation)
     table = table_html(header, rows, score_tables.score_notes(evaluation), bold=bold)
     shown = pictured_images(evaluation)[:MOST_PICTURES]
-    return table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], len(evaluation))
+    return said + table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], len(evaluation))
 
 
 def proof_html(evaluation: Evaluation) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,18 +16,14 @@ from proofmap.metrics import METRICS
 from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_pictures import json_number
 from proofmap.report.pictures import input_word
-from proofmap.results import score_tables, tables
+from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
-from proofmap.results.notes import coverage_words, different_images
-from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.notes import different_images
+from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
-
-PROOF = (COMPLETENESS, SOUNDNESS)
-"""The two halves of the definition of a proof; a method must pass both."""
-VERDICT = (*PROOF, BEST_EFFORT)
-"""The scores of a verdict: the two halves of the definition, and best effort if it was judged."""
+from proofmap.results.verdict import verdict
 
 
 def page_record(
@@ -51,7 +46,7 @@ def page_record(
         "noun": input_word(evaluation.inputs),
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
-        "verdict": verdict_text(evaluation),
+        "verdict": verdict(evaluation).record(),
         "metrics": [
             {**_metric_record(s), "uneven": uneven}
             for s, uneven in zip(evaluation.results[0].scores, different_images(evaluation), strict=True)
@@ -81,58 +76,6 @@ def subject(evaluation: Evaluation) -> str:
         str(settings.get("model", "")),
     ]
     return " · ".join(part for part in parts if part)
-
-
-def verdict_text(evaluation: Evaluation) -> dict[str, str]:
-    """The verdict as a headline and details: which methods reach the bar in all scores, and the extremes.
-
-    A method without completeness or soundness never passes. One without best effort may, and the details say so.
-    """
-    results = evaluation.results
-    if any(r.first_score(half) is None for r in results for half in PROOF):
-        detail = "Completeness and soundness were not both judged."
-        return {"headline": "What the methods scored", "detail": detail}
-    whole = [r for r in results if all(_has_value(r, half) for half in PROOF)]
-    missing = _missing_words(results)
-    if not whole and not any(_has_value(r, half) for r in results for half in PROOF):
-        return {"headline": "No image counted", "detail": "No method has a value to judge it by."}
-    if not whole:
-        return {"headline": "What the methods scored", "detail": missing}
-    passing = [r for r in whole if all(s.value >= BAR for s in _counted_scores(r))]
-    doubt = ""
-    if passing:
-        are = "is" if len(passing) == 1 else "are"
-        headline = f"{_joined([r.name for r in passing])} {are} both complete and sound"
-        uncertain = [r.name for r in passing if not all(s.low >= BAR for s in _counted_scores(r))]
-        doubt = f"The 95 % interval of {_joined(uncertain)} reaches below the bar. " if uncertain else ""
-    elif len(whole) == 1:
-        headline = f"{whole[0].name} is not both complete and sound"
-    else:
-        both = "" if len(whole) == len(results) else " judged for both"
-        headline = f"None of the {len(whole)} methods{both} is both complete and sound"
-    parts = [
-        doubt.strip(),
-        _extremes(evaluation),
-        _uneven_note(evaluation),
-        missing,
-        f"Soundness is over {coverage_words(evaluation)}.",
-        f"The bar, {tables.number(BAR)}, is our choice; read the numbers too.",
-    ]
-    return {"headline": headline, "detail": " ".join(part for part in parts if part)}
-
-
-def _missing_words(results: Sequence[MethodResult]) -> str:
-    """Which scores are missing, and what follows from that."""
-    sentences = []
-    for kind in VERDICT:
-        unknown = [r.name for r in results if not _has_value(r, kind)]
-        words = kind.replace("-", " ")
-        if unknown and all(r.first_score(kind) is None for r in results):
-            sentences.append(f"{words.capitalize()} was not judged.")
-        elif unknown:
-            follows = "which therefore cannot pass" if kind in PROOF else "so the verdict leaves it out"
-            sentences.append(f"No image counts for the {words} of {_joined(unknown)}, {follows}.")
-    return " ".join(sentences)
 
 
 def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -204,44 +147,6 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
     }
 
 
-def _has_value(result: MethodResult, kind: str) -> bool:
-    """Whether the method has a score of this kind that is a number."""
-    score = result.first_score(kind)
-    return score is not None and not math.isnan(score.value)
-
-
-def _counted_scores(result: MethodResult) -> list[Score]:
-    """The scores of the verdict that are numbers."""
-    found = (result.first_score(kind) for kind in VERDICT)
-    return [s for s in found if s is not None and not math.isnan(s.value)]
-
-
-def _extremes(evaluation: Evaluation) -> str:
-    """Which method is most complete, and which is soundest."""
-    halves = {h: {r.name: s.value for r in evaluation.results if (s := r.first_score(h))} for h in PROOF}
-    judged = [n for n in halves[COMPLETENESS] if all(half[n] == half[n] for half in halves.values())]
-    if not judged:
-        return ""
-    first, second = (max(judged, key=lambda n: halves[h][n]) for h in PROOF)
-    of = {n: [tables.number(halves[h][n]) for h in PROOF] for n in (first, second)}
-    if len(evaluation.results) == 1:
-        return f"Its completeness is {of[first][0]}, its soundness {of[first][1]}."
-    if first == second:
-        return f"{first} is the most complete ({of[first][0]}) and the soundest ({of[first][1]})."
-    return (
-        f"The most complete is {first} ({of[first][0]}, with soundness {of[first][1]}); "
-        f"the soundest is {second} ({of[second][1]}, with completeness {of[second][0]})."
-    )
-
-
-def _uneven_note(evaluation: Evaluation) -> str:
-    """A note if the means behind the verdict are over different images."""
-    first = evaluation.results[0]
-    uneven = dict(zip((s.name for s in first.scores), different_images(evaluation), strict=True))
-    judged = [s.name for kind in VERDICT if (s := first.first_score(kind)) is not None]
-    return "These means are over different images." if any(uneven[name] for name in judged) else ""
-
-
 def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
     return [[json_number(v) for v in row] for row in matrix.tolist()]
 
@@ -266,10 +171,6 @@ def _settings_text(settings: Mapping[str, object]) -> dict[str, str]:
 def _list_text(values: Sequence[object], most: int = 12) -> str:
     first = ", ".join(map(str, values[:most]))
     return first if len(values) <= most else f"{first}, ... ({len(values)} in all)"
-
-
-def _joined(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _notes(evaluation: Evaluation) -> list[str]:

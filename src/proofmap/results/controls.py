@@ -25,6 +25,8 @@ _COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheati
 
 NEARLY = 0.9
 """A control explains soundness if it reaches this share of it and the method is not clearly above the control."""
+NO_EFFORT = "soundness that needs no effort"
+"""The first words of a note on methods that are not above a map that is the same for every label."""
 FROM_FILL = 0.5
 """The fill explains soundness if it alone gives more than this share of the least sound label's area."""
 
@@ -63,11 +65,11 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     free = [r for r in evaluation.results if r.label_free]
     notes = []
     for controls, words in (
-        (smooth, "explained by blur: not clearly higher than for blurred maps"),
-        (free, "that needs no effort: not clearly higher than for maps that are the same for every label"),
+        (smooth, "soundness explained by blur: not clearly higher than for blurred maps"),
+        (free, f"{NO_EFFORT}: not clearly higher than for maps that are the same for every label"),
     ):
         if found := list(_not_above(own, controls)):
-            notes.append(f"soundness {words}: {'; '.join(found)}")
+            notes.append(f"{words}: {'; '.join(found)}")
     filled = [(result.name, share) for result in own if (share := _share_of_fill(result)) > FROM_FILL]
     if filled:
         names = ", ".join(f"{one_line(name)} ({share:.0%})" for name, share in filled)
@@ -81,23 +83,25 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
 def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) -> Iterator[str]:
     """``grad-cam .81 (random .84)``: a method, and the best control that it is not above."""
     for result in own:
-        values = _soundness(result)
+        values = soundness_values(result)
         if values is None:
             continue
-        others = [(c, v) for c in controls if c is not result and (v := _soundness(c)) is not None]
-        equals = [(float(v.nanmean()), c.name) for c, v in others if not _is_above(values, v)]
+        others = [(c, v) for c in controls if c is not result and (v := soundness_values(c)) is not None]
+        equals = [(float(v.nanmean()), c.name) for c, v in others if not is_above(values, v)]
         mean = float(values.nanmean())
         best, name = max(equals, default=(math.nan, ""))
         if best >= NEARLY * mean:
             yield f"{one_line(result.name)} {_places(mean)} ({one_line(name)} {_places(best)})"
 
 
-def _soundness(result: MethodResult) -> Tensor | None:
+def soundness_values(result: MethodResult) -> Tensor | None:
+    """The soundness ``(N,)`` of a method on each image; None if no image counts."""
     score = result.first_score(SOUNDNESS)
     return None if score is None or not score.n else result.values[score.name].double().cpu()
 
 
-def _is_above(values: Tensor, control: Tensor) -> bool:
+def is_above(values: Tensor, control: Tensor) -> bool:
+    """Whether the mean of the paired differences is above zero by its whole 95 % interval; of one image, by the number."""
     differences = values - control
     if int((~differences.isnan()).sum()) < 2:
         return float(differences.nansum()) > 0

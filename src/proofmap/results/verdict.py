@@ -1,0 +1,277 @@
+"""The verdict on an evaluation: one headline that the numbers earn, and the reasons for it. Every table, page and file uses this one.
+
+A method *reaches the bar* if its completeness, its soundness and, if any image counts for it, its best effort are at least .8 on average.
+The grade is the first of these that applies:
+
+    unjudged   completeness and soundness were not both judged, or no image counts for both
+    nothing    every judged label of every image has f >= .8; since AUC <= 1, soundness max(f, e2) / AUC cannot be below the bar
+    none       no method reaches the bar
+    is         a method reaches the bar, and all of these hold for it:
+               images     at least ENOUGH images count for each score, and as many have a judged label with f < .8
+               interval   the 95 % intervals of its scores are above the bar
+               control    its soundness is above that of every row with one map for all labels, by the whole 95 % interval of the paired
+                          differences, and neither blur nor the fill explains it
+    best       a method reaches the bar, but images, interval or control is missing for each such method
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted
+from proofmap.results.controls import NO_EFFORT, is_above, role_of, soundness_notes, soundness_values
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.notes import coverage_words, different_images
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.statistics import Score
+from proofmap.results.strength import BAR
+from proofmap.results.tables import number, with_interval
+
+PROOF = (COMPLETENESS, SOUNDNESS)
+"""The two halves of the definition of a proof; a method must pass both."""
+JUDGED = (*PROOF, BEST_EFFORT)
+"""The scores of a verdict: the two halves of the definition, and best effort if it was judged."""
+ENOUGH = 20
+"""Images from which on a plain verdict is given."""
+UNBELIEVED = 0.01
+"""The net does not believe a label with a smaller probability: the paper's e1, below which no proof is needed."""
+_NAMED = 3
+
+Grade = Literal["is", "best", "none", "nothing", "unjudged"]
+Missing = Literal["images", "interval", "control", "no control"]
+_DOUBTS: dict[Missing, str] = {
+    "images": "too few to be sure",
+    "interval": "not clearly above the bar",
+    "control": "no sounder than one map for all labels",
+    "no control": "not compared with one map for all labels",
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A headline, its grade, the methods that it names, and the reasons, one sentence each."""
+
+    grade: Grade
+    headline: str
+    reasons: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
+
+    def record(self) -> dict[str, object]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join([self.headline, *(f"  {reason}" for reason in self.reasons)])
+
+
+def verdict(evaluation: Evaluation) -> Verdict:
+    """The verdict on the methods of an evaluation; the rules are those of this module."""
+    results = evaluation.results
+    if any(r.first_score(half) is None for r in results for half in PROOF):
+        return Verdict(
+            "unjudged", "What the methods scored", ("Completeness and soundness were not both judged.",)
+        )
+    whole = [r for r in results if all(_has_value(r, half) for half in PROOF)]
+    missing = _missing_words(results)
+    if not whole and not any(_has_value(r, half) for r in results for half in PROOF):
+        return Verdict("unjudged", "No image counted", ("No method has a value to judge it by.",))
+    if not whole:
+        return Verdict("unjudged", "What the methods scored", missing)
+    images = _images_that_test_soundness(evaluation)
+    context = (*_uneven_note(evaluation), *missing, _coverage(evaluation))
+    bar = f"The bar, {number(BAR)}, is our choice; read the numbers too."
+    if images == 0:
+        return Verdict(
+            "nothing",
+            "Nothing can be said: the net is sure of every label that was judged",
+            (
+                f"Each judged label has f >= {number(BAR)}, so soundness cannot be below the bar. Judge labels that the net does not "
+                "believe, such as --labels top5+wrong.",
+                *context,
+            ),
+        )
+    own = [r for r in whole if role_of(r, results) == "method"] or whole
+    passing = [r for r in own if all(s.value >= BAR for s in counted_scores(r))]
+    if not passing:
+        return Verdict(
+            "none", _none_words(own, evaluation, images), (*_close(own), *_extremes(own), *context, bar)
+        )
+    lacking = {r.name: _lacking(evaluation, r, images) for r in passing}
+    proved = [r for r in passing if not lacking[r.name]]
+    if proved:
+        names = [r.name for r in proved]
+        headline = f"{_joined(names)} {'is' if len(names) == 1 else 'are'} both complete and sound"
+        why = [_above_words(evaluation, r) for r in proved[:_NAMED]]
+        return Verdict(
+            "is", headline, (*map(_scores_words, proved[:_NAMED]), *why, *context, bar), tuple(names)
+        )
+    names = [r.name for r in passing]
+    n = min(images, *(s.n for r in passing for s in counted_scores(r) if s.kind in PROOF))
+    first = next(
+        missing for missing in _DOUBTS if any(missing in lacking[name] for name in names)
+    )  # the gravest doubt about any of them
+    does = ("reach", "es", " the bar") if len(own) == 1 else ("score", "s", " best")
+    verb = f"{does[0]}{does[1] if len(names) == 1 else ''}{does[2]}"
+    doubts = [words for r in passing[:_NAMED] for words in lacking[r.name].values()]
+    return Verdict(
+        "best",
+        f"{_joined(names)} {verb} on {counted(n, 'image')}; {_DOUBTS[first]}",
+        (*map(_scores_words, passing[:_NAMED]), *dict.fromkeys(doubts), *context, bar),
+        tuple(names),
+    )
+
+
+def counted_scores(result: MethodResult) -> list[Score]:
+    """The scores of the verdict that are numbers."""
+    found = (result.first_score(kind) for kind in JUDGED)
+    return [s for s in found if s is not None and not math.isnan(s.value)]
+
+
+def _lacking(evaluation: Evaluation, result: MethodResult, images: int) -> dict[Missing, str]:
+    """What is missing for a plain verdict on a method that reaches the bar, each with its sentence."""
+    found: dict[Missing, str] = {}
+    scores = counted_scores(result)
+    n = min(images, *(s.n for s in scores if s.kind in PROOF))
+    if n < ENOUGH:
+        sure = (
+            ""
+            if images == len(evaluation)
+            else f", on which a judged label has f < {number(BAR)} and soundness can fail"
+        )
+        found["images"] = (
+            f"{counted(n, 'image')} count{'s' if n == 1 else ''}{sure}; a plain verdict needs {ENOUGH}."
+        )
+    below = [_plain(s.kind) for s in scores if not s.low >= BAR]
+    if below:
+        found["interval"] = (
+            f"The 95 % interval of {result.name} reaches below the bar of {number(BAR)} in {_joined(below)}."
+        )
+    controls = [r for r in evaluation.results if r.label_free and r is not result]
+    values = soundness_values(result)
+    equals = [
+        c
+        for c in controls
+        if values is not None and (v := soundness_values(c)) is not None and not is_above(values, v)
+    ]
+    others = [note for note in soundness_notes(evaluation, [result.name]) if not note.startswith(NO_EFFORT)]
+    if result.label_free:
+        found["control"] = f"{result.name} has one map for all labels, so it is sound without effort."
+    elif equals:
+        best = max(equals, key=lambda c: _value(c, SOUNDNESS))
+        found["control"] = (
+            f"The soundness of {result.name} ({number(_value(result, SOUNDNESS))}) is not clearly above that of {best.name} "
+            f"({number(_value(best, SOUNDNESS))}), which has one map for all labels."
+        )
+    elif others:
+        found["control"] = "; ".join(f"{note[:1].upper()}{note[1:]}" for note in others) + "."
+    elif not controls:
+        found["no control"] = (
+            "No row has one map for all labels, such as random: its soundness would show what needs no effort."
+        )
+    return found
+
+
+def _images_that_test_soundness(evaluation: Evaluation) -> int:
+    """The number of images with a judged label whose f is below the bar: on the others soundness cannot be below it."""
+    least = evaluation.f.masked_fill(evaluation.labels == NO_LABEL, math.inf).nan_to_num(math.inf).min(dim=1)
+    return int((least.values < BAR).sum())
+
+
+def _coverage(evaluation: Evaluation) -> str:
+    """Over which labels soundness is the worst case, and whether the net believes them."""
+    judged = evaluation.labels != NO_LABEL
+    wrong = int((judged & (evaluation.f < UNBELIEVED)).sum())
+    share = "none of them" if not wrong else f"{wrong / int(judged.sum()):.0%} of them".replace("%", " %")
+    tried = f"{share} are labels that the net does not believe (f < {UNBELIEVED:g})"
+    if not wrong:
+        tried = f"none of them is a label that the net does not believe (f < {UNBELIEVED:g}), so soundness was hardly tested"
+    return f"Soundness is the worst of {coverage_words(evaluation)} of each image; {tried}."
+
+
+def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int) -> str:
+    few = f" on these {counted(len(evaluation), 'image')}" if images < ENOUGH and len(evaluation) > 1 else ""
+    few = " on this image" if len(evaluation) == 1 else few
+    if len(own) == 1:
+        return f"{own[0].name} is not both complete and sound{few}"
+    return f"No method is both complete and sound{few}"
+
+
+def _close(own: Sequence[MethodResult]) -> list[str]:
+    """Methods below the bar on average whose intervals do not exclude it."""
+    close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))]
+    if not close:
+        return []
+    return [
+        f"The 95 % intervals of {_joined(close[:_NAMED])} reach the bar of {number(BAR)}: more images may decide."
+    ]
+
+
+def _above_words(evaluation: Evaluation, result: MethodResult) -> str:
+    controls = [r.name for r in evaluation.results if r.label_free and r is not result]
+    return f"The soundness of {result.name} is above that of {_joined(controls)}, which has one map for all labels, in pairs."
+
+
+def _scores_words(result: MethodResult) -> str:
+    parts = [f"{_plain(s.kind)} {with_interval(s.value, s.low, s.high)}" for s in counted_scores(result)]
+    return f"{result.name}: {', '.join(parts)}."
+
+
+def _missing_words(results: Sequence[MethodResult]) -> tuple[str, ...]:
+    """Which scores are missing, and what follows from that."""
+    sentences = []
+    for kind in JUDGED:
+        unknown = [r.name for r in results if not _has_value(r, kind)]
+        words = _plain(kind)
+        if unknown and all(r.first_score(kind) is None for r in results):
+            sentences.append(f"{words.capitalize()} was not judged.")
+        elif unknown:
+            follows = "which therefore cannot pass" if kind in PROOF else "so the verdict leaves it out"
+            sentences.append(f"No image counts for the {words} of {_joined(unknown)}, {follows}.")
+    return tuple(sentences)
+
+
+def _extremes(results: Sequence[MethodResult]) -> list[str]:
+    """Which method is most complete, and which is soundest."""
+    first, second = (max(results, key=lambda r: _value(r, half)) for half in PROOF)
+    of = {r.name: [number(_value(r, half)) for half in PROOF] for r in (first, second)}
+    if len(results) == 1:
+        return [f"Its completeness is {of[first.name][0]}, its soundness {of[first.name][1]}."]
+    if first is second:
+        return [
+            f"{first.name} is the most complete ({of[first.name][0]}) and the soundest ({of[first.name][1]})."
+        ]
+    return [
+        f"The most complete is {first.name} ({of[first.name][0]}, with soundness {of[first.name][1]}); "
+        f"the soundest is {second.name} ({of[second.name][1]}, with completeness {of[second.name][0]})."
+    ]
+
+
+def _uneven_note(evaluation: Evaluation) -> list[str]:
+    """A note if the means behind the verdict are over different images."""
+    first = evaluation.results[0]
+    uneven = dict(zip((s.name for s in first.scores), different_images(evaluation), strict=True))
+    judged = [s.name for kind in JUDGED if (s := first.first_score(kind)) is not None]
+    return ["These means are over different images."] if any(uneven[name] for name in judged) else []
+
+
+def _has_value(result: MethodResult, kind: str) -> bool:
+    """Whether the method has a score of this kind that is a number."""
+    score = result.first_score(kind)
+    return score is not None and not math.isnan(score.value)
+
+
+def _value(result: MethodResult, kind: str) -> float:
+    score = result.first_score(kind)
+    assert score is not None
+    return score.value
+
+
+def _plain(kind: str) -> str:
+    return kind.replace("-", " ")
+
+
+def _joined(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
