@@ -14,9 +14,10 @@ import torch
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
 from proofmap.app import photo_routes
+from proofmap.app.beliefs import wrong_labels
 from proofmap.core.ranking import keep_top
 from proofmap.report import colours
-from proofmap.results import tables
+from proofmap.results.proof_shape import percent, shape_of
 from tests.app.threaded import Served, png
 from tests.browser import pixels_of
 from tests.toys import linear_classifier, linear_probabilities, pixels
@@ -171,11 +172,22 @@ def test_the_labels_are_those_that_the_net_believes(
     page, served = finished
     bars = page.locator("#bars button")
     f = linear_probabilities(served.classifier, photo.numpy())
-    best = np.argsort(-f, kind="stable")[:10]
-    assert bars.locator(".name").all_text_contents() == [NAMES[a] for a in best]
-    assert bars.locator("b").all_text_contents() == [tables.number(float(f[a])) for a in best]
-    pressed = [bars.nth(k).get_attribute("aria-pressed") == "true" for k in range(10)]
-    assert pressed[0] and pressed[9] and 2 <= sum(pressed) <= 8, "the most believed, and one that is wrong"
+    best = np.argsort(-f, kind="stable")
+    wrong = wrong_labels(torch.tensor(f), range(len(NAMES)), photo[None])
+    assert f[wrong].max() < 0.01, "labels that the net does not believe"
+    shown = [*(a for a in best[:10] if a not in wrong), *wrong]
+    n = len(shown)
+    assert bars.locator(".name").all_text_contents()[:n] == [NAMES[a] for a in shown]
+    assert bars.locator("b").all_text_contents()[:n] == [percent(float(f[a])) for a in shown]
+    chosen = [bars.nth(k).get_attribute("aria-pressed") == "true" for k in range(n)]
+    expected = [a in wrong or (k < 3 and f[a] >= 0.01) for k, a in enumerate(shown)]
+    assert chosen == expected and 2 <= sum(chosen) <= 5, "the most believed, and wrong ones"
+    assert bars.nth(n - 1).locator(".note").inner_text() == "a wrong one, to test"
+    page.locator("#search").fill("mosq")
+    option = page.locator("#found [role=option]").first
+    option.wait_for()
+    assert option.inner_text().split("\n")[-1] == percent(float(f[NAMES.index("mosque")]))
+    page.keyboard.press("Escape")
     assert (canvas_pixels(page.locator("#view")) == (photo.permute(1, 2, 0) * 255).round().numpy()).all()
 
 
@@ -226,12 +238,18 @@ def test_the_slider_plays_both_games_with_the_real_fill(
             ).all()
             curve = getattr(served.jobs[0].maps[0, label], game)
             p = float(np.interp(step / 200, curve.shares, curve.f))
-            assert cell.locator(".reading-off b").text_content() == tables.number(p)
+            assert cell.locator(".reading-off b").text_content() == percent(p)
     f = linear_probabilities(served.classifier, photo.numpy())
     read = page.locator(
         ".cell .reading-off b"
     ).all_text_contents()  # nothing is deleted: f of the whole photo
-    assert read == [tables.number(float(f[a])) for a in evaluation.labels[0].tolist()]
+    assert read == [percent(float(f[a])) for a in evaluation.labels[0].tolist()]
+    for place, label in enumerate(evaluation.labels[0].tolist()):
+        shape = shape_of(evaluation, evaluation.results[0], 0, place)
+        glyph = page.locator(f".cell[data-label='{label}'] .glyph").get_attribute("aria-label")
+        assert (
+            f"average {percent(shape.average)}, peak {percent(shape.peak)}" in glyph and shape.words in glyph
+        )
 
 
 def test_a_painted_proof_is_what_the_net_is_asked_about(
@@ -275,6 +293,38 @@ def test_a_painted_proof_is_what_the_net_is_asked_about(
     assert not masks[-1].any() and "Nothing is shown" in page.inner_text("#duel")
 
 
+def test_a_painting_starts_from_a_map_and_is_shared_as_a_link(
+    finished: tuple[Any, Served], open_page: Tabs
+) -> None:
+    page, served = finished
+    masks = asked_masks(page)
+    evaluation = served.jobs[0].evaluation
+    assert evaluation is not None
+    page.locator("#share").fill("60")
+    page.locator("#start-map").select_option(index=1)
+    page.locator("#start").click()
+    wait_share(page, masks)
+    top = keep_top(evaluation.map_of(evaluation.results[0], 0, 1)[None], 0.3)[0].numpy()
+    assert (masks[-1] == top).all()
+    assert page.locator("#target").input_value() == str(int(evaluation.labels[0, 1]))
+    page.locator("#undo").click()
+    page.locator("#painted-share").filter(has_text="0 %").wait_for()
+    page.locator("#start").click()
+    wait_share(page, masks)
+    page.locator("#share-link").click()
+    link = page.locator("#link")
+    link.wait_for()
+    address = link.input_value()
+    assert address.startswith(f"{served.address}#job={served.jobs[0].id}&label=") and len(address) < 400
+    other = open_page(served, fragment=address.removeprefix(served.address))
+    other.locator("#painted-share").filter(has_text=f" {top.sum()} of ").wait_for()
+    assert other.locator("#target").input_value() == page.locator("#target").input_value()
+    broken = open_page(served, fragment=f"#job={served.jobs[0].id}&label=x&mask=AAAA")
+    broken.locator("#notice-words").filter(has_text="cannot be read").wait_for()
+    page.locator("#clear").click()
+    page.locator("#painted-share").filter(has_text="0 %").wait_for()
+
+
 def wait_share(page: Any, masks: list[np.ndarray], less_than: np.ndarray | None = None) -> None:
     """Wait until the page shows the answer to the newest mask."""
     page.wait_for_function("() => !document.querySelector('#clear').disabled")
@@ -292,7 +342,10 @@ def check_answer(page: Any, served: Served, photo: torch.Tensor, mask: np.ndarra
     shown = page.locator("#painted-bars li")
     names = shown.locator(".name").all_text_contents()
     assert names[:5] == [NAMES[a] for a in np.argsort(-f, kind="stable")[:5]]
-    assert shown.locator("b").all_text_contents() == [tables.number(float(f[NAMES.index(n)])) for n in names]
+    assert shown.locator("b").all_text_contents() == [percent(float(f[NAMES.index(n)])) for n in names]
+    before = linear_probabilities(served.classifier, photo.numpy())
+    notes = [f"whole photo {percent(float(before[NAMES.index(n)]))}" for n in names]
+    assert shown.locator(".note").all_text_contents() == notes
     evaluation = served.jobs[0].evaluation
     assert evaluation is not None
     target = int(page.locator("#target").input_value())
@@ -301,13 +354,14 @@ def check_answer(page: Any, served: Served, photo: torch.Tensor, mask: np.ndarra
     theirs = linear_probabilities(served.classifier, shown_part(photo, machine))[target]
     whole = linear_probabilities(served.classifier, photo.numpy())[target]
     sides = page.locator("#sides b").all_text_contents()
-    assert sides == [tables.number(float(v)) for v in (f[target], theirs, whole)]
+    assert sides == [percent(float(v)) for v in (f[target], theirs, whole)]
     seen = (photo.permute(1, 2, 0) * 255).round().numpy()
     for canvas, kept in zip(page.locator("#pair canvas").all(), (mask == 1, machine), strict=True):
         assert (canvas_pixels(canvas) == np.where(kept[..., None], seen, GRAY)).all()
-    words = page.inner_text("#duel")
-    ahead = "You are ahead" if f[target] > theirs else "The method is ahead"
-    assert ahead in words or (abs(f[target] - theirs) < 0.02 and "Level" in words)
+    leads = int(f.argmax())
+    said = f"Your patch makes the net say “{NAMES[leads]}” {percent(float(f[leads]))}; of the whole photo it believes {percent(float(before[leads]))}."
+    assert page.inner_text("#duel").startswith(said)
+    assert f"makes it say “{NAMES[target]}” {percent(float(theirs))}." in page.inner_text("#duel")
 
 
 def test_keys_alone_suffice(open_page: Tabs, served: Served, photo: torch.Tensor) -> None:
@@ -539,25 +593,32 @@ def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(
     page.set_viewport_size({"width": 1280, "height": 900})
 
 
-def test_the_sentence_says_who_is_ahead(finished: tuple[Any, Served]) -> None:
+def test_the_verdict_is_about_the_label_that_leads(finished: tuple[Any, Served]) -> None:
     page, _ = finished
+    boxer, cat = {"label": 1, "name": "boxer"}, {"label": 2, "name": "tabby"}
 
-    def words(**numbers: float | None) -> str:
-        given = {"name": "mosque", "method": "belief-mask", "share": 0.2, **numbers}
+    def words(leader: dict[str, Any], target: dict[str, Any] | None = None, **more: Any) -> str:
+        given = {"leader": leader, "target": target or leader, "method": "belief-mask", "share": 0.2, **more}
         said: str = page.evaluate(
-            "async (given) => (await import('/static/sentences.js')).duel(given)", given
+            "async (given) => (await import('/static/sentences.js')).verdict(given)", given
         )
         return said
 
-    assert words(f=0.6, you=0.5, machine=0.3).startswith("You are ahead")
-    assert words(f=0.6, you=0.3, machine=0.5).startswith("The method is ahead")
-    assert words(f=0.6, you=0.5, machine=0.51).startswith("Level")
-    assert "Neither" not in words(f=0.6, you=0.1, machine=0.5)
-    assert "Neither is a proof yet" in words(f=0.6, you=0.1, machine=0.2)
-    assert "soundness" in words(f=0.01, you=0.0, machine=0.01)
-    assert "not sound" in words(f=0.01, you=0.4, machine=0.01)
-    assert "Find the proofs" in words(f=0.6, you=0.5, machine=None)
-    assert "Nothing is shown" in words(f=0.6, you=0.5, machine=0.3, share=0)
+    assert words({**boxer, "f": 0.73, "whole": 0.14}, machine=0.2) == (
+        "Your patch makes the net say “boxer” 73 %; of the whole photo it believes 14 %. A part can prove too much."
+        " With as many pixels, belief-mask makes it say “boxer” 20 %."
+    )
+    assert "not sound" in words({**boxer, "f": 0.73, "whole": 0.004})
+    assert "not yet a proof" in words({**boxer, "f": 0.3, "whole": 0.6})
+    assert "This is a proof" in words({**boxer, "f": 0.55, "whole": 0.6})
+    both = words({**boxer, "f": 0.55, "whole": 0.6}, {**cat, "f": 0.001, "whole": 0.002})
+    assert "For “tabby” it gives less than 1 % of less than 1 %. The net does not believe it" in both
+    assert "Find the proofs" in both and "still learning" in words(
+        {**boxer, "f": 1, "whole": 1}, searching=True
+    )
+    assert words({**boxer, "f": 0.1, "whole": 0.6}, {**cat, "f": 0, "whole": 0.2}, share=0) == (
+        "Nothing is shown yet. Paint what makes the net say “tabby”."
+    )
 
 
 def test_signed_maps_have_the_colours_of_the_report(finished: tuple[Any, Served]) -> None:

@@ -113,10 +113,27 @@ class LabelBelief(Label):
 class Beliefs(BaseModel):
     labels: list[LabelBelief]
     total: int = Field(description="how many labels the net has")
+    wrong: list[LabelBelief] = Field(
+        description="labels to test soundness with, which the net does not believe: the most probable of them, and one by chance"
+    )
+
+
+class FoundLabel(Label):
+    f: float | None = Field(description="the net's probability f(x, a); null if no photo was named")
 
 
 class Labels(BaseModel):
-    labels: list[Label]
+    labels: list[FoundLabel]
+
+
+class PartBelief(LabelBelief):
+    part: float = Field(description="the largest probability of the label on a part of the photo")
+
+
+class Suggestions(BaseModel):
+    """Labels that the net sees in a part of the photo more clearly than in the whole: perhaps other objects."""
+
+    labels: list[PartBelief]
 
 
 # ---- jobs -------------------------------------------------------------------------------------------------------
@@ -264,7 +281,13 @@ class MachineProof(BaseModel):
     f: float
 
 
+class PaintedBelief(LabelBelief):
+    """What the net says about the painted part, ``f``, and about the whole photo."""
+
+    whole: float
+
+
 class PaintAnswer(BaseModel):
     share: float = Field(description="of the pixels that is shown")
-    labels: list[LabelBelief] = Field(description="the five most probable, then those in the request")
+    labels: list[PaintedBelief] = Field(description="the five most probable, then those in the request")
     machine: list[MachineProof]

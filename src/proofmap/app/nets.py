@@ -32,7 +32,7 @@ from proofmap.results.sharing import without_folders
 MOST_NETS = 2
 MOST_FOUND = 20
 _SEEN, _FILLS = 32, 8
-"""Prepared photos and fills of photos that are kept."""
+"""Prepared photos (and what nets believe about photos), and fills of photos, that are kept."""
 _GRADIENT_BATCH = 24
 """Passes with gradient at once on a CPU: enough to learn, and to show, all labels of a job side by side."""
 
@@ -95,6 +95,7 @@ class Nets:
         self._kept: OrderedDict[str, Classifier] = OrderedDict()
         self._seen: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
         self._fills: OrderedDict[tuple[str, str, Fill], ReadyFill] = OrderedDict()
+        self._beliefs: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
         self._lock = threading.Lock()
         self._pooling = threading.Lock()
 
@@ -164,6 +165,16 @@ class Nets:
                 self._fills.popitem(last=False)
         self._fills.move_to_end(key)
         return self._fills[key]
+
+    def beliefs(self, photo: Photo, name: str, image: Tensor) -> Tensor:
+        """f of all labels ``(A,)`` for a photo, which the net sees as ``image``; computed once."""
+        key = (photo.id, name)
+        if key not in self._beliefs:
+            self._beliefs[key] = self.classifier(name).frozen().probabilities(image)[0].cpu()
+            while len(self._beliefs) > _SEEN:
+                self._beliefs.popitem(last=False)
+        self._beliefs.move_to_end(key)
+        return self._beliefs[key]
 
     # ---- in any thread --------------------------------------------------------------------------------------
 

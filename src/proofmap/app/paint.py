@@ -13,7 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.app.answers import LabelBelief, MachineProof, MapAnswer, PaintAnswer, PaintAsked
+from proofmap.app.answers import MachineProof, MapAnswer, PaintAnswer, PaintAsked, PaintedBelief
+from proofmap.app.beliefs import top_labels
 from proofmap.app.jobs import MapJob
 from proofmap.app.nets import Nets, check_known, hidden_by
 from proofmap.app.photos import Photo
@@ -32,7 +33,9 @@ def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: MapJob
     keep = mask_from(asked.mask, classifier.size)
     count = int(keep.sum())
     maps = sorted(job.maps.items()) if job is not None else []
-    masks = torch.stack([keep, *(ranks_of(answer) < count for _, answer in maps)]).to(classifier.device)
+    whole = torch.ones_like(keep)
+    masks = torch.stack([keep, whole, *(ranks_of(answer) < count for _, answer in maps)])
+    masks = masks.to(classifier.device)
     image = nets.seen(photo, asked.net).to(classifier.device)
     hidden = hidden_by(nets.fill(asked.net, photo, fill), image, asked.seed)
     shown = classifier.inputs.composite(
@@ -42,10 +45,13 @@ def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: MapJob
     labels = list(dict.fromkeys([*top_labels(f[0], classifier.label_set, TOP), *asked.labels]))
     return PaintAnswer(
         share=count / keep.numel(),
-        labels=[LabelBelief(label=a, name=facts.names[a], f=float(f[0, a])) for a in labels],
+        labels=[
+            PaintedBelief(label=a, name=facts.names[a], f=float(f[0, a]), whole=float(f[1, a]))
+            for a in labels
+        ],
         machine=[
             MachineProof(method=method, label=label, f=float(row[label]))
-            for row, ((method, label), _) in zip(f[1:], maps, strict=True)
+            for row, ((method, label), _) in zip(f[2:], maps, strict=True)
         ],
     )
 
@@ -74,11 +80,3 @@ def ranks_of(answer: MapAnswer) -> Tensor:
     kind = np.dtype(answer.order_type).newbyteorder("<")
     ranks = np.frombuffer(base64.b64decode(answer.order), dtype=kind).astype(np.int64)
     return torch.from_numpy(ranks).view(answer.height, answer.width)
-
-
-def top_labels(f: Tensor, label_set: tuple[int, ...] | list[int], number: int) -> list[int]:
-    """The most probable labels of the label set, best first, for probabilities ``(A,)``."""
-    members = torch.tensor(list(label_set))
-    order = f[members].argsort(descending=True, stable=True)[:number]
-    found: list[int] = members[order].tolist()
-    return found

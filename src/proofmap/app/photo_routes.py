@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, Any
@@ -12,9 +13,9 @@ from PIL import Image
 
 from proofmap.app import answers
 from proofmap.app.answers import PhotoId, SampleAsked
+from proofmap.app.beliefs import parts_of, seen_in_parts, top_labels, wrong_labels
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
 from proofmap.app.nets import check_known, hidden_by
-from proofmap.app.paint import top_labels
 from proofmap.app.photos import PIXELS, UPLOAD_BYTES
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
@@ -22,7 +23,7 @@ from proofmap.core.version import __version__
 from proofmap.data.photos import SAMPLES
 from proofmap.report.pictures import picture_bytes
 
-_FIRST_LABELS = 4
+_FIRST_LABELS = 3
 _PNG: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
 }
@@ -116,17 +117,46 @@ def photos_router(server: Server) -> APIRouter:
         found, facts = photos[photo], await server.facts(net)
         check_known(labels, facts)
         image = await server.seen(found, net)
-        f = await server.ask(lambda: nets.classifier(net).frozen().probabilities(image)[0].cpu())
-        chosen = dict.fromkeys([*top_labels(f, facts.label_set, number), *labels])
-        believed = [answers.LabelBelief(label=a, name=facts.names[a], f=float(f[a])) for a in chosen]
-        return answers.Beliefs(labels=believed, total=len(facts.label_set))
+        f = await server.beliefs(found, net)
+
+        def believed(chosen: Iterable[int]) -> list[answers.LabelBelief]:
+            return [answers.LabelBelief(label=a, name=facts.names[a], f=float(f[a])) for a in chosen]
+
+        top = top_labels(f, facts.label_set, number)
+        return answers.Beliefs(
+            labels=believed(dict.fromkeys([*top, *labels])),
+            total=len(facts.label_set),
+            wrong=believed(wrong_labels(f, facts.label_set, image)),
+        )
+
+    @router.get("/api/photos/{photo}/suggestions")
+    async def suggestions(photo: PhotoId, net: answers.Name) -> answers.Suggestions:
+        """Labels that the net sees in a part of the photo, at most 4: perhaps other objects."""
+        found, facts = photos[photo], await server.facts(net)
+        image, f = await server.seen(found, net), await server.beliefs(found, net)
+        parts = await server.ask(lambda: nets.classifier(net).frozen().probabilities(parts_of(image)).cpu())
+        return answers.Suggestions(
+            labels=[
+                answers.PartBelief(label=a, name=facts.names[a], f=float(f[a]), part=part)
+                for a, part in seen_in_parts(f, parts, facts.label_set)
+            ]
+        )
 
     @router.get("/api/labels")
-    async def labels(net: answers.Name, search: Annotated[str, Query(max_length=200)] = "") -> answers.Labels:
+    async def labels(
+        net: answers.Name,
+        search: Annotated[str, Query(max_length=200)] = "",
+        photo: Annotated[PhotoId | None, Query(description="whose probabilities to add")] = None,
+    ) -> answers.Labels:
         """Labels of a net whose name contains a text, at most 20."""
         facts = await server.facts(net)
-        found = nets.search(facts, search)
-        return answers.Labels(labels=[answers.Label(label=a, name=facts.names[a]) for a in found])
+        f = None if photo is None else await server.beliefs(photos[photo], net)
+        return answers.Labels(
+            labels=[
+                answers.FoundLabel(label=a, name=facts.names[a], f=None if f is None else float(f[a]))
+                for a in nets.search(facts, search)
+            ]
+        )
 
     return router
 

@@ -70,6 +70,11 @@ class Server:
         known = self.nets.seen_before(photo, net)
         return await self.decode(partial(self.nets.seen, photo, net)) if known is None else known
 
+    async def beliefs(self, photo: Photo, net: str) -> Tensor:
+        """What a net believes about a photo, ``(A,)``."""
+        image = await self.seen(photo, net)
+        return await self.ask(lambda: self.nets.beliefs(photo, net, image))
+
     async def facts(self, net: str) -> Facts:
         """What is known about a net, which is loaded first if necessary."""
         found = self.nets.known(net)

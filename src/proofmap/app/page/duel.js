@@ -3,9 +3,9 @@
 import { post } from "./api.js";
 import { Easel } from "./easel.js";
 import { bars } from "./labels.js";
-import { composite, packedBits } from "./pixels.js";
-import { byId, make, number, pictureCanvas } from "./shared.js";
-import { counted, duel, percent } from "./sentences.js";
+import { bitsOf, composite, lettersOf } from "./pixels.js";
+import { byId, inPercent, make, pictureCanvas } from "./shared.js";
+import { counted, percent, verdict } from "./sentences.js";
 
 const PAUSE = 100; // milliseconds after a stroke
 
@@ -17,6 +17,26 @@ export class Duel {
     this.answer = null;
     this.easel = new Easel(() => this.ask());
     byId("target").addEventListener("change", () => this.show());
+    byId("start").addEventListener("click", () => this.startFromMap());
+  }
+
+  /** Offer the finished maps to start from, those of the first label first. */
+  offerMaps() {
+    const kept = byId("start-map").value;
+    const maps = this.proofs?.scored ?? [];
+    byId("start-map").replaceChildren(...maps.map(({ method, label }, place) =>
+      make("option", { value: place }, this.methods.length > 1 ? `${label.name}, ${this.methods[method]}` : label.name)));
+    if (kept && kept < maps.length) byId("start-map").value = kept;
+    byId("start-part").hidden = !maps.length;
+  }
+
+  /** Show the top pixels of a map, as many as the slider of the games shows. */
+  startFromMap() {
+    const cell = this.proofs.scored[Number(byId("start-map").value)];
+    if (!cell) return;
+    const count = Math.round(this.proofs.share * cell.ranks.length);
+    byId("target").value = cell.label.label;
+    this.easel.replace(Uint8Array.from(cell.ranks, (rank) => Number(rank < count)));
   }
 
   /** Start on a photo with these labels, against the maps of a job if there is one. */
@@ -27,6 +47,7 @@ export class Duel {
     byId("target").replaceChildren(...labels.map(({ label, name }) => make("option", { value: label }, name)));
     if (labels.some(({ label }) => label === target)) byId("target").value = target;
     if (!keep) this.answer = null;
+    this.offerMaps();
     this.easel.load(photo, keep);
   }
 
@@ -43,7 +64,7 @@ export class Duel {
         const { source, photo } = this;
         const mask = this.easel.mask.slice();
         const answer = await source.kept(() => post("api/paint", {
-          photo: source.id, net: this.net, fill: this.fill, mask: packedBits(mask),
+          photo: source.id, net: this.net, fill: this.fill, mask: lettersOf(bitsOf(mask)),
           labels: this.labels.map(({ label }) => label), ...(this.job ? { job: this.job } : {}),
         }));
         if (photo !== this.photo) continue;
@@ -69,26 +90,28 @@ export class Duel {
     const count = Math.round(share * mask.length);
     const ranks = machine && this.proofs.ranks(machine.method, machine.label);
     byId("pair").replaceChildren(
-      part(this.photo, "you", (i) => mask[i]),
+      part(this.photo, "your patch", (i) => mask[i]),
       ...(ranks ? [part(this.photo, method, (i) => ranks[i] < count)] : []));
   }
 
   show() {
     if (!this.answer) return;
     const { share, labels } = this.answer;
-    const target = Number(byId("target").value);
-    const whole = this.labels.find(({ label }) => label === target);
-    const you = labels.find(({ label }) => label === target)?.f ?? 0;
-    const machine = this.machine(target);
+    const label = Number(byId("target").value);
+    const target = labels.find((one) => one.label === label);
+    if (!target) return; // it was chosen after the request; the next answer has it
+    const machine = this.machine(label);
     const method = machine ? this.methods[machine.method] : "the method";
     const n = this.easel.mask.length;
     const { searching } = this;
-    byId("duel").textContent = duel({ name: whole.name, f: whole.f, you, machine: machine?.f ?? null, method, share, searching });
+    byId("duel").textContent = verdict({ leader: labels[0], target, machine: machine?.f ?? null, method, share, searching });
+    byId("sides-name").textContent = target.name;
     byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, "pixel")}.`;
     byId("sides").replaceChildren(
-      side("you", you), ...(machine ? [side(method, machine.f)] : []), side("the whole photo", whole.f));
+      side("your patch", target.f), ...(machine ? [side(`${method}, as many pixels`, machine.f)] : []), side("the whole photo", target.whole));
     this.showPair(machine, method);
-    bars(byId("painted-bars"), labels, { marked: new Set([target]) });
+    const note = ({ whole }) => `whole photo ${inPercent(whole)}`;
+    bars(byId("painted-bars"), labels, { marked: new Set([label]), note });
   }
 }
 
@@ -103,5 +126,5 @@ function part(photo, name, shown) {
 function side(name, f) {
   const bar = make("span", { class: "bar" });
   bar.style.setProperty("--f", f ?? 0);
-  return make("p", {}, make("span", { class: "name" }, name), make("b", {}, number(f)), bar);
+  return make("p", {}, make("span", { class: "name" }, name), make("b", {}, inPercent(f)), bar);
 }

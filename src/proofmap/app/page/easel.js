@@ -16,7 +16,8 @@ export class Easel {
     this.setUpKeys();
     byId("undo").addEventListener("click", () => this.undo());
     byId("clear").addEventListener("click", () => this.clear());
-    for (const id of ["faint", "size"]) byId(id).addEventListener("input", () => this.draw());
+    byId("faint").addEventListener("input", () => this.draw());
+    byId("size").addEventListener("input", () => this.resize(0));
   }
 
   /** A photo to paint on, with `size`, `view` and `fill`; `keep` keeps the painted mask and the place of the brush. */
@@ -31,6 +32,7 @@ export class Easel {
       this.past = [];
       this.place = [width / 2, height / 2];
     }
+    this.resize(0);
     this.after();
   }
 
@@ -113,6 +115,7 @@ export class Easel {
 
   resize(by) {
     byId("size").value = Number(byId("size").value) + by;
+    byId("size-words").textContent = `${Math.round(2 * this.radius)} pixels`;
     this.draw();
   }
 
@@ -123,6 +126,13 @@ export class Easel {
   undo() {
     if (!this.past.length) return;
     this.mask = this.past.pop();
+    this.after();
+  }
+
+  /** Show these pixels; undo returns to the ones before. */
+  replace(mask) {
+    this.remember();
+    this.mask = mask;
     this.after();
   }
 

@@ -1,14 +1,18 @@
 // What the net believes, as bars that choose labels, and the search for other labels.
 
 import { get } from "./api.js";
-import { byId, make, number } from "./shared.js";
+import { UNBELIEVED, WRONG } from "./sentences.js";
+import { byId, inPercent, make, number } from "./shared.js";
 
-/** A list of labels with bars as long as f. With `press`, each is a button that is pressed or not. */
-export function bars(list, labels, { pressed = new Set(), press = null, marked = new Set() } = {}) {
+/** A list of labels with bars as long as f. With `press`, each is a button that is pressed or not; `note` says more about a label. */
+export function bars(list, labels, { pressed = new Set(), press = null, marked = new Set(), note = () => "" } = {}) {
   const focused = document.activeElement?.dataset?.label;
-  list.replaceChildren(...labels.map(({ label, name, f }) => {
-    const inside = [make("span", { class: "name", title: name }, name), make("b", {}, number(f)), make("span", { class: "bar" })];
+  list.replaceChildren(...labels.map((one) => {
+    const { label, name, f } = one;
+    const inside = [make("span", { class: "name", title: name }, name), make("b", { title: `f = ${number(f)}` }, inPercent(f)), make("span", { class: "bar" })];
     inside[2].style.setProperty("--f", f ?? 0);
+    const words = note(one);
+    if (words) inside.push(make("span", { class: "note" }, words));
     if (!press) return make("li", { class: marked.has(label) ? "marked" : null }, ...inside);
     const button = make("button", { type: "button", "data-label": label, "aria-pressed": String(pressed.has(label)) }, ...inside);
     button.addEventListener("click", () => press(label));
@@ -26,21 +30,31 @@ export class Labels {
     this.changed = changed;
     this.shown = [];
     this.chosen = new Set();
+    this.notes = new Map();
     this.search = new Search((label) => this.add(label).catch(failed), failed);
   }
 
-  /** Show beliefs; choose the most probable labels and an improbable one, unless labels are given. */
-  show(beliefs, given = null) {
-    this.shown = beliefs.labels;
-    const top = this.shown.slice(0, this.first).map(({ label }) => label);
-    const wrong = this.shown.length > this.first ? [this.shown[Math.min(9, this.shown.length - 1)].label] : [];
-    this.chosen = new Set(given ?? [...top, ...wrong].slice(0, this.most));
+  /** Show beliefs; choose the most probable labels that are believed, and wrong ones, unless labels are given. */
+  show({ labels, wrong = [] }, given = null) {
+    const believed = labels.filter(({ f }, place) => place === 0 || f >= UNBELIEVED).slice(0, this.first);
+    this.notes = new Map(wrong.map(({ label }) => [label, WRONG]));
+    this.shown = [...labels.filter(({ label }) => !this.notes.has(label)), ...wrong];
+    this.chosen = new Set(given ?? [...believed, ...wrong].map(({ label }) => label).slice(0, this.most));
+    this.draw();
+  }
+
+  /** Labels that the net sees in a part of the photo; they are shown, not chosen. */
+  suggest(found) {
+    for (const one of found) {
+      if (!this.notes.has(one.label)) this.notes.set(one.label, `${inPercent(one.part)} in a part of the photo`);
+      if (!this.shown.some(({ label }) => label === one.label)) this.shown.push(one);
+    }
     this.draw();
   }
 
   /** The chosen labels, most probable first. */
   get list() {
-    return this.shown.filter(({ label }) => this.chosen.has(label));
+    return this.shown.filter(({ label }) => this.chosen.has(label)).sort((a, b) => b.f - a.f);
   }
 
   press(label) {
@@ -58,7 +72,8 @@ export class Labels {
   }
 
   draw() {
-    bars(byId("bars"), this.shown, { pressed: this.chosen, press: (label) => this.press(label) });
+    const note = ({ label, f }) => this.notes.get(label) ?? (f < UNBELIEVED && this.chosen.has(label) ? WRONG : "");
+    bars(byId("bars"), this.shown, { pressed: this.chosen, press: (label) => this.press(label), note });
   }
 }
 
@@ -84,7 +99,7 @@ class Search {
   async look() {
     const text = this.field.value.trim();
     const asked = ++this.asked;
-    const found = text ? (await get("api/labels", { net: this.net, search: text })).labels : [];
+    const found = text ? (await get("api/labels", { net: this.net, search: text, photo: this.photo })).labels : [];
     if (asked !== this.asked) return; // a newer request is under way
     this.found = found;
     this.at = found.length ? 0 : -1;
@@ -94,9 +109,9 @@ class Search {
   draw(text) {
     const none = text && !this.found.length;
     this.list.replaceChildren(
-      ...this.found.map(({ name }, place) => make("li", {
+      ...this.found.map(({ name, f }, place) => make("li", {
         role: "option", id: `found-${place}`, "data-place": place, "aria-selected": String(place === this.at),
-      }, name)),
+      }, make("span", { class: "name" }, name), make("b", {}, inPercent(f)))),
       ...(none ? [make("li", { role: "option", "aria-disabled": "true", "aria-selected": "false" }, "The net has no such label")] : []));
     this.list.hidden = !text;
     this.field.setAttribute("aria-expanded", String(!this.list.hidden));

@@ -5,7 +5,7 @@ import { Choices } from "./choices.js";
 import { Duel } from "./duel.js";
 import { cancelJob, Follower, leaveJob, Queue, startJob } from "./job.js";
 import { Labels } from "./labels.js";
-import { jobInAddress, putInAddress, recall, remember } from "./memory.js";
+import { inAddress, linkTo, maskFrom, putInAddress, recall, remember } from "./memory.js";
 import { Photo, setUpPhotos } from "./photo.js";
 import { pixelsOf } from "./pixels.js";
 import { Proofs } from "./proofs.js";
@@ -52,6 +52,8 @@ class Page {
     setUpPhotos(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words));
     byId("fill").addEventListener("change", () => this.tried(() => this.changeFill()));
     byId("cancel").addEventListener("click", () => this.tried(() => this.stop()));
+    byId("share-link").addEventListener("click", () => this.tried(() => this.shareLink()));
+    addEventListener("hashchange", () => location.reload()); // a link to another job was pasted into the address
   }
 
   /** Go to the next stage; the button and the words follow. `answer` is the server's about the job. */
@@ -157,7 +159,7 @@ class Page {
   async show(labels = null) {
     const { photo } = this;
     const { net } = this.choices;
-    this.labels.search.net = net;
+    Object.assign(this.labels.search, { net, photo: photo.id });
     this.labels.show({ labels: [] });
     byId("proofs").hidden = byId("paint").hidden = true;
     byId("photo-words").textContent = `${photo.name}: asking the net …`;
@@ -178,7 +180,42 @@ class Page {
     this.startDuel();
     byId("photo-words").textContent = photo.name;
     for (const id of ["believed", "choices"]) byId(id).hidden = false;
+    this.suggest(photo, net).catch(() => null); // the page is whole without them
     return true;
+  }
+
+  /** Add labels that the net sees in parts of the photo. */
+  async suggest(photo, net) {
+    const { labels } = await photo.kept(() => get(`api/photos/${photo.id}/suggestions`, { net }));
+    if (photo === this.photo && net === this.choices.net) this.labels.suggest(labels);
+  }
+
+  /** A link to the job with the painted proof. */
+  async shareLink() {
+    const field = byId("link");
+    field.value = await linkTo(this.job, byId("target").value, this.duel.easel.mask);
+    byId("link-part").hidden = false;
+    field.select();
+    try {
+      await navigator.clipboard.writeText(field.value);
+      byId("link-words").textContent = "The link is copied. It works while this server keeps the job.";
+    } catch {
+      byId("link-words").textContent = "Copy the link. It works while this server keeps the job.";
+    }
+  }
+
+  /** Show the painted proof that the address names. */
+  async showShared({ label, mask }) {
+    const { width, height } = this.pictures.size;
+    const found = await maskFrom(mask, width * height);
+    if (!found) {
+      this.notice("The painted proof in this link cannot be read: it was copied in part, or is of another net.");
+      return;
+    }
+    byId("target").value = label;
+    if (!byId("target").value) byId("target").selectedIndex = 0;
+    this.duel.easel.replace(found);
+    byId("paint").scrollIntoView();
   }
 
   /** After the first photo the invitation becomes small. */
@@ -223,6 +260,8 @@ class Page {
   startDuel() {
     const { list } = this.labels;
     byId("paint").hidden = !list.length;
+    byId("share-link").hidden = !this.job;
+    byId("link-part").hidden = true;
     if (!list.length || this.pictures?.of !== this.photo) return;
     const { net, fill } = this.choices;
     const { methods = [] } = this.proofs.request ?? {};
@@ -311,7 +350,7 @@ class Page {
   }
 
   /** Return to the job in the address. */
-  async resume(job) {
+  async resume({ job, ...shared }) {
     let answer;
     try {
       answer = await get(`api/jobs/${job}`);
@@ -329,6 +368,7 @@ class Page {
     if (!await this.show(request.labels)) return;
     await this.placed;
     this.begin(job, request);
+    if (shared.mask) await this.showShared(shared);
   }
 
   /** Called when the server does not have the job, for the reason that it gave. */
@@ -361,8 +401,8 @@ async function start() {
     return;
   }
   const page = new Page(about);
-  const job = jobInAddress();
-  if (job) await page.tried(() => page.resume(job));
+  const named = inAddress();
+  if (named.job) await page.tried(() => page.resume(named));
   document.documentElement.dataset.ready = "true";
 }
 

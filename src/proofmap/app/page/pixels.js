@@ -53,10 +53,15 @@ export function resized(map, from, to) {
   return out;
 }
 
-/** Marks (0 or 1) as base64 of packed bits, the first pixel in the highest bit. */
-export function packedBits(marks) {
+/** Marks (0 or 1) as packed bits, the first pixel in the highest bit. */
+export function bitsOf(marks) {
   const bytes = new Uint8Array(Math.ceil(marks.length / 8));
   for (let i = 0; i < marks.length; i++) if (marks[i]) bytes[i >> 3] |= 128 >> (i & 7);
+  return bytes;
+}
+
+/** Bytes in base64. */
+export function lettersOf(bytes) {
   let letters = "";
   for (const byte of bytes) letters += String.fromCharCode(byte);
   return btoa(letters);

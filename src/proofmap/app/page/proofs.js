@@ -3,9 +3,9 @@
 import { get } from "./api.js";
 import { composite, ranked, ranksOf, resized } from "./pixels.js";
 import {
-  byId, bytesOf, Curve, DIVERGING, grayUnderHeat, heatColour, INFERNO, interpolated, make, number, packed, paintOver, pictureCanvas, VERDICTS, WHY,
+  byId, bytesOf, Curve, DIVERGING, grayUnderHeat, heatColour, INFERNO, inPercent, interpolated, make, number, packed, paintOver, pictureCanvas, proofGlyph,
 } from "./shared.js";
-import { counted, percent } from "./sentences.js";
+import { counted, percent, UNBELIEVED, WRONG } from "./sentences.js";
 
 const STEPS = 200;
 const PLAYED = 6000; // milliseconds from nothing to all
@@ -20,13 +20,11 @@ class Cell {
     this.kept = pictureCanvas(size, "kept waiting", `The part of the photo that the map of ${name} for ${label.name} shows`);
     this.curve = make("div", { class: "curve" });
     this.reading = make("p", { class: "reading-off" }, "waiting …");
-    this.auc = make("p");
     this.verdict = make("p");
-    const bar = make("span", { class: "bar" });
-    bar.style.setProperty("--f", label.f ?? 0);
     this.node = make("figure", { class: "cell", "data-method": method, "data-label": label.label },
-      make("figcaption", {}, make("h4", {}, label.name), make("span", { class: "soft" }, `f ${number(label.f)}`), bar),
-      this.heat, this.kept, this.curve, this.reading, this.auc, this.verdict);
+      make("figcaption", {}, make("h4", {}, label.name),
+        make("span", { class: "soft", title: `f = ${number(label.f)}` }, label.f < UNBELIEVED ? WRONG : `believed ${inPercent(label.f)}`)),
+      this.heat, this.kept, this.curve, this.reading, this.verdict);
   }
 
   /** Show a mask that is being learned. */
@@ -45,10 +43,9 @@ class Cell {
     this.scores = scores;
     this.ranks = ranksOf(scores.order, width * height);
     this.paintMap(bytesOf(scores.map), scores.signed);
-    const { strength, below } = scores;
-    this.verdict.className = strength;
-    this.verdict.title = WHY[strength];
-    this.verdict.textContent = `${VERDICTS[strength]}${below === null ? "" : ` ${number(below)}`}`;
+    const glyph = proofGlyph({ ...scores, average: scores.area });
+    this.verdict.replaceWith(glyph);
+    this.verdict = glyph;
   }
 
   paintMap(map, signed) {
@@ -60,8 +57,6 @@ class Cell {
 
   drawCurve(game, top) {
     const { shares, f } = this.scores[game];
-    const area = game === "insertion" ? "AUC " : "insertion AUC "; // the verdict is about this area in both games
-    this.auc.replaceChildren(area, make("b", {}, number(this.scores.area)), ` of f ${number(this.scores.f)}`);
     const words = `${game} curve of ${this.proofs.request.methods[this.method]} for ${this.label.name}, f ${number(this.label.f)}`;
     this.drawn = new Curve(shares, f, { end: 1, top, f: this.label.f, words });
     this.curve.replaceWith(this.drawn.node);
@@ -83,7 +78,7 @@ class Cell {
     const whole = share === (game === "insertion" ? 1 : 0);
     const p = whole ? this.scores.f : interpolated(this.scores[game].shares, this.scores[game].f, share);
     this.drawn.mark(share, p);
-    this.reading.replaceChildren(`at ${percent(share)}: `, make("b", {}, number(p)));
+    this.reading.replaceChildren(`at ${percent(share)}: `, make("b", {}, inPercent(p)));
   }
 }
 

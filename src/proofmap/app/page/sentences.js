@@ -1,9 +1,11 @@
 // Sentences with numbers in them.
 
-import { number } from "./shared.js";
+import { inPercent } from "./shared.js";
 
-const LEVEL = 0.02; // probabilities that differ by less count as equal
-const BELIEVED = 0.05; // a label with a lower probability counts as wrong
+const BAR = 0.8; // of completeness and soundness, as everywhere
+const NOTABLE = 0.05; // a part that gives less proves nothing
+export const UNBELIEVED = 0.01; // a label with a lower probability is a wrong one
+export const WRONG = "a wrong one, to test";
 const quoted = (name) => `“${name}”`;
 
 /** "1 pass", "2 passes". */
@@ -31,23 +33,25 @@ export function progressWords({ what, step, steps, rate, seconds_left: left }, m
 /** A message of the server as a sentence. */
 export const asSentence = (message) => `${message[0].toUpperCase()}${message.slice(1).replace(/\.$/, "")}.`;
 
-/** Who is ahead. `f` is the probability on the whole photo, `you` and `machine` those on the two proofs. */
-export function duel({ name, f, you, machine, method, share, searching = false }) {
-  const label = quoted(name);
-  if (share === 0) return `Nothing is shown yet. Paint what makes the net say ${label}.`;
-  if (you > f + 0.1 && f < BELIEVED) {
-    return `You made the net believe ${label} with ${number(you)}; on the whole photo it is ${number(f)}. `
-      + "A method that does this for wrong labels is not sound.";
-  }
-  if (machine === null) {
-    const then = searching ? "The method is still learning its proof." : "Find the proofs to play against a method.";
-    return `You get ${number(you)}; the whole photo gets ${number(f)}. ${then}`;
-  }
-  const against = `${method} gets ${number(machine)} with the same number of pixels, you get ${number(you)}`;
-  if (f < BELIEVED) {
-    return `${against}. The net hardly believes ${label} (${number(f)}), so a proof of it should fail. That is soundness.`;
-  }
-  const ahead = Math.abs(you - machine) < LEVEL ? "Level" : you > machine ? "You are ahead" : "The method is ahead";
-  const yet = Math.max(you, machine) < f / 2 ? " Neither is a proof yet: show more pixels, or better ones." : "";
-  return `${ahead}: ${against}. The whole photo gets ${number(f)}.${yet}`;
+/** The verdict on a painted part. `leader` is the label that leads on it, `target` the one that the visitor wants to prove; both have
+ * `name`, `f` on the part and `whole` on the whole photo. `machine` is the f of the target on a method's proof of the same size, or null.
+ */
+export function verdict({ leader, target, machine = null, method = "", share, searching = false }) {
+  if (share === 0) return `Nothing is shown yet. Paint what makes the net say ${quoted(target.name)}.`;
+  const first = `Your patch makes the net say ${quoted(leader.name)} ${inPercent(leader.f)}; of the whole photo it believes ${inPercent(leader.whole)}. ${judgement(leader)}`;
+  const second = leader.label === target.label ? ""
+    : ` For ${quoted(target.name)} it gives ${inPercent(target.f)} of ${inPercent(target.whole)}. ${judgement(target)}`;
+  return `${first}${second} ${compared({ target, machine, method, searching })}`;
+}
+
+/** What a part proves about a label, by the bars of completeness and soundness. */
+function judgement({ f, whole }) {
+  if (f >= NOTABLE && whole < BAR * f) return whole < NOTABLE ? "A part can prove what the whole does not show: such a proof is not sound." : "A part can prove too much.";
+  if (whole < UNBELIEVED) return "The net does not believe it, so it should have no proof.";
+  return f < BAR * whole ? "This is not yet a proof." : "This is a proof: as strong as the belief.";
+}
+
+function compared({ target, machine, method, searching }) {
+  if (machine === null) return searching ? "The method is still learning its proof." : "Find the proofs to compare yours with a method's.";
+  return `With as many pixels, ${method} makes it say ${quoted(target.name)} ${inPercent(machine)}.`;
 }
