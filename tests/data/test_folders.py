@@ -23,9 +23,11 @@ from proofmap.data import (
     image_csv,
     image_folder,
     imagenet,
+    imagenet_real,
     imagenette,
     imagenette_corner,
     load_dataset,
+    rebuild_dataset,
     sample_photos,
     true_outputs,
 )
@@ -609,3 +611,28 @@ def test_real_corners_are_even_and_cut_out_of_the_photo(data: Path) -> None:
         )
         expected = photo.crop((x, y, x + 180, y + 180)).resize((224, 224), Image.Resampling.BILINEAR)
         np.testing.assert_array_equal(np.asarray(pictures.read(i)), np.asarray(expected))
+
+
+# ---- ImageNet with several labels --------------------------------------------------------------------------------
+
+
+def test_relabelled_imagenet_has_the_labels_of_each_photo_by_its_number(tmp_path: Path) -> None:
+    for number in (1, 3, 4):
+        save(tmp_path, f"val/n0/ILSVRC2012_val_{number:08d}.JPEG", noise(number, 8, 8))
+    (tmp_path / "real.json").write_text("[[65, 795], [1], [], [7]]")
+    every = imagenet_real(tmp_path / "val")  # the table of the folder above
+    assert [every.true_labels(i) for i in range(3)] == [(65, 795), (), (7,)]
+    two = imagenet_real(tmp_path / "val", table=str(tmp_path / "real.json"), count=2)
+    assert len(two) == 1 and two.names[0].endswith("00000001.JPEG")
+    assert rebuild_dataset(two.settings()).names == two.names
+    with pytest.raises(InputError, match=r"no photo of .* has 5 labels"):
+        imagenet_real(tmp_path / "val", count=5)
+    (tmp_path / "real.json").write_text("[[65, 1000]]")
+    with pytest.raises(InputError, match=r"numbers 0 to 999, not 1000"):
+        imagenet_real(tmp_path / "val")
+    (tmp_path / "real.json").write_text("[[65]]")
+    with pytest.raises(InputError, match=r"has no labels in real\.json: .* numbered 1 to 1"):
+        imagenet_real(tmp_path / "val")
+    (tmp_path / "real.json").unlink()
+    with pytest.raises(InputError, match=r"supply real\.json of Beyer et al\. 2020, or name it"):
+        imagenet_real(tmp_path / "val")

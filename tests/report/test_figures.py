@@ -393,10 +393,15 @@ def test_a_place_without_labels_is_refused(found: pm.Evaluation) -> None:
         mask_grid(found, place=9)
 
 
-def test_two_objects_are_the_same_for_every_image(f: pm.Classifier, images: Tensor) -> None:
+def test_two_objects_have_as_many_labels_in_every_image(f: pm.Classifier, images: Tensor) -> None:
+    one = pm.evaluate(f, images, methods=["gradient"], labels=[0])
+    with pytest.raises(InputError, match="same number of labels for every image, two or more"):
+        two_objects(one)
     labels = torch.tensor([[0, 1], [0, 1], [1, 2]])
-    with pytest.raises(InputError, match="same two labels or more"):
-        two_objects(pm.evaluate(f, images, methods=["gradient"], labels=labels))
+    record = two_objects(pm.evaluate(f, images, methods=["gradient"], labels=labels))
+    above = [[cell.above for cell in row[1:] if cell is not None] for row in record.rows]
+    assert above == [[f.names[a] for a in own] for own in labels.tolist()]
+    assert record.headings[1:] == ("", "")
 
 
 def test_two_objects_show_each_thing_for_each_method(f: pm.Classifier, images: Tensor) -> None:

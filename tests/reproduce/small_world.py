@@ -28,7 +28,18 @@ APPENDIX = [
     "imagenet",
     "imagenet-metrics",
 ]
-"""The recipes that are run in ``test_appendix.py``, the others in ``test_reproduce.py``."""
+"""The recipes that are run in ``test_appendix.py``."""
+PICTURED = [
+    "cifar10-masks",
+    "cifar100-masks",
+    "desk-photo",
+    "figure1",
+    "imagenette-examples",
+    "imagenette-gaussian",
+    "imagenette-ties",
+    "two-true-labels",
+]
+"""Those that are run in ``test_pictured.py``; all others are run in ``test_reproduce.py``."""
 
 
 def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:

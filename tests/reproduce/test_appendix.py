@@ -31,7 +31,7 @@ FIGURES = {
     "artifacts": ["artifact"],
     "curves": ["tv-curves"],
     "tv": ["curves"],
-    "imagenet": ["curves", "mask-grid", "mask-grid-wrong"],
+    "imagenet": ["curves", "mask-grid", "mask-grid-wrong", "mask-pairs", "mask-pairs-second"],
 }
 
 

@@ -13,7 +13,7 @@ from proofmap.reproduce.findings import Job
 from proofmap.reproduce.rows import study_of
 from proofmap.results.tables import number
 from tests.command import run as command
-from tests.reproduce.small_world import APPENDIX, small_data, small_maskers, small_nets
+from tests.reproduce.small_world import APPENDIX, PICTURED, small_data, small_maskers, small_nets
 
 pytestmark = pytest.mark.usefixtures("small_world")
 FILES = {"paper.html", "paper.md", "paper.csv", "paper.json", "recipe.toml"}
@@ -26,7 +26,7 @@ def small_world(monkeypatch: pytest.MonkeyPatch) -> None:
     small_nets(monkeypatch)
 
 
-@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in APPENDIX])
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name not in (*APPENDIX, *PICTURED)])
 def test_every_recipe_runs_quickly(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -6,6 +6,7 @@ from proofmap.data.folders import ImageFiles, image_csv, image_folder
 from proofmap.data.given import BatchData, as_dataset
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
+from proofmap.data.imagenet_real import imagenet_real
 from proofmap.data.loader import ImageBlock, Unreadable, load_blocks
 from proofmap.data.photos import SAMPLES, load_sample, sample_path
 from proofmap.data.pool import build_pool
@@ -46,6 +47,7 @@ __all__ = [
     "imagenette_corner",
     "Corners",
     "imagenet",
+    "imagenet_real",
     "ArrayImages",
     "array_file",
     "cifar10",

@@ -29,6 +29,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
 from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
+from proofmap.data.imagenet_real import imagenet_real
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
 from proofmap.data.voc import pascal_voc
 
@@ -219,6 +220,7 @@ _OPENERS: dict[str, Callable[..., Dataset]] = {
     "imagenette": imagenette,
     "imagenette-corner": imagenette_corner,
     "imagenet": imagenet,
+    "imagenet-real": imagenet_real,
     "cifar10": cifar10,
     "cifar100": cifar100,
     "hf": hugging_face,
@@ -254,6 +256,11 @@ _KINDS = {
             "imagenet",
             "imagenet:FOLDER[val|train]",
             "ImageNet with labels.csv, a folder per class, or the devkit's text files",
+        ),
+        (
+            "imagenet-real",
+            "imagenet-real:FOLDER?table=real.json&count=N",
+            "ImageNet validation photos with the labels of Beyer et al. 2020, several or none for each; count=2: with two",
         ),
         ("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked"),
         ("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked"),

@@ -15,6 +15,13 @@ better = ["Ours"]
 than = ["Gradient x Input", "iGOS++"]
 margin = 0.0                    # above 0: better, or worse by no more than this
 check = true                    # false: reported, but --check does not fail
+
+[[settings.no_gains]]           # a metric in another form makes no row better by more than the margin
+says = "ties broken by a centered Gaussian do not help"
+metric = "insertion, centered ties"
+than = "insertion"
+methods = ["Phang et al."]
+margin = 0.01
 """
 
 from __future__ import annotations
@@ -206,10 +213,10 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
             wanted.append((entry, metric, entry["says"] + at, couples))
             columns += [_differences(there[better], there[than], metric) for better, than in couples]
     if not columns:
-        return []
+        return _no_gains(evaluation, settings)
     differences = torch.stack(columns, dim=1)
     ends = iter(zip(columns, mean_intervals(differences).tolist(), strict=True))
-    return [
+    found = [
         Ordering(
             says,
             tuple(
@@ -227,6 +234,25 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
         )
         for entry, metric, says, couples in wanted
     ]
+    return [*found, *_no_gains(evaluation, settings)]
+
+
+def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
+    """Rows judged by a metric in two forms, image by image: above zero the usual form is better."""
+    there, found = {r.name: r for r in evaluation.results}, []
+    for entry in settings.get("no_gains", ()):
+        metric, usual = entry["metric"], entry["than"]
+        rows = [there[name] for name in entry["methods"] if name in there]
+        if not rows:
+            continue
+        columns = [_sign(row, usual) * (row.values[usual] - row.values[metric]).double() for row in rows]
+        ends = mean_intervals(torch.stack(columns, dim=1)).tolist()
+        pairs = tuple(
+            _pair(usual, (row.name, f"{row.name}, {metric}"), column, end, margin=entry["margin"])
+            for row, column, end in zip(rows, columns, ends, strict=True)
+        )
+        found.append(Ordering(entry["says"], pairs, lacking=len(entry["methods"]) - len(rows)))
+    return found
 
 
 def _differences(better: MethodResult, than: MethodResult, metric: str) -> Tensor:

@@ -33,6 +33,7 @@ from proofmap.reproduce import (
     corner,
     desk,
     ensembling,
+    examples,
     linear_case,
     sanity,
     study_recipe,
@@ -52,11 +53,14 @@ EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "curves": tv_curves.run,
     "desk": desk.run,
     "ensembling": ensembling.run,
+    "examples": examples.run,
     "sanity": sanity.run,
     "study": study_recipe.run,
     "theory": linear_case.run,
 }
 WITHOUT_IMAGES = {"desk", "theory"}
+"""Those without images and maps."""
+CHOSEN_IMAGES = {*WITHOUT_IMAGES, "examples"}
 """Those that --images does not concern."""
 OF_ROWS = {"study", "corner"}
 """Those whose rows can be had one by one."""
@@ -104,8 +108,8 @@ def reproduce(
     began = time.perf_counter()
     recipe = Recipe.named(name).with_variant(Path(data), variant)
     missing = recipe.check_needs(Path(data))
-    if images is not None and recipe.experiment in WITHOUT_IMAGES:
-        raise InputError(f"the recipe {name} has no images; leave out --images")
+    if images is not None and recipe.experiment in CHOSEN_IMAGES:
+        raise InputError(f"the recipe {name} has no number of images to choose; leave out --images")
     if start is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no maps; leave out --from")
     settings = recipe.chosen(data=Path(data), quick=quick)

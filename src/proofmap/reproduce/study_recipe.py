@@ -1,7 +1,8 @@
 """The experiment ``study``: methods judged on images as ``proofmap evaluate`` does it, beside what the paper printed.
 
 [settings]
-figures = ["curves"]            # of the evaluation
+figures = ["curves"]            # of the evaluation; "mask-pairs" and "mask-pairs-second" also ask the net, and need stored maps
+pictured = 4                    # images in each grid of pictures
 
 [settings.study]                # see proofmap.reproduce.rows
 
@@ -24,7 +25,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
 from proofmap.report.figures import Figure, make_figure
-from proofmap.report.figures.masks import two_objects
+from proofmap.report.figures.masks import ROWS, mask_pairs, two_objects
 from proofmap.report.runs import SavedRun
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
 from proofmap.reproduce.copied_run import copied_from, select_rows
@@ -37,6 +38,9 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study import Run, run_study
 from proofmap.study.watchers.views import ProgressFile
+
+PAIRS: Mapping[str, int] = {"mask-pairs": 0, "mask-pairs-second": 1}
+"""Figures of masks and of what they show to the net, and the place of their label."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,17 @@ class JudgedRows:
 
 def run(job: Job) -> Findings:
     """Run the study in the run directory, or continue it if it was stopped; compare its scores with the paper's."""
-    return outcome_of(judge_rows(job), job.settings)
+    outcome = outcome_of(judge_rows(job), job.settings)
+    pairs = {name: place for name, place in PAIRS.items() if name in job.settings.get("figures", ())}
+    if not pairs:
+        return outcome
+    stored = StoredMaps.open(job.folder, study_of(job), job.device)
+    found = shared(stored.evaluation)
+    made = {
+        name: mask_pairs(stored.classifier, found, place=place, rows=_pictured(job.settings))
+        for name, place in pairs.items()
+    }
+    return replace(outcome, figures={**outcome.named_figures, **made})
 
 
 def judge_rows(job: Job) -> JudgedRows:
@@ -135,8 +149,12 @@ def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> dict[str,
     """What ``[settings] figures`` names, by the names of their files; a scatter for each pair of thresholds."""
     found: dict[str, Figure] = {}
     for name in settings.get("figures", ()):
+        if name in PAIRS:
+            continue  # made from the stored maps
         if name == "two-objects":
-            found[name] = two_objects(shared(evaluation))
+            found[name] = two_objects(shared(evaluation), rows=_pictured(settings))
+        elif name in ("mask-grid", "mask-grid-wrong"):
+            found[name] = make_figure(name, evaluation=evaluation, rows=_pictured(settings))
         elif name == "scatter" and settings.get("epsilons"):
             for place, preset in enumerate(settings["epsilons"]):
                 one = _at_one(evaluation, settings, place)
@@ -144,6 +162,10 @@ def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> dict[str,
         else:
             found[name] = make_figure(name, evaluation=evaluation)
     return found
+
+
+def _pictured(settings: Mapping[str, Any]) -> int:
+    return int(settings.get("pictured", ROWS))
 
 
 def _at_one(evaluation: Evaluation, settings: Mapping[str, Any], place: int) -> Evaluation:

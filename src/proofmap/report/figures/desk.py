@@ -158,9 +158,10 @@ def desk() -> Desk:
     return Desk(DESK, 0.0, 0.0, settings)
 
 
-def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
-    """The figure of one image of an evaluation and its first two labels, with pictures."""
-    labels = [a for a in evaluation.labels[index].tolist() if a != NO_LABEL][:2]
+def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 1)) -> Desk:
+    """The figure of one image of an evaluation and its labels in these places, with pictures."""
+    own = evaluation.labels[index].tolist()
+    labels = {j: own[j] for j in places if j < len(own) and own[j] != NO_LABEL}
     image, inputs, first = evaluation.image_of(index), evaluation.inputs, evaluation.results[0]
     cases, pictures, judged, hidden = [], [], [], hidden_of(evaluation)
     for result in evaluation.results:
@@ -170,16 +171,16 @@ def desk_of(evaluation: Evaluation, index: int = 0) -> Desk:
                 float(evaluation.f[index, j]),
                 float(result.insertion.auc[index, j]),
             )
-            for j, a in enumerate(labels)
+            for j, a in labels.items()
         ]
         cases.append(Case(result.name, tuple(beliefs)))
-        judged.append(tuple(proof_values(evaluation, result, index, j) for j in range(len(labels))))
+        judged.append(tuple(proof_values(evaluation, result, index, j) for j in labels))
         pictures.append(
             tuple(
                 np.asarray(
                     masked_photo(image, evaluation.map_of(result, index, j), inputs, SHARE, hidden.colour)
                 )
-                for j in range(len(labels))
+                for j in labels
             )
         )
     other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""

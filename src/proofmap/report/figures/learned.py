@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -14,7 +13,6 @@ from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels
 from proofmap.core.progress import Progress, Silent
-from proofmap.core.ranking import keep_top
 from proofmap.core.text import counted, one_line
 from proofmap.fills import Fill, make_fill
 from proofmap.methods.masks.learned import LearnedMask
@@ -32,6 +30,7 @@ from proofmap.report.figures.grid import (
     proof_cell,
     short_probability,
 )
+from proofmap.report.figures.masks import shown_probability
 from proofmap.report.pictures import input_word, masked_photo, photo
 from proofmap.results.tables import number
 
@@ -249,7 +248,7 @@ def masks_by_k(
         )
         for i, image in enumerate(images):
             for mask in masks[i, 0]:
-                alone = _probability(classifier, image, mask, int(labels[i, 0]), share)
+                alone = shown_probability(classifier, image, mask, int(labels[i, 0]), share)
                 rows[i].append(
                     picture_cell(masked_photo(image, mask, inputs, share, hidden), short_probability(alone))
                 )
@@ -294,13 +293,6 @@ def _chosen(labels: Labels, classifier: Classifier, images: Tensor) -> Tensor:
     if bool((table == NO_LABEL).any()):
         raise InputError("this figure needs the same number of labels for every image")
     return table
-
-
-@torch.no_grad()
-def _probability(classifier: Classifier, image: Tensor, mask: Tensor, label: int, share: float) -> float:
-    """f of the label when only the top positions of the mask are shown, on gray."""
-    shown = classifier.inputs.composite(keep_top(mask[None], share), image, classifier.blank(1))
-    return float(classifier.frozen().probabilities(shown)[0, label])
 
 
 def fill_name(fill: Fill) -> str:

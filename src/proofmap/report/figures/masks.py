@@ -3,28 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
+import torch
+from PIL import Image
 from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.progress import Progress
+from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
-from proofmap.report.colours import hidden_of
+from proofmap.report.colours import displayed, hidden_of
 from proofmap.report.figures.drawing import evaluation_settings, place_title
-from proofmap.report.figures.grid import READING, GridCell, GridFigure, photo_cell, picture_cell, proof_cell
-from proofmap.report.pictures import input_word, masked_photo, photo
+from proofmap.report.figures.grid import (
+    READING,
+    GridCell,
+    GridFigure,
+    photo_cell,
+    picture_cell,
+    proof_cell,
+    short_probability,
+)
+from proofmap.report.pictures import input_word, masked_photo, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 
 SHARE = 0.3
 """The share of pixels that the paper's grids keep."""
-MOST_ROWS = 4
+ROWS = 4
+"""The number of images in a grid, unless another number is given."""
 
 
 def mask_grid(
@@ -32,23 +47,18 @@ def mask_grid(
     *,
     place: int = 0,
     images: Sequence[int] | None = None,
+    rows: int = ROWS,
     share: float = SHARE,
 ) -> GridFigure:
     """Masked photos, a row per image and a column per method.
 
     Args:
         place: which of each image's labels: 0 the top one, 1 the second, and so on.
-        images: indices of the images; by default the first four whose pixels were kept.
+        images: indices of the images; by default the first whose pixels were kept.
+        rows: the number of these.
     """
-    labelled = [i for i in evaluation.pictured if _label(evaluation, i, place) != NO_LABEL]
-    chosen = labelled[:MOST_ROWS] if images is None else list(images)
-    if not chosen:
-        raise InputError(f"no image with its pixels kept has a label in place {place}")
-    if any(_label(evaluation, i, place) == NO_LABEL for i in chosen):
-        raise InputError(f"not every chosen image has a label in place {place}")
-    label = place_title(evaluation, place)
-    if place and is_by_probability(str(evaluation.settings["labels"])):
-        label += ", which the net believes less than the top one"
+    chosen = _chosen(evaluation, place, images, rows)
+    label = _label_words(evaluation, place)
     noun = input_word(evaluation.inputs)
     return GridFigure(
         name="mask-grid" if place == 0 else "mask-grid-wrong",
@@ -72,37 +82,89 @@ def mask_grid(
     )
 
 
-def wrong_mask_grid(evaluation: Evaluation, *, share: float = SHARE) -> GridFigure:
+def wrong_mask_grid(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHARE) -> GridFigure:
     """:func:`mask_grid` of the second label, which a sound method must not prove beyond what the net believes."""
-    return mask_grid(evaluation, place=1, share=share)
+    return mask_grid(evaluation, place=1, rows=rows, share=share)
 
 
-def two_objects(evaluation: Evaluation, *, share: float = SHARE) -> GridFigure:
+def mask_pairs(
+    classifier: Classifier,
+    evaluation: Evaluation,
+    *,
+    place: int = 0,
+    rows: int = ROWS,
+    share: float = SHARE,
+) -> GridFigure:
+    """The paper's grids of learned masks: for each method the masked photo and the mask, a row per image, the photo last.
+
+    Below a masked photo is f of the label when only these positions are shown on gray. A mask with values in [0, 1] is drawn as it
+    is, from black (0) to white (1); maps with other values are scaled.
+    """
+    chosen = _chosen(evaluation, place, None, rows)
+    inputs, hidden = evaluation.inputs, hidden_of(evaluation).colour
+    grid: list[tuple[GridCell, ...]] = []
+    for i in chosen:
+        image, label, cells = evaluation.image_of(i), _label(evaluation, i, place), []
+        for result in evaluation.results:
+            heat = evaluation.map_of(result, i, place).float()
+            shown = shown_probability(classifier, image, heat, label, share)
+            cells += [
+                picture_cell(masked_photo(image, heat, inputs, share, hidden), short_probability(shown)),
+                picture_cell(_mask_picture(heat, inputs)),
+            ]
+        f = float(evaluation.f[i, place])
+        grid.append((*cells, photo_cell(image, inputs, evaluation.label_names[label], f)))
+    methods = len(evaluation.results)
+    first, noun, positions = range(0, 2 * methods, 2), input_word(inputs), inputs.position_noun
+    return GridFigure(
+        name="mask-pairs" if place == 0 else "mask-pairs-second",
+        about=f"Masks of {_label_words(evaluation, place)}. For each method, the {noun} with only the top {100 * share:.0f} % of "
+        f"{positions} (below it: f of the label when these are shown on gray), and the mask itself, white where it is 1. Last: the "
+        f"{noun}, with the label and f.",
+        headings=(*(f"{100 * share:.0f} %", "mask") * methods, noun),
+        rows=tuple(grid),
+        settings=evaluation_settings(evaluation, thresholds=False),
+        gaps=(*first[1:], 2 * methods),
+        spans=tuple((c, c + 1, _heading(r)) for c, r in zip(first, evaluation.results, strict=True)),
+    )
+
+
+def two_objects(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHARE) -> GridFigure:
     """Masked photos of several things: a row per photo, and for each method a column per label.
 
-    All images of the evaluation must have the same labels, given as a list: one for each thing.
+    Every image must have the same number of labels, two or more: a list for all images, or the true labels of each image. If the
+    labels differ, their names are above the pictures.
     """
-    labels = [a for a in evaluation.labels[0].tolist() if a != NO_LABEL]
-    if len(labels) < 2 or not bool((evaluation.labels == evaluation.labels[:1]).all()):
-        raise InputError("two-objects needs the same two labels or more for every image, given as a list")
-    names = tuple(one_line(evaluation.label_names[a]) for a in labels)
+    count = evaluation.labels.shape[1]
+    if count < 2 or bool((evaluation.labels == NO_LABEL).any()):
+        raise InputError("two-objects needs the same number of labels for every image, two or more")
+    same = bool((evaluation.labels == evaluation.labels[:1]).all())
     noun, methods = input_word(evaluation.inputs), evaluation.results
-    rows = []
-    for i in evaluation.pictured[:MOST_ROWS]:
-        beliefs = evaluation.f[i, : len(labels)].tolist()
-        text = "\n".join(f"{n} {f:.2f}".replace(" 0.", " .") for n, f in zip(names, beliefs, strict=True))
-        maps = [_shown_map(evaluation, r, i, j, share) for r in methods for j in range(len(labels))]
-        rows.append((picture_cell(photo(evaluation.image_of(i), evaluation.inputs), text), *maps))
-    first = tuple(1 + k * len(labels) for k in range(len(methods)))
+    grid = []
+    for i in evaluation.pictured[:rows]:
+        names = [one_line(evaluation.label_names[a]) for a in evaluation.labels[i].tolist()]
+        beliefs = zip(names, evaluation.f[i].tolist(), strict=True)
+        text = "\n".join(f"{n} {f:.2f}".replace(" 0.", " .") for n, f in beliefs)
+        maps = [
+            replace(_shown_map(evaluation, r, i, j, share), above="" if same else names[j])
+            for r in methods
+            for j in range(count)
+        ]
+        grid.append((picture_cell(photo(evaluation.image_of(i), evaluation.inputs), text), *maps))
+    names = (
+        [one_line(evaluation.label_names[a]) for a in evaluation.labels[0].tolist()] if same else [""] * count
+    )
+    first = tuple(1 + k * count for k in range(len(methods)))
+    things = f"more than one thing ({' and '.join(names)})" if same else f"{count} things"
     return GridFigure(
         name="two-objects",
-        about=f"{noun.capitalize()}s that show more than one thing ({' and '.join(names)}), and the top {100 * share:.0f} % "
+        about=f"{noun.capitalize()}s that show {things}, and the top {100 * share:.0f} % "
         f"of {evaluation.inputs.position_noun} of each method's map for each. Below each {noun}: f of each label. {READING}",
         headings=(noun, *(names * len(methods))),
-        rows=tuple(rows),
+        rows=tuple(grid),
         settings=_marks(evaluation) + evaluation_settings(evaluation),
         gaps=first,
-        spans=tuple((c, c + len(labels) - 1, _heading(r)) for c, r in zip(first, methods, strict=True)),
+        spans=tuple((c, c + count - 1, _heading(r)) for c, r in zip(first, methods, strict=True)),
     )
 
 
@@ -139,6 +201,40 @@ def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int,
     )
     auc = float(result.insertion.auc[i, place])
     return proof_cell(picture, auc, *proof_values(evaluation, result, i, place))
+
+
+@torch.no_grad()
+def shown_probability(
+    classifier: Classifier, image: Tensor, heat: Tensor, label: int, share: float = SHARE
+) -> float:
+    """f of the label when only the top ``share`` of a map's positions are shown, on gray."""
+    image, heat = image.to(classifier.device), heat.to(classifier.device)
+    shown = classifier.inputs.composite(keep_top(heat[None], share), image, classifier.blank(1))
+    return float(classifier.frozen().probabilities(shown)[0, label])
+
+
+def _mask_picture(heat: Tensor, inputs: Inputs) -> Image.Image:
+    within = float(heat.min()) >= 0 and float(heat.max()) <= 1
+    values = heat.double().cpu().numpy() if within else displayed(heat)
+    return Image.fromarray((255 * per_pixel(values, inputs)).round().astype(np.uint8))
+
+
+def _chosen(evaluation: Evaluation, place: int, images: Sequence[int] | None, rows: int) -> list[int]:
+    """The images of a grid; each must have a label in this place."""
+    labelled = [i for i in evaluation.pictured if _label(evaluation, i, place) != NO_LABEL]
+    chosen = labelled[:rows] if images is None else list(images)
+    if not chosen:
+        raise InputError(f"no image with its pixels kept has a label in place {place}")
+    if any(_label(evaluation, i, place) == NO_LABEL for i in chosen):
+        raise InputError(f"not every chosen image has a label in place {place}")
+    return chosen
+
+
+def _label_words(evaluation: Evaluation, place: int) -> str:
+    label = place_title(evaluation, place)
+    if place and is_by_probability(str(evaluation.settings["labels"])):
+        label += ", which the net believes less than the top one"
+    return label
 
 
 def _heading(result: MethodResult) -> str:

@@ -1,0 +1,158 @@
+"""The experiment ``examples``: single images that a rule chooses, each with the mask of its own label and of another one.
+
+[settings]
+figure = "artifact"             # or "desk"
+least_own = 0.99                # the net gives the image's own label at least this f ...
+most_other = 1e-5               # ... and the other label at most this f
+
+[settings.pairs]                # an image of this true label, and the other label whose mask is shown
+ship = "cat"
+
+[settings.tvs]                  # for "artifact": rows of the study, and their weights of the total variation
+"TV .01" = 0.01
+
+[settings.areas]                # what the paper prints: the areas of the own and of the other label
+ship = [0.94, 0.18]
+
+[settings.study]                # net, data and methods; its images and labels follow from the pairs
+
+Images are tried in the study's random order, and the first one of each pair that fits is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from proofmap.core.errors import InputError
+from proofmap.core.labels import label_index
+from proofmap.data.dataset import random_choice
+from proofmap.data.loader import load_blocks
+from proofmap.report.figures.desk import desk_of
+from proofmap.report.figures.drawing import Figure
+from proofmap.report.figures.learned import artifacts_of
+from proofmap.reproduce import study_recipe
+from proofmap.reproduce.findings import Findings, Job, PaperTable
+from proofmap.reproduce.rows import study_of
+from proofmap.reproduce.stored_maps import StoredMaps
+from proofmap.results.sharing import shared
+from proofmap.results.tables import number
+from proofmap.study.session import open_session
+
+BLOCK = 64
+"""Images that are tried together."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """An image of the data, its own label and another one, by index."""
+
+    image: str
+    own: int
+    other: int
+
+
+def run(job: Job) -> Findings:
+    """Choose the images, judge the masks of all labels as a study, and show each image with its two labels."""
+    chosen = choose_examples(job)
+    labels = list(dict.fromkeys(a for example in chosen for a in (example.own, example.other)))
+    study = {**job.settings["study"], "labels": labels}
+    study["images"] = {"names": list(dict.fromkeys(example.image for example in chosen))}
+    own = replace(job, settings={**job.settings, "study": study}, images=None)
+    outcome = study_recipe.run(own)
+    stored = StoredMaps.open(job.folder, study_of(own), job.device)
+    return replace(
+        outcome,
+        tables=(_areas(stored, chosen, job.settings.get("areas", {})), *outcome.tables),
+        figures=_figures(stored, chosen, own),
+        notes=(_rule(job), *outcome.notes),
+    )
+
+
+def choose_examples(job: Job) -> list[Example]:
+    """The first image, in the study's random order, that fits each pair of labels; an error if there is none."""
+    study, settings = study_of(job), job.settings
+    session = open_session(study, device=job.device)
+    dataset, classifier = session.data, session.classifier
+    order = random_choice(dataset.names, len(dataset), seed=study.images.seed)
+    chosen = []
+    for first, second in settings["pairs"].items():
+        own, other = (label_index(name, classifier.names) for name in (first, second))
+        candidates = [i for i in order if dataset.truth(i) == own]
+        for block in load_blocks(dataset, classifier, candidates, block_size=BLOCK):
+            images = classifier.check_images(block.images)
+            f = classifier.frozen().probabilities(images)
+            fits = (f[:, own] >= settings["least_own"]) & (f[:, other] <= settings["most_other"])
+            places = torch.nonzero(fits)[:, 0].tolist()
+            if places:
+                chosen.append(Example(dataset.names[block.indices[places[0]]], own, other))
+                break
+        else:
+            raise InputError(
+                f"no image of {first!r} has f >= {settings['least_own']:g} for it and f <= {settings['most_other']:g} for {second!r}: "
+                f"{len(candidates)} were tried. Use more images of this label, or another net"
+            )
+    return chosen
+
+
+def _rule(job: Job) -> str:
+    settings = job.settings
+    pairs = ", ".join(f"{own} ({other})" for own, other in settings["pairs"].items())
+    return (
+        f"images of {pairs}: the first in random order with f >= {settings['least_own']:g} for the label and f <= "
+        f"{settings['most_other']:g} for the one in parentheses; single images decide nothing"
+    )
+
+
+def _areas(
+    stored: StoredMaps, chosen: list[Example], printed: Mapping[str, tuple[float, float]]
+) -> PaperTable:
+    """f and the area of each image's two labels under each method's masks."""
+    evaluation, rows = stored.evaluation, []
+    records: list[dict[str, object]] = []
+    for result in evaluation.results:
+        for example in chosen:
+            i = evaluation.image_names.index(example.image)
+            own = evaluation.label_names[example.own]
+            for place, label in enumerate((example.own, example.other)):
+                j = evaluation.labels[i].tolist().index(label)
+                f, area = float(evaluation.f[i, j]), float(result.insertion.auc[i, j])
+                paper = printed[own][place] if own in printed else ""
+                name = evaluation.label_names[label]
+                beside = f" (paper {number(paper)})" if isinstance(paper, float) else ""
+                rows.append((result.name, example.image, name, number(f), f"{number(area)}{beside}"))
+                what = {"method": result.name, "image": example.image, "label": name, "score": "area"}
+                records.append({**what, "value": area, "f": f, "n": 1, "paper": paper})
+    header = ("method", "image", "label", "f", "area under the mask")
+    return PaperTable("Areas of the right label and of another", header, tuple(rows), tuple(records))
+
+
+def _figures(stored: StoredMaps, chosen: list[Example], job: Job) -> dict[str, Figure]:
+    evaluation = shared(stored.evaluation)
+    places = [evaluation.image_names.index(example.image) for example in chosen]
+    columns = [
+        [evaluation.labels[i].tolist().index(label) for label in (example.own, example.other)]
+        for i, example in zip(places, chosen, strict=True)
+    ]
+    if job.settings["figure"] == "desk":
+        found = [desk_of(evaluation, i, places=own) for i, own in zip(places, columns, strict=True)]
+        names = ["desk-photo"] if len(found) == 1 else [f"desk-photo-{k + 1}" for k in range(len(found))]
+        return dict(zip(names, found, strict=True))
+    table = torch.tensor([[e.own, e.other] for e in chosen], device=stored.classifier.device)
+    maps = {
+        tv: torch.stack([stored.maps(row)[i, own] for i, own in zip(places, columns, strict=True)])
+        for row, tv in job.settings["tvs"].items()
+    }
+    first = evaluation.results[0]
+    figure = artifacts_of(
+        stored.classifier,
+        stored.images[places],
+        table,
+        maps,
+        stored.about(),
+        thresholds=(first.threshold("e1"), first.threshold("e2")),
+        seed=job.seed,
+    )
+    return {figure.name: figure}
