@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -58,6 +58,7 @@ def sanity_checks(
     samples: int = 1,
     noise: float = 0.1,
     relabelled: Classifier | None = None,
+    on_maps: Callable[[str, int, Tensor], None] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> SanityChecks:
@@ -72,6 +73,7 @@ def sanity_checks(
         groups: number of groups of layers; the last layer is a group by itself.
         samples, noise: average the maps over this number of noisy copies of each image (the smooth variant); 1: the image itself.
         relabelled: a net of the same kind, trained on the same pictures with shuffled labels: label randomisation.
+        on_maps: callback that receives a method's title, a step of the first order (0: the net as it is) and the maps ``(N, L, *positions)``.
     """
     chosen = [make_method(m) for m in methods]
     if not chosen:
@@ -100,11 +102,17 @@ def sanity_checks(
 
     measures: list[Similarity] = [m for m in SIMILARITIES if m != "ssim" or classifier.inputs.has_neighbours]
     first = [maps_of(method, classifier) for method in prepared]
+    for title, before in zip(titles, first, strict=True):
+        if on_maps is not None:
+            on_maps(title, 0, before)
     found: dict[str, list[SanityLine]] = {title: [] for title in titles}
     for step in steps:
         net = step.net or randomised(classifier, step.modules, seed=seed)
         for title, method, before in zip(titles, prepared, first, strict=True):
-            found[title] += _lines(title, step, before, maps_of(method, net), table, measures)
+            after = maps_of(method, net)
+            found[title] += _lines(title, step, before, after, table, measures)
+            if on_maps is not None and step.order == steps[0].order:
+                on_maps(title, step.number, after)
     nothing = _Step("last", 0, "nothing", 0, 0, ())
     floors: list[SanityLine] = []
     for title, before in zip(titles, first, strict=True):

@@ -51,7 +51,8 @@ def run(job: Job) -> Findings:
     (method,) = here.methods.values()
     if not isinstance(method, LearnedMask):
         raise InputError("ensembling is about learned masks: its one method must be learned-mask")
-    found = {k: _found(here, replace(method, masks=k), share, job) for k in ks}
+    masks = {k: _masks(here, replace(method, masks=k), job) for k in ks}
+    found = {k: _found(here, own, share) for k, own in masks.items()}
     chance = _alone(here, _noise(here, job.seed), share)[:, 0]
     f = here.classifier.frozen().probabilities(here.images).gather(1, here.labels[:, :1])[:, 0].cpu()
     figure = masks_by_k(
@@ -60,10 +61,10 @@ def run(job: Job) -> Findings:
         ks=ks,
         share=share,
         method=method,
+        masks=masks,
         seed=job.seed,
-        progress=job.progress,
     )
-    passes = sum(ks) * method.steps * method.distractors * (len(here.images) + settings["pictured"])
+    passes = sum(ks) * method.steps * method.distractors * len(here.images)
     return Findings(
         (_table(found, chance, f, share),),
         tuple(_claims(found, chance, share)),
@@ -76,9 +77,13 @@ def run(job: Job) -> Findings:
     )
 
 
-def _found(here: Sample, method: LearnedMask, share: float, job: Job) -> Found:
+def _masks(here: Sample, method: LearnedMask, job: Job) -> Tensor:
+    """The masks ``(N, K, *positions)`` of the top label."""
     ready = method.prepare(here.classifier)
-    masks = ready.each_mask(here.images, here.labels[:, :1], seed=job.seed, progress=job.progress)[:, 0]
+    return ready.each_mask(here.images, here.labels[:, :1], seed=job.seed, progress=job.progress)[:, 0]
+
+
+def _found(here: Sample, masks: Tensor, share: float) -> Found:
     alone = _alone(here, masks, share)
     return Found(alone.amin(dim=1), alone.mean(dim=1), overlap(masks, share))
 

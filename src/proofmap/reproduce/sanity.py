@@ -1,7 +1,8 @@
 """The experiment ``sanity``: the last layer of the net is drawn anew, as in the paper, and then more of them.
 
 [settings]
-groups = 3                      # number of steps in which layers are randomised; the first step is the last layer alone
+order = "cascading"             # the last layer alone, then more of them; "last": nothing else
+groups = 3                      # number of steps in which layers are randomised
 pictured = 3                    # images in the figure
 rows = ["TV 0"]                 # the paper's own, about which it says something
 
@@ -19,8 +20,6 @@ from dataclasses import replace
 from torch import Tensor
 
 from proofmap.checking import sanity_checks
-from proofmap.classifier import Classifier
-from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core.files import distinct_names
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.roughness import Roughness, roughness
@@ -29,7 +28,7 @@ from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, WorkDo
 from proofmap.reproduce.sample import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.intervals import mean_interval
-from proofmap.results.randomisation import BAR, SanityChecks
+from proofmap.results.randomisation import BAR, Order, SanityChecks
 from proofmap.results.tables import number
 
 SHARE = 0.3
@@ -40,20 +39,27 @@ Maps = Mapping[str, tuple[Tensor, Tensor]]
 def run(job: Job) -> Findings:
     """Similarities before and after, roughness before and after, and the maps side by side."""
     settings, here = job.settings, draw_sample(job)
+    kept: dict[tuple[str, int], Tensor] = {}
+
+    def keep(title: str, step: int, maps: Tensor) -> None:
+        if step <= 1:  # the net as it is, and with its last layer drawn anew
+            kept[title, step] = maps[:, 0]
+
     checks = _with_row_names(
         sanity_checks(
             here.classifier,
             here.images,
             methods=list(here.methods.values()),
             labels=settings["study"]["labels"],
-            orders=["cascading"],
+            orders=[settings["order"]],
             groups=settings["groups"],
+            on_maps=keep,
             seed=job.seed,
             progress=job.progress,
         ),
         here,
     )
-    maps = _maps(here, job)
+    maps = {row: (kept[title, 0], kept[title, 1]) for title, row in _rows(here).items()}
     pictured = settings["pictured"]
     grid = randomised_maps(
         here.classifier,
@@ -77,35 +83,27 @@ def run(job: Job) -> Findings:
     )
     return Findings(
         (_roughness_table(rough), similar),
-        tuple(_claims(checks, rough, settings["rows"])),
+        tuple(_claims(checks, rough, settings["rows"], settings["order"])),
         (grid, sanity_figure(checks)),
         (*job.left_out(), *checks.notes),
         work=WorkDone(len(here.images), here.labels.shape[1], _passes(here, checks)),
     )
 
 
+def _rows(here: Sample) -> dict[str, str]:
+    """The names of the rows by the titles that the checks give them."""
+    titles = distinct_names([method.title() for method in here.methods.values()])
+    return dict(zip(titles, here.methods, strict=True))
+
+
 def _with_row_names(checks: SanityChecks, here: Sample) -> SanityChecks:
     """The same, with methods by the names of the rows."""
-    titles = distinct_names([method.title() for method in here.methods.values()])
-    row = dict(zip(titles, here.methods, strict=True))
+    row = _rows(here)
     lines, floors = (
         tuple(replace(line, method=row[line.method]) for line in some)
         for some in (checks.lines, checks.floors)
     )
     return replace(checks, lines=lines, floors=floors)
-
-
-def _maps(here: Sample, job: Job) -> Maps:
-    """Each row's maps of the net, and of the net with its last layer drawn anew as the checks draw it."""
-    last = layers_of(here.classifier)[-1]
-    other = randomised(here.classifier, last, seed=job.seed)
-    labels = here.labels[:, :1]
-
-    def made(name: str, net: Classifier) -> Tensor:
-        ready = here.methods[name].prepare(net)
-        return ready(here.images, labels, seed=job.seed, progress=job.progress)[:, 0]
-
-    return {name: (made(name, here.classifier), made(name, other)) for name in here.methods}
 
 
 def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
@@ -136,7 +134,7 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
 
 
 def _claims(
-    checks: SanityChecks, rough: Mapping[str, tuple[Tensor, Tensor]], rows: list[str]
+    checks: SanityChecks, rough: Mapping[str, tuple[Tensor, Tensor]], rows: list[str], order: Order
 ) -> Iterator[Claim]:
     for row in rows:
         mean, low, high = _rise(*rough[row])
@@ -146,7 +144,7 @@ def _claims(
             f"roughness {signed(mean)} [{signed(low)}, {signed(high)}], n = {len(rough[row][0])}",
         )
     for row in rows:
-        line = checks.find(row, "cascading", 1, "rank")
+        line = checks.find(row, order, 1, "rank")
         yield Claim(
             f"{row}: they are other maps, with a rank correlation below {BAR:g}",
             True if line.high < BAR else False if line.low > BAR else None,
@@ -155,8 +153,8 @@ def _claims(
 
 
 def _passes(here: Sample, checks: SanityChecks) -> int:
-    """Passes of the net: each row's maps of the net, of each net drawn anew, and twice more for the figure."""
-    nets = 3 + len({(line.order, line.step) for line in checks.lines})
+    """Passes of the net: each row's maps of the net, and of each net drawn anew."""
+    nets = 1 + len({(line.order, line.step) for line in checks.lines})
     costs = [method.cost(here.labels.shape[1]) for method in here.methods.values()]
     each = sum(cost.forward + cost.gradient for cost in costs if cost is not None)
     return nets * each * len(here.images)

@@ -226,10 +226,11 @@ def masks_by_k(
     ks: Sequence[int] = (1, 2, 3),
     share: float = 0.3,
     method: LearnedMask | None = None,
+    masks: Mapping[int, Tensor] | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Learn K masks for the top label of each image, for several K."""
+    """Learn K masks for the top label of each image, for several K; or show ``masks`` ``(N, K, *positions)`` by K, already learned."""
     images = classifier.check_images(images)
     inputs, labels = classifier.inputs, _chosen("top1", classifier, images)
     hidden = drawn_colour(inputs, inputs.neutral.tolist())
@@ -241,13 +242,13 @@ def masks_by_k(
     ]
     gaps, spans, column = [], [], 1
     for k in ks:
-        masks = (
-            replace(base, masks=k)
-            .prepare(classifier)
-            .each_mask(images, labels, seed=seed, progress=progress or Silent())
-        )
+        if masks is None:
+            ready = replace(base, masks=k).prepare(classifier)
+            own = ready.each_mask(images, labels, seed=seed, progress=progress or Silent())[:, 0]
+        else:
+            own = masks[k]
         for i, image in enumerate(images):
-            for mask in masks[i, 0]:
+            for mask in own[i]:
                 alone = shown_probability(classifier, image, mask, int(labels[i, 0]), share)
                 rows[i].append(
                     picture_cell(masked_photo(image, mask, inputs, share, hidden), short_probability(alone))
