@@ -33,6 +33,7 @@ PERTURBATION = (
     "sobol:designs=4,grid=3",
     "hsic:samples=60,grid=3",
     "greedy-insertion:regions=9",
+    "belief-order:regions=9",
 )
 
 

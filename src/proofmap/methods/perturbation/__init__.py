@@ -1,9 +1,20 @@
 """Methods that hide parts of the input and see what the labels lose: no gradients, all labels from the same passes."""
 
 from proofmap.methods.perturbation.additive import LIME, KernelSHAP, Shapley
+from proofmap.methods.perturbation.belief_order import BeliefOrder
 from proofmap.methods.perturbation.greedy import GreedyInsertion
 from proofmap.methods.perturbation.occlusion import Occlusion
 from proofmap.methods.perturbation.rise import RISE
 from proofmap.methods.perturbation.sensitivity import HSIC, Sobol
 
-__all__ = ["HSIC", "LIME", "RISE", "GreedyInsertion", "KernelSHAP", "Occlusion", "Shapley", "Sobol"]
+__all__ = [
+    "BeliefOrder",
+    "HSIC",
+    "LIME",
+    "RISE",
+    "GreedyInsertion",
+    "KernelSHAP",
+    "Occlusion",
+    "Shapley",
+    "Sobol",
+]

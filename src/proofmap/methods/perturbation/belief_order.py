@@ -1,0 +1,186 @@
+"""Belief orders: belief masks without gradients."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress, Task
+from proofmap.methods.method import METHODS, Cost, ReadyMethod
+from proofmap.methods.perturbation.orders import (
+    OrderSearch,
+    best_orders,
+    can_be_exact,
+    default_budget,
+    rounded,
+    scan_passes,
+    subsets,
+)
+from proofmap.methods.perturbation.passes import MaskedNet
+from proofmap.methods.perturbation.regions import RegionMethod, Regions
+from proofmap.plugins.settings import setting
+
+_UNMOVED = 1e-5
+"""Relative change of F by rounding, if the net ignores what it is shown."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class BeliefOrder(RegionMethod):
+    """The order of regions whose insertion curve reaches f(x, a) and stays there, found without gradients. The map is 1 for the first
+    region and 1/K for the last of K.
+
+    How well an order fits, and the search, are in :mod:`proofmap.methods.perturbation.orders`. If ``passes`` covers all 2^K sets of up to 8 regions, the
+    order is the best of all. Otherwise each label has its own search. It starts from each region alone and everything without it
+    (2 K + 2 passes, which all labels share), and then tries exchanges of regions on measured curves. A net with two labels has one search: their probabilities
+    sum to one, so an order that fits the less probable one fits the other. A random fill is drawn once for each image. If no region changes
+    the label, the map is 1 everywhere.
+    """
+
+    name: ClassVar[str] = "belief-order"
+    description: ClassVar[str] = (
+        "an order of columns or superpixels whose proof is as strong as the net's belief"
+    )
+
+    quantity: Literal["probability"] = setting("probability", "what the curve is made of")
+    regions: int = setting(
+        100, "approximate number of regions: superpixels, or segments of a series; each column of a table is one", least=1
+    )  # fmt: skip
+    budget: int | None = setting(
+        None,
+        "maximum number of forward passes for each label; none: 10 for each region, at least 500",
+        least=1,
+    )
+    points: int = setting(
+        25, "points of a curve that are measured; all, if there are fewer than 33 regions", least=2
+    )
+    steady: float = setting(0.1, "weight of a curve that stays near f, next to its area", least=0)
+    tolerance: float = setting(0.01, "end the search of a label at this misfit", least=0)
+    patience: int = setting(
+        20, "end the search after this number of changes in a row that were of no use", least=1
+    )
+
+    def budget_for(self, regions: int) -> int:
+        return default_budget(regions) if self.budget is None else int(self.budget)
+
+    def curve_points(self, regions: int) -> int:
+        return regions if regions <= 32 else self.points
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        count = self.count(inputs)
+        budget = self.budget_for(count)
+        if count == 1:
+            return 0
+        if can_be_exact(count, budget):
+            return 1 << count
+        return scan_passes(count) + labels * max(0, budget - scan_passes(count))
+
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
+        two = have_two_labels(ready.classifier)
+        return super().cost_on(ready, 1) + Cost(forward=1) if two else super().cost_on(ready, labels)
+
+    @torch.no_grad()
+    def make_maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        if not have_two_labels(ready.classifier):
+            return super().make_maps(ready, images, labels, seed=seed, progress=progress)
+        members = torch.tensor(ready.classifier.label_set, device=images.device)
+        f = ready.classifier.frozen().probabilities(images)[:, members]
+        maps = super().make_maps(
+            ready, images, members[f.argmin(dim=1)][:, None], seed=seed, progress=progress
+        )
+        return maps.expand(-1, labels.shape[1], *maps.shape[2:])
+
+    def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
+        count, budget = regions.count, self.budget_for(regions.count)
+        if count == 1:
+            return torch.ones(*net.labels.shape, 1, device=net.images.device)
+        exactly = can_be_exact(count, budget)
+        points = self.curve_points(count)
+        least = scan_passes(count) + OrderSearch.least_passes(count, points)
+        if not exactly and budget < least:
+            raise InputError(
+                f"belief-order needs at least {least} passes for {count} regions, budget is {budget}; give more passes, or fewer regions"
+            )
+        everything, nothing = torch.ones(1, count, dtype=torch.bool), torch.zeros(1, count, dtype=torch.bool)
+        alone = torch.eye(count, dtype=torch.bool)
+        first = subsets(count) if exactly else torch.cat([nothing, alone, ~alone, everything])
+        shown = first.to(net.images.device)
+        found = net.samples(
+            len(shown),
+            lambda image, sample: regions.keep(image, shown[sample]),
+            progress,
+            draw=torch.zeros_like,
+        )
+        problem = _Pairs(net, regions)
+        values, sizes = problem.read(found), regions.sizes().cpu()[problem.image]
+        f = values[:, -1]
+        if exactly:
+            order = best_orders(values, sizes, f, self.steady)
+        else:
+            with progress.task(self.name, len(f) * (budget - scan_passes(count))) as task:
+                search = OrderSearch(
+                    lambda pair, shown: problem.measure(pair, shown, task),
+                    f,
+                    values[:, 0],
+                    values[:, 1 : count + 1],
+                    values[:, count + 1 : -1],
+                    sizes,
+                    points=points,
+                    steady=self.steady,
+                    passes=budget - scan_passes(count),
+                )
+                search.run(self.tolerance, self.patience)
+                task.advance(int(search.left.sum()))
+            order = search.order
+        unmoved = values.amax(dim=1) - values.amin(dim=1) <= _UNMOVED * values.amax(dim=1)
+        ranks = order.argsort(dim=1)
+        maps = ((count - ranks) / count).masked_fill(unmoved[:, None], 1.0)
+        return problem.spread(maps)
+
+
+class _Pairs:
+    """The (image, label) pairs that are searched for."""
+
+    def __init__(self, net: MaskedNet, regions: Regions) -> None:
+        self.net, self.regions = net, regions
+        self.image, self.label = (net.labels != NO_LABEL).nonzero().cpu().unbind(dim=1)
+
+    def read(self, found: Tensor) -> Tensor:
+        """The values ``(P, S)`` of all pairs among those of all images ``(N, S, L)``."""
+        return rounded(found.cpu()[self.image, :, self.label])
+
+    def measure(self, pair: Tensor, shown: Tensor, task: Task) -> Tensor:
+        """F ``(J,)`` of pairs ``(J,)`` with these regions shown ``(J, K)``."""
+        device = self.net.images.device
+        image, shown, trial = (
+            self.image[pair].to(device),
+            shown.to(device),
+            torch.arange(len(pair), device=device),
+        )
+
+        def masks(which: Tensor, number: Tensor) -> Tensor:
+            return self.regions.keep(which, shown[number])
+
+        found = self.net.read(image, trial, masks, task, draw=torch.zeros_like)
+        return rounded(found.cpu().gather(1, self.label[pair, None])[:, 0])
+
+    def spread(self, maps: Tensor) -> Tensor:
+        """Maps ``(P, K)`` of pairs as those of labels ``(N, L, K)``."""
+        out = torch.zeros(*self.net.labels.shape, maps.shape[1])
+        out[self.image, self.label] = maps
+        return out.to(self.net.images)
+
+
+def have_two_labels(classifier: Classifier) -> bool:
+    """Whether the probabilities of two labels sum to one."""
+    two = len(classifier.label_set) == 2 and not classifier.independent
+    return two and (classifier.renormalise or len(classifier.names) == 2)

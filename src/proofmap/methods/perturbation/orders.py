@@ -1,0 +1,292 @@
+"""Orders of regions whose insertion curve fits a probability: how well an order fits, all orders of few regions, and a search.
+
+A set S of regions is shown, the others are filled, and the net gives the label the probability F(S). An order of K regions shows the sets
+S_0 (nothing), S_1, ..., S_K (everything, F = f). Its curve is F(S_t) over the number of positions in S_t, its area A is the mean over
+every number s = 1 .. n of the linear interpolant, as judges compute it, and
+
+    misfit = |log (A + e) - log (f + e)|  +  steady * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005.
+
+The first term is zero if the area equals f: the proof is then complete and sound. The second prefers, among such orders, one whose curve
+reaches f early and stays there. e is where probabilities stop to matter: half of the paper's floor for soundness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import permutations
+
+import torch
+from torch import Tensor
+
+Measure = Callable[[Tensor, Tensor], Tensor]
+"""From pairs ``(J,)`` and the regions that are shown ``(J, K)`` to F ``(J,)``, as :func:`rounded` gives it."""
+
+_FLOOR = 5e-4
+_LEAST = 1e-7
+"""Smaller probabilities, and those nearer to 1, count as this."""
+_GRID = 1e-4
+"""Log-odds are rounded to multiples of this, so that batches of other sizes, which round otherwise, seldom lead to another order."""
+_MOST_EXACT = 8
+"""Regions whose orders are all compared: 8 have 40,320."""
+_VALUES = 2**22
+"""Predicted values held at once."""
+_LEARNED = 0.5
+"""Share of an error of the prediction that is put down to the regions that moved."""
+
+
+def rounded(f: Tensor) -> Tensor:
+    """Probabilities in float64 on the CPU, rounded in log-odds."""
+    odds = f.detach().cpu().double().clamp(_LEAST, 1 - _LEAST).logit()
+    return (odds / _GRID).round().mul(_GRID).sigmoid()
+
+
+def interpolant(counts: Tensor) -> Tensor:
+    """Weights ``(..., M + 1)`` of the values at counts ``(..., M + 1)`` of positions, from 0 to n: the mean over s = 1 .. n of the
+    linear interpolant.
+
+    >>> interpolant(torch.tensor([0.0, 2.0, 4.0]))
+    tensor([0.1250, 0.5000, 0.3750], dtype=torch.float64)
+    """
+    gaps = counts.double().diff(dim=-1)
+    right, left = (gaps + 1) / 2 * (gaps > 0), (gaps - 1) / 2 * (gaps > 0)
+    empty = torch.zeros_like(gaps[..., :1])
+    return (torch.cat([empty, right], -1) + torch.cat([left, empty], -1)) / counts[..., -1:]
+
+
+def misfit(values: Tensor, weights: Tensor, f: Tensor, steady: float) -> Tensor:
+    """How badly curves ``(..., M + 1)`` with these weights fit f ``(...)``: see the top of this file."""
+    area = (weights * values).sum(-1)
+    return log_error(area, f) + steady * (weights * deviation(values, f[..., None])).sum(-1)
+
+
+def log_error(area: Tensor, f: Tensor) -> Tensor:
+    return ((area + _FLOOR) / (f + _FLOOR)).log().abs()
+
+
+def deviation(values: Tensor, f: Tensor) -> Tensor:
+    return ((values - f).abs() / (f + _FLOOR)).clamp_max(1.0)
+
+
+# ---- few regions: all orders ---------------------------------------------------------------------------------------
+
+
+def can_be_exact(regions: int, passes: int) -> bool:
+    """Whether all sets of regions can be shown, and all their orders compared."""
+    return regions <= _MOST_EXACT and 2**regions <= passes
+
+
+def subsets(regions: int) -> Tensor:
+    """All sets of regions ``(2^K, K)``; set number m shows region r if bit r of m is 1."""
+    return (torch.arange(2**regions)[:, None] >> torch.arange(regions)) % 2 == 1
+
+
+def best_orders(values: Tensor, sizes: Tensor, f: Tensor, steady: float) -> Tensor:
+    """The order ``(P, K)`` with the least misfit of all, from F of every subset ``(P, 2^K)`` and the sizes of regions ``(P, K)``."""
+    regions = sizes.shape[1]
+    orders = torch.tensor(list(permutations(range(regions))))
+    sets = torch.cat([torch.zeros_like(orders[:, :1]), (1 << orders).cumsum(dim=1)], dim=1)
+    found = []
+    for value, size, believed in zip(values, sizes, f, strict=True):
+        counts = torch.cat([torch.zeros(len(orders), 1, dtype=size.dtype), size[orders].cumsum(dim=1)], dim=1)
+        worst = misfit(value[sets], interpolant(counts), believed.expand(len(orders)), steady)
+        found.append(orders[_first_least(worst[None])[0]])
+    return torch.stack(found)
+
+
+def _first_least(values: Tensor) -> Tensor:
+    """The first index ``(P,)`` of the least value ``(P, M)``, where values that differ by rounding are equal."""
+    return (values <= values.amin(dim=1, keepdim=True) + 1e-9).to(torch.int8).argmax(dim=1)
+
+
+# ---- more regions: exchanges ---------------------------------------------------------------------------------------
+
+
+class OrderSearch:
+    """Searches of P (image, label) pairs at once for an order with a small misfit.
+
+    The curve of an order is measured after ``points`` of its steps. In each round every pair tries one change of its order: two regions are
+    exchanged, or one is moved to an earlier or a later place. Only the points between the two places have to be measured again. The change is the one with the
+    largest predicted decrease of the misfit per pass. It is kept if the measured misfit decreased.
+
+    The prediction adds, in log-odds, what a region adds and takes away what another one added. What region r adds when t of K regions are
+    shown is
+
+        (1 - t/K) * (what it adds to nothing)  +  (t/K) * (what everything else lacks without it)  +  b_r,
+
+    where b_r is learned from the errors of earlier predictions.
+    """
+
+    def __init__(
+        self,
+        measure: Measure,
+        f: Tensor,
+        empty: Tensor,
+        alone: Tensor,
+        without: Tensor,
+        sizes: Tensor,
+        *,
+        points: int,
+        steady: float,
+        passes: int,
+    ) -> None:
+        """``f`` and ``empty`` ``(P,)`` are F of everything and of nothing, ``alone`` and ``without`` ``(P, K)`` of each region and of all
+        others; ``passes`` is how many each pair may still use.
+        """
+        self.measure, self.f, self.empty, self.sizes, self.steady = measure, f, empty, sizes, steady
+        self.pairs, self.regions = alone.shape
+        self.left = torch.full((self.pairs,), passes)
+        steps = min(points, self.regions)
+        self.nodes = torch.tensor([round((m + 1) * self.regions / steps) for m in range(steps)])  # (M,)
+        share = self.nodes / self.regions
+        first, last = alone.logit() - empty.logit()[:, None], f.logit()[:, None] - without.logit()
+        self.adds = first[..., None] * (1 - share) + last[..., None] * share  # (P, K, M)
+        self.order = self._start(first, last)
+        low, high = torch.triu_indices(self.regions, self.regions, 1)
+        between = (self.nodes > low[:, None]) & (self.nodes <= high[:, None])
+        some = between.any(dim=1)  # a change between two points of the curve changes nothing that is measured
+        self.low, self.high, self.between = low[some], high[some], between[some]  # (C,), (C,), (C, M)
+        self.cost = self.between.sum(dim=1)
+        self.tried = torch.zeros(self.pairs, 3 * len(self.low), dtype=torch.bool)
+        self.failures = torch.zeros(self.pairs, dtype=torch.long)
+
+    def _start(self, first: Tensor, last: Tensor) -> Tensor:
+        """The best of three orders ``(P, K)``: by what regions add at first, at last, or both; the least first if f is below F of nothing."""
+        sign = torch.where(self.f >= self.empty, 1.0, -1.0)[:, None]
+        best = torch.full_like(self.f, torch.inf)
+        self.values = torch.zeros(self.pairs, len(self.nodes) + 1, dtype=torch.float64)
+        order = torch.zeros(self.pairs, self.regions, dtype=torch.long)
+        everyone = torch.ones(self.pairs, len(self.nodes), dtype=torch.bool)
+        everyone[:, -1] = False  # everything is shown
+        start = torch.cat([self.empty[:, None], self.f[:, None].expand(-1, len(self.nodes))], dim=1)
+        for gains in (first, last, first + last):
+            tried = (sign * gains).sort(dim=1, descending=True, stable=True).indices
+            values = self._measured(tried, everyone, start)
+            found = misfit(values, self.weights(tried), self.f, self.steady)
+            better = found < best
+            best = torch.where(better, found, best)
+            self.values[better], order[better] = values[better], tried[better]
+        self.misfit = best
+        return order
+
+    @staticmethod
+    def least_passes(regions: int, points: int) -> int:
+        """Passes that the start takes."""
+        return 3 * (min(points, regions) - 1)
+
+    def weights(self, order: Tensor) -> Tensor:
+        counts = self.sizes.gather(1, order).cumsum(dim=1)[:, self.nodes - 1]
+        return interpolant(torch.cat([torch.zeros_like(counts[:, :1]), counts], dim=1))
+
+    def _measured(self, order: Tensor, where: Tensor, values: Tensor) -> Tensor:
+        """The values ``(P, M + 1)`` with those of the points ``where`` ``(P, M)`` measured for these orders."""
+        pair, node = where.nonzero(as_tuple=True)
+        shown = order.argsort(dim=1)[pair] < self.nodes[node, None]
+        values = values.clone()
+        values[pair, node + 1] = self.measure(pair, shown)
+        self.left -= where.sum(dim=1)
+        return values
+
+    def run(self, tolerance: float, patience: int) -> None:
+        """Try changes until the misfit is within the tolerance, the passes are used, or ``patience`` changes in a row were of no use."""
+        while True:
+            change, gain = self._proposed()
+            move, place = change // len(self.low), change % len(self.low)
+            going = (self.misfit > tolerance) & (self.failures < patience) & gain.isfinite()
+            going &= self.cost[place] <= self.left
+            if not bool(going.any()):
+                return
+            where = self.between[place] & going[:, None]
+            order = self.order.gather(1, _moved(self.regions, move, self.low[place], self.high[place]))
+            values = self._measured(order, where, self.values)
+            self._learn(move, place, values, where)
+            found = misfit(values, self.weights(order), self.f, self.steady)
+            better = going & (found < self.misfit - 1e-9)
+            self.tried[better] = False
+            self.tried[going & ~better, change[going & ~better]] = True
+            self.failures = torch.where(better, 0, self.failures + going)
+            self.order[better], self.values[better], self.misfit[better] = (
+                order[better],
+                values[better],
+                found[better],
+            )
+
+    def _shifts(self) -> tuple[Tensor, Tensor, Tensor]:
+        """In log-odds: what the region at each place adds at each point ``(P, K, M)``, and what the last region shown at each point and the next one
+        add there ``(P, M)``; measured, if the curve has a point on either side."""
+        adds = self.adds.gather(1, self.order[..., None].expand_as(self.adds))
+        points = torch.arange(len(self.nodes))
+        last = adds[:, self.nodes - 1, points]
+        after = adds[:, self.nodes.clamp_max(self.regions - 1), points]
+        odds = self.values.logit()
+        steps, single = odds.diff(dim=1), torch.cat([self.nodes[:1], self.nodes.diff()]) == 1
+        last = torch.where(single, steps, last)
+        after[:, :-1] = torch.where(single[1:], steps[:, 1:], after[:, :-1])
+        return adds, last, after
+
+    def _proposed(self) -> tuple[Tensor, Tensor]:
+        """The change ``(P,)`` with the largest predicted decrease of the misfit per pass, and that decrease; minus infinity if all were tried."""
+        adds, last, after = self._shifts()
+        weights, odds, believed = self.weights(self.order)[:, 1:], self.values[:, 1:].logit(), self.f
+        area = (self.weights(self.order) * self.values).sum(dim=1)
+        away = deviation(self.values[:, 1:], believed[:, None])
+        spread = (self.weights(self.order)[:, 1:] * away).sum(dim=1)
+        change, gain = torch.zeros(self.pairs, dtype=torch.long), torch.full_like(self.f, -torch.inf)
+        size = max(1, _VALUES // max(1, self.between.numel()))
+        for start in range(0, self.pairs, size):
+            p = slice(start, start + size)
+            enters, leaves = adds[p, self.high], adds[p, self.low]  # (p, C, M)
+            found = []
+            for shift in (enters - leaves, enters - last[p, None], after[p, None] - leaves):
+                values = (odds[p, None] + shift).sigmoid()
+                moved = torch.where(self.between, values - self.values[p, None, 1:], 0.0)
+                strays = torch.where(
+                    self.between, deviation(values, believed[p, None, None]) - away[p, None], 0.0
+                )
+                predicted = log_error(
+                    area[p, None] + (moved * weights[p, None]).sum(-1), believed[p, None]
+                ) + self.steady * (spread[p, None] + (strays * weights[p, None]).sum(-1))
+                now = log_error(area[p], believed[p]) + self.steady * spread[p]
+                found.append((now[:, None] - predicted) / (self.cost + 1))
+            gains = torch.cat(found, dim=1).masked_fill(self.tried[p], -torch.inf)
+            change[p] = _first_least(-gains)
+            gain[p] = gains.gather(1, change[p, None])[:, 0]
+        return change, gain
+
+    def _learn(self, move: Tensor, place: Tensor, values: Tensor, where: Tensor) -> None:
+        """Correct what the two regions add by the mean error of the prediction."""
+        adds, last, after = self._shifts()
+        everyone = torch.arange(self.pairs)
+        enters, leaves = adds[everyone, self.high[place]], adds[everyone, self.low[place]]
+        kind = move[:, None]
+        shift = torch.where(kind == 0, enters - leaves, torch.where(kind == 1, enters - last, after - leaves))
+        wrong = torch.where(where, values[:, 1:].logit() - self.values[:, 1:].logit() - shift, 0.0)
+        error = _LEARNED * wrong.sum(dim=1) / where.sum(dim=1).clamp_min(1)
+        share = torch.where(move == 0, 0.5, 1.0)
+        for places, sign, part in ((self.high[place], 1.0, move != 2), (self.low[place], -1.0, move != 1)):
+            region = self.order[everyone, places]
+            self.adds[everyone, region] += torch.where(part, sign * share * error, 0.0)[:, None]
+
+
+def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """Where each place of a changed order takes its region from ``(P, K)``: 0 exchanges two, 1 moves the later one forward, 2 the
+    earlier one back.
+
+    >>> _moved(4, torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2])).tolist()
+    [[2, 1, 0, 3], [2, 0, 1, 3], [1, 2, 0, 3]]
+    """
+    t, move, low, high = torch.arange(regions)[None], move[:, None], low[:, None], high[:, None]
+    inside = (t >= low) & (t <= high)
+    exchanged = torch.where(t == low, high, torch.where(t == high, low, t))
+    forward = torch.where(inside, torch.where(t == low, high, t - 1), t)
+    back = torch.where(inside, torch.where(t == high, low, t + 1), t)
+    return torch.where(move == 0, exchanged, torch.where(move == 1, forward, back))
+
+
+def scan_passes(regions: int) -> int:
+    """Passes for everything, nothing, each region alone and everything without each."""
+    return 2 * regions + 2
+
+
+def default_budget(regions: int) -> int:
+    """The budget if none is given."""
+    return max(500, 10 * regions)

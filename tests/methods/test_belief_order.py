@@ -1,0 +1,177 @@
+"""Belief orders against all orders, dynamic programming over subsets, and the judge."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Rows
+from proofmap.methods import BeliefOrder, GreedyInsertion, Random
+from proofmap.methods.perturbation.orders import (
+    best_orders,
+    deviation,
+    interpolant,
+    misfit,
+    subsets,
+)
+from proofmap.metrics import insertion
+from proofmap.metrics.proof import completeness, soundness
+from proofmap.metrics.quadrature import Quadrature
+from tests.toys import conv_classifier, counted_classifier, drawn, normal, pixels
+
+FLOOR = 5e-4
+
+
+def table(
+    columns: int, labels: int = 3, *, seed: int = 0, strength: float = 3.0
+) -> tuple[Classifier, Tensor]:
+    """A small net of rows whose columns interact, and four rows."""
+    net = drawn(nn.Sequential(nn.Linear(columns, 16), nn.Tanh(), nn.Linear(16, labels)), seed=seed)
+    with torch.no_grad():
+        for weight in net.parameters():
+            weight.mul_(strength)
+    inputs = Rows(columns=columns, mean=(0.0,) * columns, std=(1.0,) * columns)
+    return Classifier(net, inputs=inputs, batch_size=512), normal(4, columns, seed=seed + 7)
+
+
+def fit(f: Classifier, x: Tensor, maps: Tensor, labels: Tensor, steady: float = 0.1) -> Tensor:
+    """The misfit of maps ``(N, L, columns)`` by its formula, from the curves of the judge."""
+    curves = insertion(f, x, maps, labels, points="all")
+    believed = curves.f.double()
+    area = ((curves.auc.double() + FLOOR) / (believed + FLOOR)).log().abs()
+    values = curves.probabilities.double()[..., 1:]  # after s = 1 .. n columns
+    far = ((values - believed[..., None]).abs() / (believed[..., None] + FLOOR)).clamp_max(1.0)
+    return area + steady * far.mean(dim=-1)
+
+
+@pytest.mark.parametrize("labels", [2, 3])
+def test_of_few_columns_it_finds_the_best_of_all_orders(labels: int) -> None:
+    f, x = table(5, labels)
+    asked = torch.arange(labels).expand(len(x), -1)
+    found = fit(f, x, BeliefOrder()(f, x, asked), asked)
+    every = torch.tensor([[5.0 - order.index(r) for r in range(5)] for order in permutations(range(5))])
+    for i in range(len(x)):
+        rows, maps = x[i].expand(len(every), -1), every[:, None].expand(-1, labels, -1)
+        best = fit(f, rows, maps, asked[:1].expand(len(every), -1)).amin(dim=0)
+        if labels == 2:  # one order serves both, and it is the best for the less probable label
+            less = int(f.probabilities(x[i : i + 1])[0].argmin())
+            found, best = found[:, less, None], best[less, None]
+            assert (found[i] <= best + 1e-3).all()
+            found = fit(f, x, BeliefOrder()(f, x, asked), asked)
+        else:
+            assert (found[i] <= best + 1e-3).all(), "up to the rounding of log-odds"
+
+
+def test_the_best_order_is_that_of_dynamic_programming_over_subsets() -> None:
+    """With all the weight on steadiness the misfit is a sum over the sets that are shown, so that the least cost of a set is its own
+    deviation plus the least cost of the set without one of its regions."""
+    regions, steady = 6, 1e9
+    values = torch.rand(2, 1 << regions, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    f, sizes = values[:, -1], torch.ones(2, regions, dtype=torch.long)
+    orders = best_orders(values, sizes, f, steady)
+    for p in range(2):
+        cost = {0: 0.0}
+        for mask in range(1, 1 << regions):
+            own = float(deviation(values[p, mask], f[p]))
+            cost[mask] = own + min(cost[mask & ~(1 << r)] for r in range(regions) if mask >> r & 1)
+        shown = torch.cat([torch.zeros(1, dtype=torch.long), (1 << orders[p]).cumsum(dim=0)])
+        assert float(deviation(values[p, shown[1:]], f[p]).sum()) == pytest.approx(cost[(1 << regions) - 1])
+
+
+def test_the_search_comes_near_to_the_best_of_all_orders() -> None:
+    """Seven columns have 5,040 orders; the search may show at most 90 of their 128 sets."""
+    ratios = []
+    for seed in range(2):
+        f, x = table(7, seed=seed)
+        labels = torch.arange(3).expand(len(x), -1)
+        best, found, chance = (
+            fit(f, x, method(f, x, labels), labels)
+            for method in (BeliefOrder(), BeliefOrder(budget=90), Random(per_label=True))
+        )
+        assert (found >= best - 2e-3).all()
+        ratios.append(((found - best).mean() / (chance - best).mean()).item())
+    assert sum(ratios) / 2 < 0.1, ratios
+
+
+def test_rows_of_thirty_columns_are_complete_and_sound_within_the_budget() -> None:
+    f, x = table(30, seed=5, strength=1.0)
+    x = x[:2]
+    labels = torch.arange(3).expand(len(x), -1)
+    curves = insertion(f, x, BeliefOrder()(f, x, labels), labels, points="all")
+    assert completeness(curves.auc, curves.f, 0.01).min() > 0.95
+    assert soundness(curves.auc, curves.f, 0.001).min() > 0.95
+    greedy = insertion(f, x, GreedyInsertion()(f, x, labels), labels, points="all")
+    assert soundness(greedy.auc, greedy.f, 0.001).min() < 0.8, "where proving anything is possible"
+
+
+def test_two_labels_share_one_order_whichever_is_asked_for() -> None:
+    f, x = table(9, labels=2)
+    x = x[:2]
+    both = BeliefOrder()(f, x, torch.tensor([[0, 1]]).expand(len(x), -1))
+    assert torch.equal(both[:, 0], both[:, 1])
+    for label in (0, 1):
+        alone = BeliefOrder()(f, x, torch.full((len(x), 1), label))
+        assert torch.equal(alone[:, 0], both[:, 0])
+
+
+def test_the_passes_stay_within_the_budget() -> None:
+    budget = 120
+    f, tally = counted_classifier(size=6)
+    f.frozen()  # which looks at the net
+    method = BeliefOrder(regions=9, superpixels="grid", budget=budget, tolerance=0.0, patience=1000)
+    ready = method.prepare(f)
+    for labels in ([[0]], [[0, 1, 2]]):
+        tally.reset()
+        ready(pixels(1, 6), torch.tensor(labels))
+        most = ready.cost(len(labels[0])).forward  # type: ignore[union-attr]
+        assert 20 < tally.images <= most <= budget * len(labels[0])
+
+
+def test_the_cost_of_few_regions_is_all_their_sets() -> None:
+    f, tally = counted_classifier(size=6)
+    f.frozen()
+    ready = BeliefOrder(regions=4, superpixels="grid").prepare(f)
+    tally.reset()
+    ready(pixels(1, 6), torch.tensor([[0, 1, 2]]))
+    assert tally.images == ready.cost(3).forward == 16  # type: ignore[union-attr]
+
+
+def test_too_small_a_budget_is_refused_with_what_is_needed() -> None:
+    f, x = table(9)
+    with pytest.raises(InputError, match="at least 44 passes for 9 regions, budget is 30"):
+        BeliefOrder(budget=30)(f, x, torch.zeros(len(x), 1, dtype=torch.long))
+
+
+def test_superpixels_of_different_sizes_are_weighted_as_the_judge_weights_them() -> None:
+    """The area that the search believes in is that of the judge at the same points."""
+    f, images, labels = conv_classifier(12), pixels(2, 12), torch.tensor([[0, 1, 2, 3]]).expand(2, -1)
+    maps = {steady: BeliefOrder(regions=16, steady=steady)(f, images, labels) for steady in (0.0, 0.1)}
+    errors = {
+        steady: (curves.auc / curves.f).log().abs().mean().item()
+        for steady, map_ in maps.items()
+        if (curves := insertion(f, images, map_, labels, points="all"))
+    }
+    chance = insertion(f, images, Random(per_label=True)(f, images, labels), labels, points="all")
+    assert max(errors.values()) < 0.35 * (chance.auc / chance.f).log().abs().mean().item(), errors
+
+
+def test_the_weights_are_those_of_the_paper_s_mean() -> None:
+    nodes = Quadrature(points=7).nodes(50)
+    assert torch.allclose(interpolant(nodes.counts), nodes.weights)
+    empty_region = interpolant(torch.tensor([0, 2, 2, 4]))
+    assert torch.allclose(empty_region[[0, 3]], interpolant(torch.tensor([0, 2, 4]))[[0, 2]])
+    assert empty_region.sum() == pytest.approx(1)
+
+
+def test_the_misfit_by_hand() -> None:
+    """Nothing shown .1, then .2 and .4 = f, over two columns: the area is .3."""
+    values, f = torch.tensor([0.1, 0.2, 0.4], dtype=torch.float64), torch.tensor(0.4, dtype=torch.float64)
+    found = misfit(values, interpolant(torch.tensor([0, 1, 2])), f, 0.5).item()
+    assert found == pytest.approx(abs(math.log(0.3005 / 0.4005)) + 0.5 * (0.2 / 0.4005) / 2)
+    assert subsets(2).tolist() == [[False, False], [True, False], [False, True], [True, True]]
