@@ -38,6 +38,7 @@ def test_about(client: TestClient, server: Server) -> None:
         "iba",
         "igos++",
         "learned-mask",
+        "rate-distortion",
     }
     assert "gray" in {fill["name"] for fill in about["fills"]} and "road" not in {
         f["name"] for f in about["fills"]

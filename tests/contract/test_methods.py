@@ -66,6 +66,7 @@ VARIANTS = [
     "fong-vedaldi:steps=2,grid=8,mask_blur=1,l1=0",
     "fong-vedaldi:preset=pytorch,steps=2,grid=4",
     "iba:steps=2,samples=2,fill=noise,pool=8",
+    "rate-distortion:steps=2,grid=4",
     "igos++:iterations=2,integration=2,grid=8,l1=0,tv=0.1,momentum=true",
     f"real-time-saliency:weights={MASKERS}/dabkowski.safetensors",
     f"real-time-saliency:preset=released,weights={MASKERS}/dabkowski.safetensors",

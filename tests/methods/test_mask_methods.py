@@ -16,6 +16,7 @@ SPECS = [
     "fong-vedaldi:steps=2,grid=8",
     "iba:steps=2,samples=2,fill=noise,pool=8",
     "igos++:iterations=2,integration=2,grid=8",
+    "rate-distortion:steps=2,grid=4",
 ]
 LABELS = torch.tensor([[0, 1], [2, -1]])
 

@@ -21,6 +21,7 @@ from proofmap.methods.masks import (
     FongVedaldi,
     IGOSPlusPlus,
     LearnedMask,
+    RateDistortion,
 )
 from proofmap.methods.method import (
     METHODS,
@@ -89,6 +90,7 @@ __all__ = [
     "RISE",
     "PytorchGradCam",
     "Random",
+    "RateDistortion",
     "ReadyMethod",
     "Shapley",
     "Sobol",

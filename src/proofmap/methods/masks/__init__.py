@@ -7,6 +7,7 @@ from proofmap.methods.masks.fong_vedaldi import FongVedaldi
 from proofmap.methods.masks.iba import IBA
 from proofmap.methods.masks.igos import IGOSPlusPlus
 from proofmap.methods.masks.learned import LearnedMask
+from proofmap.methods.masks.rate_distortion import RateDistortion
 
 __all__ = [
     "IBA",
@@ -16,4 +17,5 @@ __all__ = [
     "FongVedaldi",
     "IGOSPlusPlus",
     "LearnedMask",
+    "RateDistortion",
 ]

@@ -1,0 +1,157 @@
+"""Rate-distortion explanations: the fewest positions that keep the net's score when all others show noise.
+
+After Macdonald, Wäldchen, Hauch and Kutyniok (2019). The rate of a set S of positions is its size, and its distortion is the change of the
+score h of the label when the other positions show noise n:
+
+    D(S) = 1/2 E[ (h(x, a) - h(y, a))^2 ],      y = x in S, n elsewhere.
+
+Finding the smallest set of a given distortion is hard, and so is approximating it (their theorems), so S becomes a weight s in [0, 1] of
+each position, and its size |s|_1:
+
+    min over s of   D(s) / D(0)  +  rate |s|_1 / positions,      y = s up * x + (1 - s up) * n.
+
+D(0), the distortion of noise alone, is a constant of the pair. It makes ``rate`` a share: the published weight of |s|_1, called lambda, is
+rate D(0) / positions. The source computes E by assumed density filtering, for ReLU nets. Here it is the mean over fresh draws at each step,
+for any net. s lives on a grid and is learned directly, by Adam, clipped to [0, 1] after each step. A proof that is too strong is as
+distorted as one that is too weak, unlike with methods that maximise the label. The map is s up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.fills import Fill, Noise, ReadyFill
+from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.method import (
+    COMPILE_HELP,
+    PRECISION_HELP,
+    FilledMaskMethod,
+    Precision,
+    ReadyMask,
+    Stage,
+    grid_cells,
+    grid_matrices,
+)
+from proofmap.methods.masks.terms import enlarged
+from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.plugins.settings import setting
+
+Kept = Literal["logit", "probability"]
+
+_DRAWS = 16
+"""Draws of the noise for D(0)."""
+_LEAST = 1e-6
+"""Smallest D(0): a label whose score noise does not change needs no position."""
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class RateDistortion(FilledMaskMethod):
+    """The fewest positions that keep the label's score under noise; the defaults are the preset ``fast``.
+
+    Presets: ``fast`` (200 passes per label), ``thorough`` (2000, one weight per position up to 224).
+    """
+
+    name: ClassVar[str] = "rate-distortion"
+    description: ClassVar[str] = "the fewest positions that keep the label's score when all others are noise"
+    reference: ClassVar[str] = "Macdonald et al. 2019"
+    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+        "preset": {"fast": {}, "thorough": {"steps": 500, "samples": 4, "grid": 224}}
+    }
+
+    steps: int = setting(100, "Adam steps", least=1)
+    samples: int = setting(2, "draws of the noise per step", least=1)
+    grid: int = setting(28, "weights along the longest side", least=1)
+    rate: float = setting(
+        0.3, "weight of the mean of s, as a share of the distortion of noise alone", least=0
+    )
+    score: Kept = setting("logit", "what must not change: the label's logit, or its probability")
+    learning_rate: float = setting(0.05, "step size of Adam", above=0)
+    fill: Fill = setting(Noise(), "what hidden positions show")
+    precision: Precision = setting("auto", PRECISION_HELP)
+    compile: bool | None = setting(None, COMPILE_HELP)
+
+    stochastic = True
+
+    @property
+    def draws(self) -> int:
+        """Draws per step; one if the fill is not random."""
+        return self.samples if self.fill.random else 1
+
+    def problem(self, ready: ReadyMask, fast: Classifier) -> RateDistortionProblem:
+        return RateDistortionProblem(self, fast, ready.state.fill)
+
+    def cost(self, labels: int) -> Cost:
+        """The whole input and noise alone are shown once to each label."""
+        shown = 1 + (_DRAWS if self.fill.random else 1)
+        return Cost(forward=labels * shown, gradient=labels * self.steps * self.draws)
+
+
+class RateDistortionProblem(MaskProblem):
+    """The weights s of pairs in slots, with the score of the whole input and the distortion of noise alone."""
+
+    def __init__(self, settings: RateDistortion, classifier: Classifier, fill: ReadyFill) -> None:
+        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
+        self.inputs, self.steps = classifier.inputs, settings.steps
+        self.cost = settings.samples if fill.random else 1
+        self.noises = _DRAWS if fill.random else 1
+        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
+
+    def enter(self, slots: Slots) -> Slots:
+        """Half of every position, h(x, a), and D(0) by draws that no step uses."""
+        brought = self.stage.enter(slots)
+        shape = (len(slots["labels"]), 1, *(matrix.shape[1] for matrix in self.up))
+        keys = streams.step_keys(~slots["keys"], torch.zeros_like(slots["labels"]), self.noises)
+        with torch.no_grad():
+            whole = self.scores(brought["seen"][:, None], slots)
+            alone = torch.cat(
+                [
+                    self.scores(self.stage.hidden(slots | brought, keys[:, k : k + 1]), slots)
+                    for k in range(self.noises)
+                ],
+                dim=1,
+            )
+        noise = 0.5 * (whole - alone).square().mean(dim=1)
+        return {
+            **brought,
+            "weights": slots["images"].new_full(shape, 0.5),
+            "score": whole[:, 0],
+            "noise": noise.clamp_min(_LEAST),
+        }
+
+    def scores(self, composites: Tensor, slots: Slots) -> Tensor:
+        """h ``(P, D)`` of each pair's label for composites ``(P, D, *shape)``, normalised."""
+        if self.settings.score == "probability":
+            return self.stage.log_f(composites, slots).exp()
+        logits = self.classifier.from_normalised(composites.flatten(0, 1))
+        if torch.is_grad_enabled():
+            check_differentiable(logits)
+        labels = slots["labels"].repeat_interleave(composites.shape[1])
+        return logits.gather(1, labels[:, None]).view(composites.shape[:2])
+
+    def rates(self, step: Tensor) -> Tensor:
+        return decayed(self.settings.learning_rate, step, self.steps)
+
+    def move(self, slots: Slots, gradient: Tensor) -> None:
+        super().move(slots, gradient)
+        slots["weights"].clamp_(0, 1)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(weights, self.up)
+
+    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+        keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
+        masks = self.masks(weights)
+        composites = self.inputs.composite(masks, slots["seen"][:, None], self.stage.hidden(slots, keys))
+        change = self.scores(composites, slots) - slots["score"][:, None]
+        distortion = 0.5 * change.square().mean(dim=1)
+        return distortion / slots["noise"] + self.settings.rate * masks.flatten(1).mean(dim=1)
