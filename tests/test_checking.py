@@ -28,14 +28,6 @@ from tests.toys import conv_classifier, conv_net, pixels
 __all__ = ["folder"]
 NET, IMAGES = conv_classifier(12), pixels(4, 12)
 METHODS = ["gradient-x-input", "edges"]
-FOUND = pm.sanity_checks(
-    NET,
-    IMAGES,
-    methods=METHODS,
-    labels="top2",
-    orders=["cascading", "bottom-up", "independent", "last"],
-    seed=7,
-)
 STEPS = [
     ("cascading", 1, ["6"], "the last layer"),
     ("cascading", 2, ["2", "6"], "the last 2 layers"),
@@ -50,38 +42,51 @@ STEPS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def found() -> SanityChecks:
+    """Two methods in every order."""
+    return pm.sanity_checks(
+        NET,
+        IMAGES,
+        methods=METHODS,
+        labels="top2",
+        orders=["cascading", "bottom-up", "independent", "last"],
+        seed=7,
+    )
+
+
 @pytest.mark.parametrize("order, step, modules, told", STEPS)
 def test_each_step_compares_with_the_net_whose_layers_were_drawn_anew(
-    order: Any, step: int, modules: list[str], told: str
+    found: SanityChecks, order: Any, step: int, modules: list[str], told: str
 ) -> None:
     labels, method = NET.top(IMAGES, 2), pm.make_method("gradient-x-input")
     before, after = (
         method(net, IMAGES, labels, seed=7).flatten(0, 1) for net in (NET, randomised(NET, modules, seed=7))
     )
     for measure in ("rank", "abs-rank", "ssim"):
-        line = FOUND.find("gradient-x-input", order, step, measure)
+        line = found.find("gradient-x-input", order, step, measure)
         expected = similarity(before, after, measure).view(4, 2).mean(dim=1)  # type: ignore[arg-type]
         assert line.value == pytest.approx(float(expected.mean()), abs=1e-6)
         assert (line.layers, line.drawn, line.of, line.n) == (told, len(modules), 3, 4)
         assert line.low <= line.value <= line.high
-    rise = FOUND.find("gradient-x-input", order, step, "complexity-rise").value
+    rise = found.find("gradient-x-input", order, step, "complexity-rise").value
     assert rise == pytest.approx(float(complexity_rise(before, after).mean()), abs=1e-6)
 
 
-def test_there_is_nothing_else_and_a_floor_of_other_images() -> None:
-    assert len(FOUND.lines) == 2 * 4 * len(STEPS)
+def test_there_is_nothing_else_and_a_floor_of_other_images(found: SanityChecks) -> None:
+    assert len(found.lines) == 2 * 4 * len(STEPS)
     maps = pm.make_method("edges")(NET, IMAGES, NET.top(IMAGES, 2))
     other = torch.stack([maps[k - 1] for k in range(4)])
     floor = similarity(maps.flatten(0, 1), other.flatten(0, 1), "rank").mean()
-    (line,) = (line for line in FOUND.floors if (line.method, line.measure) == ("edges", "rank"))
+    (line,) = (line for line in found.floors if (line.method, line.measure) == ("edges", "rank"))
     assert line.value == pytest.approx(float(floor), abs=1e-6) and "complexity-rise" not in {
-        f.measure for f in FOUND.floors
+        f.measure for f in found.floors
     }
     assert pm.sanity_checks(NET, IMAGES[:1], methods=["edges"], orders=["last"]).floors == ()
 
 
-def test_edges_fail_and_a_gradient_passes() -> None:
-    verdicts = {v.method: v for v in FOUND.verdicts()}
+def test_edges_fail_and_a_gradient_passes(found: SanityChecks) -> None:
+    verdicts = {v.method: v for v in found.verdicts()}
     assert verdicts["edges"].verdict == "fails" and "1.00" in verdicts["edges"].reason
     assert verdicts["gradient-x-input"].verdict == "passes"
 
@@ -118,8 +123,10 @@ def test_one_similarity_that_stays_is_enough_to_fail_and_ssim_does_not_count() -
     assert SanityChecks((nothing,), (), ()).verdicts()[0].verdict == "undecided"
 
 
-def test_a_net_trained_on_shuffled_labels_is_compared_as_it_is_and_missed_where_there_is_none() -> None:
-    assert any("label randomisation was left out: it needs a net" in note for note in FOUND.notes)
+def test_a_net_trained_on_shuffled_labels_is_compared_as_it_is_and_missed_where_there_is_none(
+    found: SanityChecks,
+) -> None:
+    assert any("label randomisation was left out: it needs a net" in note for note in found.notes)
     other = conv_classifier(12, seed=3)
     found = pm.sanity_checks(NET, IMAGES, methods=METHODS, orders=[], relabelled=other)
     labels, method = NET.top(IMAGES, 1), pm.make_method("gradient-x-input")
@@ -173,17 +180,17 @@ def test_what_cannot_be_checked_is_refused(options: dict[str, Any], message: str
         pm.sanity_checks(NET, given.pop("images"), **given)
 
 
-def test_all_forms_say_the_same() -> None:
-    record = json.loads(FOUND.json())
-    rows = list(csv.DictReader(FOUND.csv().splitlines()))
-    assert len(record["lines"]) == len(FOUND.lines) and len(rows) == len(FOUND.lines) + len(FOUND.floors)
+def test_all_forms_say_the_same(found: SanityChecks) -> None:
+    record = json.loads(found.json())
+    rows = list(csv.DictReader(found.csv().splitlines()))
+    assert len(record["lines"]) == len(found.lines) and len(rows) == len(found.lines) + len(found.floors)
     assert record["verdicts"][1]["verdict"] == "fails" and rows[-1]["order"] == "other image"
-    for text in (str(FOUND), FOUND.markdown(), FOUND._repr_html_()):
+    for text in (str(found), found.markdown(), found._repr_html_()):
         assert "all 3 layers" in text and "verdict" in text and "other image" in text
 
 
-def test_the_figure_has_a_line_for_each_method_and_a_panel_for_each_order() -> None:
-    figure = sanity_figure(FOUND, measure="abs-rank")
+def test_the_figure_has_a_line_for_each_method_and_a_panel_for_each_order(found: SanityChecks) -> None:
+    figure = sanity_figure(found, measure="abs-rank")
     assert figure.orders == ("cascading", "bottom-up", "independent", "last") and len(figure.curves) == 8
     plotted = drawn(figure)
     assert {"cascading", "independent", "edges", "similarity (abs-rank)"} <= set(words(plotted))
@@ -192,7 +199,7 @@ def test_the_figure_has_a_line_for_each_method_and_a_panel_for_each_order() -> N
     assert list(line.get_xdata()) == [0, 1, 2, 3] and list(line.get_ydata()) == [1.0, *first.values]
     assert "seed 7" in figure.caption()
     with pytest.raises(InputError, match="there is no 'speed'"):
-        sanity_figure(FOUND, measure="speed")
+        sanity_figure(found, measure="speed")
 
 
 def test_the_command_prints_and_writes_or_says_what_is_wrong(

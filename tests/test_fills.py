@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from scipy import ndimage, stats
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -190,7 +190,7 @@ def rise_kernel(length: int, sigma: float) -> np.ndarray:
     """As RISE's evaluation builds it: a Gaussian filter of one bright pixel."""
     delta = np.zeros((length, length))
     delta[length // 2, length // 2] = 1
-    return ndimage.gaussian_filter(delta, sigma)
+    return scipy.ndimage.gaussian_filter(delta, sigma)
 
 
 @pytest.mark.parametrize("length, sigma", [(11, 5.0), (11, 1.0), (5, 5.0), (1, 2.0), (21, 0.5), (3, 30.0)])
@@ -241,7 +241,7 @@ def test_noise_is_normal_around_the_gray() -> None:
     f = classifier(40)
     drawn = Noise(sigma=0.05).prepare(f)(torch.zeros(2, 3, 40, 40), torch.tensor([3, 4]))
     standard = (drawn - torch.tensor(MEAN).view(1, 3, 1, 1)) / 0.05
-    assert stats.kstest(standard.flatten().numpy(), "norm").pvalue > 1e-3
+    assert scipy.stats.kstest(standard.flatten().numpy(), "norm").pvalue > 1e-3
     assert abs(np.corrcoef(standard[0].flatten(), standard[1].flatten())[0, 1]) < 0.06
 
 
@@ -318,7 +318,7 @@ def test_every_picture_of_the_pool_is_equally_likely() -> None:
     drawn = fill(torch.zeros(4000, 3, 12, 12), torch.arange(4000))
     _, counts = drawn.flatten(1)[:, :6].unique(dim=0, return_counts=True)
     assert len(counts) == 8
-    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+    assert scipy.stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_the_same_key_draws_the_same_picture_for_every_image(images: Tensor) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
+import scipy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from torch import Tensor
 
 from proofmap.core import streams
@@ -134,15 +134,15 @@ def test_all_permutations_are_equally_likely() -> None:
     orders = streams.permutations(torch.arange(6000), 3)
     _, counts = orders.unique(dim=0, return_counts=True)
     assert len(counts) == 6
-    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+    assert scipy.stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_draws_look_uniform_and_normal() -> None:
     keys = torch.tensor([streams.key_of("uniformity", i) for i in range(50)])
-    assert stats.kstest(streams.uniform(keys, 400).flatten().numpy(), "uniform").pvalue > 1e-3
-    assert stats.kstest(streams.normal(keys, 400).flatten().numpy(), "norm").pvalue > 1e-3
+    assert scipy.stats.kstest(streams.uniform(keys, 400).flatten().numpy(), "uniform").pvalue > 1e-3
+    assert scipy.stats.kstest(streams.normal(keys, 400).flatten().numpy(), "norm").pvalue > 1e-3
     counts = streams.integers(keys, 400, 7).flatten().bincount(minlength=7)
-    assert stats.chisquare(counts.numpy()).pvalue > 1e-3
+    assert scipy.stats.chisquare(counts.numpy()).pvalue > 1e-3
 
 
 def test_neighbouring_keys_give_unrelated_streams() -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import scipy.ndimage
-import scipy.stats
+import scipy
 import torch
 from torch import Tensor
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 import torch
-from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
 from proofmap.core.errors import InputError
@@ -65,7 +65,9 @@ def test_the_pyramid_and_what_lies_between_its_levels() -> None:
     for sigma in np.linspace(2, 0, 4):
         x = image[0].double().numpy()
         for axis in (1, 2) if sigma else ():
-            x = gaussian_filter1d(x, sigma, axis=axis, mode="nearest", radius=math.ceil(4 * sigma))
+            x = scipy.ndimage.gaussian_filter1d(
+                x, sigma, axis=axis, mode="nearest", radius=math.ceil(4 * sigma)
+            )
         blurred.append(torch.from_numpy(x))
     levels = slots["pyramid"].view(3, 4, *SIZE).transpose(0, 1)
     torch.testing.assert_close(unnormalised(f, levels), torch.stack(blurred), rtol=0, atol=1e-5)
@@ -147,7 +149,9 @@ def test_areas_are_summed_and_smoothed() -> None:
     expected = masks.sum(dim=2)[0, 0].double().numpy()
     for axis in (0, 1):
         radius = math.ceil(4 * 0.09 * 12)
-        expected = gaussian_filter1d(expected, 0.09 * 12, axis=axis, mode="nearest", radius=radius)
+        expected = scipy.ndimage.gaussian_filter1d(
+            expected, 0.09 * 12, axis=axis, mode="nearest", radius=radius
+        )
     found = s(f, image, torch.tensor([[1]]))[0, 0].double()
     torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=1e-5)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
+import pytest
 import torch
-from captum.attr import Lime as CaptumLime
-from captum.attr._core.lime import get_exp_kernel_similarity_function
-from sklearn.linear_model import Ridge
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
@@ -21,6 +21,7 @@ LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
 
 def test_it_is_a_weighted_ridge_regression_on_the_same_samples() -> None:
     f, images, n = classifier_of(PICTURES), values(PICTURES, 2), 60
+    linear_model = pytest.importorskip("sklearn.linear_model")
     maps = LIME(samples=n, regions=6)(f, images, LABELS, seed=3)
     regions = cut(images, PICTURES, 6, "slic", 10.0)
     hidden = region_means(images, regions.index, PICTURES)
@@ -36,12 +37,12 @@ def test_it_is_a_weighted_ridge_regression_on_the_same_samples() -> None:
         z = np.array(design)
         cosine = z.sum(1) / np.maximum(np.sqrt(z.sum(1) * z.shape[1]), 1e-12)
         weights = np.sqrt(np.exp(-((1 - cosine) ** 2) / 0.25**2))
-        fitted = Ridge(alpha=1.0).fit(z, np.array(said), sample_weight=weights)
+        fitted = linear_model.Ridge(alpha=1.0).fit(z, np.array(said), sample_weight=weights)
         expected = fitted.coef_[LABELS[i].numpy()][:, regions.index[i].numpy()]
         np.testing.assert_allclose(maps[i].numpy(), expected, rtol=1e-3, atol=1e-6)
 
 
-def test_it_agrees_with_captums_where_regions_do_not_interact() -> None:
+def test_it_agrees_with_captums_where_regions_do_not_interact(captum: ModuleType) -> None:
     """Captum draws other samples, and weighs them by other distances; a linear net has one answer."""
     f, images, label = linear_classifier(6, strength=0.1), pixels(1, 6), 2
     maps = make_method("lime:samples=300,regions=9,superpixels=grid,fill=gray,quantity=logit,ridge=1e-4")(
@@ -50,8 +51,8 @@ def test_it_agrees_with_captums_where_regions_do_not_interact() -> None:
     regions = cut(images, f.inputs, 9, "grid", 10.0)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        kernel = get_exp_kernel_similarity_function("euclidean", kernel_width=1000)
-        expected = CaptumLime(lambda x: f(x), similarity_func=kernel).attribute(
+        kernel = captum._core.lime.get_exp_kernel_similarity_function("euclidean", kernel_width=1000)
+        expected = captum.Lime(lambda x: f(x), similarity_func=kernel).attribute(
             images,
             target=label,
             baselines=f.gray.view(1, 3, 1, 1).expand_as(images),

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+import scipy
 import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.ndimage import gaussian_filter1d
 from torch import Tensor
 
 from proofmap.methods.masks.terms import (
@@ -73,7 +73,11 @@ def test_aligned_corners_are_torchs(low: int, high: int) -> None:
 def test_smoothing_is_scipys_gaussian_filter(side: int, sigma: float) -> None:
     line = normal(side, seed=side).double().numpy()
     ours = smoothing(side, sigma).double().numpy() @ line
-    expected = gaussian_filter1d(line, sigma, mode="nearest", radius=math.ceil(4 * sigma)) if sigma else line
+    expected = (
+        scipy.ndimage.gaussian_filter1d(line, sigma, mode="nearest", radius=math.ceil(4 * sigma))
+        if sigma
+        else line
+    )
     np.testing.assert_allclose(ours, expected, atol=1e-6)
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import numpy as np
 import pytest
 import torch
-from captum.attr import Occlusion as CaptumOcclusion
 
 from proofmap.core.errors import InputError
 from proofmap.methods import Occlusion, make_method
@@ -19,11 +20,13 @@ LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
     "size, window, stride", [((8, 8), 3, 2), ((7, 9), 4, 3), ((6, 6), 2, 2), ((5, 8), 5, 1)]
 )
 @pytest.mark.parametrize("quantity", ["probability", "logit"])
-def test_it_is_captums(size: tuple[int, int], window: int, stride: int, quantity: str) -> None:
+def test_it_is_captums(
+    captum: ModuleType, size: tuple[int, int], window: int, stride: int, quantity: str
+) -> None:
     f, images = conv_classifier(size), pixels(2, size)
     method = Occlusion(window=window, stride=stride, quantity=quantity)  # type: ignore[arg-type]
     maps = method(f, images, LABELS)
-    oracle = CaptumOcclusion(lambda x: f(x).softmax(dim=1) if quantity == "probability" else f(x))
+    oracle = captum.Occlusion(lambda x: f(x).softmax(dim=1) if quantity == "probability" else f(x))
     for j in range(LABELS.shape[1]):
         expected = oracle.attribute(
             images,

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import skimage
 import torch
-from skimage.color import rgb2lab
-from skimage.data import astronaut
-from skimage.segmentation import slic as skimage_slic
-from skimage.transform import resize
 
 from proofmap.core.inputs import Pictures
 from proofmap.methods.perturbation.passes import region_means
@@ -19,7 +16,7 @@ from tests.toys import pixels
 
 @pytest.fixture(scope="module")
 def photo() -> torch.Tensor:
-    small = resize(astronaut(), (96, 96), anti_aliasing=True)
+    small = skimage.transform.resize(skimage.data.astronaut(), (96, 96), anti_aliasing=True)
     return torch.from_numpy(np.ascontiguousarray(small.transpose(2, 0, 1))).float()[None]
 
 
@@ -35,13 +32,15 @@ def explained(regions: np.ndarray, picture: np.ndarray) -> float:
 
 def test_colours_are_cielab() -> None:
     images = pixels(1, 6)
-    expected = rgb2lab(images[0].permute(1, 2, 0).numpy())
+    expected = skimage.color.rgb2lab(images[0].permute(1, 2, 0).numpy())
     np.testing.assert_allclose(colours(images)[0].permute(1, 2, 0).numpy(), expected, atol=0.05)
 
 
 def test_superpixels_explain_as_much_of_a_photo_as_those_of_scikit_image(photo: torch.Tensor) -> None:
-    picture = rgb2lab(photo[0].permute(1, 2, 0).numpy())
-    theirs = skimage_slic(photo[0].permute(1, 2, 0).numpy(), n_segments=64, compactness=10, start_label=0)
+    picture = skimage.color.rgb2lab(photo[0].permute(1, 2, 0).numpy())
+    theirs = skimage.segmentation.slic(
+        photo[0].permute(1, 2, 0).numpy(), n_segments=64, compactness=10, start_label=0
+    )
     ours = cut(photo, Pictures(size=96), 64, "slic", 10.0)
     grid = cut(photo, Pictures(size=96), 64, "grid", 10.0)
     assert ours.count == 64 and int(ours.index.max()) < 64

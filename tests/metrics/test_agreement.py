@@ -7,11 +7,11 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
-from scipy import stats
 
 from proofmap.metrics import RankingAgreement, RunValues
 from proofmap.metrics.reliability import concordance
@@ -25,7 +25,7 @@ def from_friedman(values: np.ndarray) -> float:
     m, k = values.shape
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # 0 / 0 where all is tied
-        return float(stats.friedmanchisquare(*values.T).statistic) / (m * (k - 1))
+        return float(scipy.stats.friedmanchisquare(*values.T).statistic) / (m * (k - 1))
 
 
 @given(tables.flatmap(lambda shape: npst.arrays(np.float64, shape, elements=st.floats(0, 1), unique=True)))

@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -10,7 +10,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-import scipy.stats
+import scipy
 import torch
 from torch import Tensor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import functools
 import json
 from statistics import fmean, stdev
 from typing import Any
@@ -24,30 +25,33 @@ def judged(seed: int, **options: Any) -> pm.Evaluation:
     return pm.evaluate(NET, options.pop("images", PIXELS), labels="all", seed=seed, **options)
 
 
-SEEDS = [judged(seed) for seed in range(3)]
+@functools.cache
+def seeds() -> list[pm.Evaluation]:
+    """The same study with three seeds."""
+    return [judged(seed) for seed in range(3)]
 
 
 def test_the_spread_is_that_of_a_plain_loop() -> None:
-    line = seed_spread(SEEDS).find("insertion", "random")
-    values = [e["random"].values["insertion"].double() for e in SEEDS]
+    line = seed_spread(seeds()).find("insertion", "random")
+    values = [e["random"].values["insertion"].double() for e in seeds()]
     means = [float(v.mean()) for v in values]
     assert (line.value, line.spread) == pytest.approx((fmean(means), stdev(means)))
     assert (line.least, line.greatest, line.n, line.seeds) == (min(means), max(means), 5, 3)
     moved = [stdev([float(v[i]) for v in values]) ** 2 for i in range(5)]
     assert line.per_image == pytest.approx(fmean(moved) ** 0.5)
-    halves = [(e["random"].score("insertion").high - e["random"].score("insertion").low) / 2 for e in SEEDS]
+    halves = [(e["random"].score("insertion").high - e["random"].score("insertion").low) / 2 for e in seeds()]
     assert line.share == pytest.approx(line.spread / fmean(halves))
 
 
 def test_what_draws_nothing_has_no_spread_and_what_draws_is_named() -> None:
-    found = seed_spread(SEEDS)
+    found = seed_spread(seeds())
     still = found.find("insertion", "gradient")
     assert still.spread == still.per_image == still.share == 0
     assert found.find("insertion", "random").spread > 0
     assert not any("one seed is not enough" in note for note in found.notes)
-    result = SEEDS[1]["random"]
+    result = seeds()[1]["random"]
     moved = dataclasses.replace(result, values={**result.values, "insertion": 2 * result.values["insertion"]})
-    loud = seed_spread([SEEDS[0], dataclasses.replace(SEEDS[1], results=(moved, SEEDS[1]["gradient"]))])
+    loud = seed_spread([seeds()[0], dataclasses.replace(seeds()[1], results=(moved, seeds()[1]["gradient"]))])
     (note,) = (note for note in loud.notes if "one seed is not enough" in note)
     assert "insertion of random" in note and "gradient" not in note
 
@@ -64,16 +68,16 @@ def test_images_are_matched_by_name() -> None:
 
 
 def test_images_that_a_seed_does_not_count_are_left_out() -> None:
-    first = SEEDS[0]["random"]
+    first = seeds()[0]["random"]
     values = dict(first.values)
     values["insertion"] = values["insertion"].clone()
     values["insertion"][1] = torch.nan
-    holed = dataclasses.replace(SEEDS[0], results=(dataclasses.replace(first, values=values),))
-    assert seed_spread([holed, SEEDS[1]]).find("insertion", "random").n == 4
+    holed = dataclasses.replace(seeds()[0], results=(dataclasses.replace(first, values=values),))
+    assert seed_spread([holed, seeds()[1]]).find("insertion", "random").n == 4
 
 
 def test_all_forms_say_the_same() -> None:
-    found = seed_spread({"a": SEEDS[0], "b": SEEDS[1]})
+    found = seed_spread({"a": seeds()[0], "b": seeds()[1]})
     records = [dataclasses.asdict(line) for line in found.lines]
     assert json.loads(found.json())["lines"] == records
     assert [float(r["spread"]) for r in csv.DictReader(found.csv().splitlines())] == [
@@ -86,12 +90,12 @@ def test_all_forms_say_the_same() -> None:
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: [SEEDS[0]], "at least two evaluations"),
-        (lambda: [SEEDS[0], SEEDS[0]], "the same seed; they have 0, 0"),
-        (lambda: [SEEDS[0], judged(1, images=PIXELS[:3])], "different images"),
-        (lambda: [SEEDS[0], judged(1, methods=["centered-gaussian"])], "no method is in all"),
+        (lambda: [seeds()[0]], "at least two evaluations"),
+        (lambda: [seeds()[0], seeds()[0]], "the same seed; they have 0, 0"),
+        (lambda: [seeds()[0], judged(1, images=PIXELS[:3])], "different images"),
+        (lambda: [seeds()[0], judged(1, methods=["centered-gaussian"])], "no method is in all"),
         (
-            lambda: [SEEDS[0], judged(1, metrics=["insertion:points=8", "soundness"])],
+            lambda: [seeds()[0], judged(1, metrics=["insertion:points=8", "soundness"])],
             "differ in more than the seed: insertion has points = 32 and 8",
         ),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import shutil
 from pathlib import Path
@@ -40,26 +41,29 @@ def test_controls_are_noise_the_middle_and_each_methods_maps_blurred_and_cheatin
     assert rows("edges") == ["random", "centered-gaussian"]
 
 
-EVALUATION = pm.evaluate(
-    conv_classifier(8),
-    pixels(6, 8),
-    methods=["gradient"],
-    labels="all",
-    metrics=["soundness:points=4"],
-    controls=True,
-)
+@functools.cache
+def evaluation() -> pm.Evaluation:
+    """A method and its controls on six images."""
+    return pm.evaluate(
+        conv_classifier(8),
+        pixels(6, 8),
+        methods=["gradient"],
+        labels="all",
+        metrics=["soundness:points=4"],
+        controls=True,
+    )
 
 
 def test_an_evaluation_has_them_on_request() -> None:
-    assert [result.name for result in EVALUATION.results] == ["gradient", *CONTROLS]
-    assert [role_of(r, EVALUATION.results) for r in EVALUATION.results] == [
+    assert [result.name for result in evaluation().results] == ["gradient", *CONTROLS]
+    assert [role_of(r, evaluation().results) for r in evaluation().results] == [
         "method",
         "noise",
         "noise",
         "blurred",
         "cheating",
     ]
-    alone = [r for r in EVALUATION.results if r.name == "blurred:gradient"]
+    alone = [r for r in evaluation().results if r.name == "blurred:gradient"]
     assert role_of(alone[0], alone) == "method"  # what it is a control of is not there
 
 
@@ -70,12 +74,12 @@ def with_soundness(**values: list[float]) -> pm.Evaluation:
     """The evaluation with these values of soundness: gradient, noise, blurred, cheating."""
     results = []
     for result, key in zip(
-        EVALUATION.results, ("gradient", "noise", "noise", "blurred", "cheating"), strict=True
+        evaluation().results, ("gradient", "noise", "noise", "blurred", "cheating"), strict=True
     ):
         found = torch.tensor(values.get(key, [0.0] * 6))
         score = mean_score("soundness", found, higher_is_better=True)
         results.append(dataclasses.replace(result, values={"soundness": found}, scores=(score,)))
-    return dataclasses.replace(EVALUATION, results=tuple(results))
+    return dataclasses.replace(evaluation(), results=tuple(results))
 
 
 GOOD = [0.7, 0.8, 0.75, 0.9, 0.85, 0.8]
@@ -109,7 +113,7 @@ def test_a_control_that_is_as_sound_explains_soundness(
 
 
 def test_a_fill_that_proves_a_label_alone_explains_soundness() -> None:
-    result = EVALUATION["gradient"]
+    result = evaluation()["gradient"]
     curves = result.insertion
     pairs = torch.full((6, 4), 1.0)
     pairs[:, 2] = 0.5
@@ -122,7 +126,7 @@ def test_a_fill_that_proves_a_label_alone_explains_soundness() -> None:
             curves, probabilities=probabilities, auc=torch.full_like(curves.auc, area)
         )
         own = dataclasses.replace(result, insertion=changed, pairs={"soundness": pairs})
-        notes = soundness_notes(dataclasses.replace(EVALUATION, results=(own,)))
+        notes = soundness_notes(dataclasses.replace(evaluation(), results=(own,)))
         assert [f"gradient ({told})" in note for note in notes] == ([True] if told else [])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+import scipy
 import torch
-from scipy.stats import spearmanr
 
 import proofmap as pm
 from proofmap.theory.planted import NAMES, hits, notices, planted_classifier, planted_images
@@ -44,7 +44,7 @@ def test_hits_count_the_evidence_that_comes_first() -> None:
 def test_agreement_with_the_truth_is_spearmans() -> None:
     truth = {"a": 0.1, "b": 0.5, "c": 0.9, "d": 0.5}
     scores = {"a": 3.0, "b": 1.0, "c": 4.0, "d": 2.0}
-    expected = spearmanr([3, 1, 4, 2], [0.1, 0.5, 0.9, 0.5]).statistic
+    expected = scipy.stats.spearmanr([3, 1, 4, 2], [0.1, 0.5, 0.9, 0.5]).statistic
     assert notices(scores, truth) == pytest.approx(expected)
     assert notices(scores, truth, higher_is_better=False) == pytest.approx(-expected)
     assert math.isnan(notices(dict.fromkeys("abcd", 1.0), truth))
