@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, get_args
 
 import torch
@@ -33,6 +34,7 @@ from proofmap.testing.plugins import (
     plugin_contract,
     remembered,
     shared_classifier,
+    with_another_seed,
 )
 
 check_method = plugin_contract(Method)
@@ -65,6 +67,24 @@ def images() -> Tensor:
 def usual(method: Method) -> Tensor:
     """The maps of all images and labels, for comparison."""
     return method(classifier(method), images(), LABELS)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a method on a new net, under another global seed: what it was given, as it is now, and what came of it."""
+
+    classifier: Classifier
+    images: Tensor
+    labels: Tensor
+    maps: Tensor
+    randomness_is_untouched: bool
+
+
+@remembered
+def called(method: Method) -> Call:
+    f, x, labels = classifier_of(PICTURES, attention=attends(method)), images(), LABELS.clone()
+    maps, untouched = with_another_seed(lambda: method(f, x, labels))
+    return Call(f, x, labels, maps, untouched)
 
 
 # ---- what it is --------------------------------------------------------------------------------------------
@@ -117,8 +137,8 @@ def label_free_means_one_map_for_all_labels(method: Method) -> None:
 
 @check_method.promise
 def stochastic_means_that_the_seed_matters(method: Method) -> None:
-    one = usual(method)
-    again, other = (method(classifier(method), images(), LABELS, seed=seed) for seed in (0, 1))
+    one, again = usual(method), called(method).maps
+    other = method(classifier(method), images(), LABELS, seed=1)
     assert torch.equal(one, again), "the same seed gives two different maps"
     found = "the same map" if torch.equal(one, other) else "different maps"
     assert torch.equal(one, other) != method.stochastic, (
@@ -239,8 +259,7 @@ def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
 
 @check_method.promise
 def it_works_where_gradients_are_switched_off(method: Method) -> None:
-    labels = LABELS[:1]
-    expected = method(classifier(method), images()[:1], labels)
+    labels, expected = LABELS[:1], usual(method)[:1]
     for off in (torch.no_grad, torch.inference_mode):
         with off():  # where the net and the images are made, too
             f = classifier_of(PICTURES, attention=attends(method))
@@ -261,15 +280,13 @@ def the_net_is_afterwards_what_it_was(method: Method) -> None:
 
 @check_method.promise
 def no_hook_is_left_on_the_classifier(method: Method) -> None:
-    f = classifier_of(PICTURES, attention=attends(method))
-    method(f, images(), LABELS)
+    f = called(method).classifier
     assert isinstance(f.net, nn.Module) and hooks(f.net) == 0, "a hook is left on classifier.net"
 
 
 @check_method.promise
 def images_and_labels_stay_as_they_are(method: Method) -> None:
-    x, labels = images(), LABELS.clone()
-    method(classifier(method), x, labels)
+    x, labels = called(method).images, called(method).labels
     assert torch.equal(x, images()), "the images were changed"
     assert not x.requires_grad, "the images require a gradient; work on a copy"
     assert torch.equal(labels, LABELS), "the labels were changed"
@@ -277,8 +294,9 @@ def images_and_labels_stay_as_they_are(method: Method) -> None:
 
 @check_method.promise
 def the_global_random_state_is_not_touched(method: Method) -> None:
-    f, x = classifier_of(PICTURES, attention=attends(method)), images()
-    assert_global_randomness_is_not_used(lambda: method(f, x, LABELS), "maps")
+    call = called(method)
+    found = call.maps, call.randomness_is_untouched
+    assert_global_randomness_is_not_used(found, usual(method), "maps")
 
 
 # ---- what it reports ---------------------------------------------------------------------------------------

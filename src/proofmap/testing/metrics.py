@@ -32,6 +32,7 @@ from proofmap.testing.plugins import (
     plugin_contract,
     remembered,
     shared_classifier,
+    with_another_seed,
 )
 
 check_metric = plugin_contract(Metric)
@@ -47,6 +48,7 @@ OBJECTS: Sequence[Mapping[int, Sequence[Box]]] = (
     {0: ((0, 0, 4, 4),), 3: ((5, 4, 10, 8),), 2: ((1, 5, 4, 8),)},
     {3: ((3, 2, 9, 8),), 1: ((0, 0, 3, 2),)},
 )
+USUAL_METHOD = GradientInput()
 LOOKS = 3
 """Passes that a metric need not announce: f of the image, and the checks of a net that the metric makes."""
 
@@ -63,10 +65,15 @@ class Watched(Judged):
 
 
 @functools.cache
-def usual_maps(inputs: Inputs, order: tuple[int, ...], labels: tuple[tuple[int, ...], ...]) -> Tensor:
-    """The maps of the usual method on the usual net: most promises about most metrics need the same ones."""
+def usual_maps(
+    inputs: Inputs,
+    method: Method = USUAL_METHOD,
+    order: tuple[int, ...] = tuple(range(N)),
+    labels: tuple[tuple[int, ...], ...] = tuple(map(tuple, LABELS.tolist())),
+) -> Tensor:
+    """A method's maps on the usual net: most promises about most metrics need the same ones."""
     some = list(order)
-    return GradientInput()(shared_classifier(inputs), values(inputs, N)[some], torch.tensor(labels)[some])
+    return method(shared_classifier(inputs), values(inputs, N)[some], torch.tensor(labels)[some])
 
 
 def judged(
@@ -74,16 +81,16 @@ def judged(
     *,
     order: Sequence[int] = tuple(range(N)),
     labels: Tensor = LABELS,
-    method: Method | None = None,
+    method: Method = USUAL_METHOD,
     inputs: Inputs = PICTURES,
+    maps: Tensor | None = None,
 ) -> Watched:
     """A method's maps on some of the images, with everything that a metric may ask for."""
     f, some = classifier or shared_classifier(inputs), list(order)
-    x, ready = values(inputs, N)[some], (method or GradientInput()).prepare(f)
-    if classifier is None and method is None:
-        maps = usual_maps(inputs, tuple(some), tuple(map(tuple, labels.tolist()))).clone()
-    else:
-        maps = ready(x, labels[some])
+    x, ready = values(inputs, N)[some], method.prepare(f)
+    if maps is None and classifier is None:
+        maps = usual_maps(inputs, method, tuple(some), tuple(map(tuple, labels.tolist())))
+    maps = ready(x, labels[some]) if maps is None else maps.clone()
     boxes = [BOXES[i] for i in some] if inputs is PICTURES else ()
     objects = [OBJECTS[i] for i in some] if inputs is PICTURES else ()
     return Watched(
@@ -91,10 +98,42 @@ def judged(
     )
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """What was judged, and the values of images and pairs that came of it; many promises need the same ones."""
+
+    judged: Watched
+    values: Tensor
+    pairs: Tensor | None
+    calls_of_pairs: int = 0
+
+
 @remembered
+def called(metric: Metric) -> Judgement:
+    """A call with all images, and one for the pairs."""
+    j = judged()
+    return Judgement(j, metric(j), metric.pairs(j))
+
+
+@remembered
+def measured(metric: Metric) -> Judgement:
+    """A measurement of all images, as an evaluation makes it."""
+    calls = 0
+
+    def counted(self: Metric, judged: Judged) -> Tensor | None:
+        nonlocal calls
+        calls += 1
+        return type(metric).pairs(self, judged)
+
+    twin = dataclasses.replace(metric)
+    object.__setattr__(twin, "__class__", type(type(metric).__name__, (type(metric),), {"pairs": counted}))
+    j = judged()
+    return Judgement(j, *twin.measure(j), calls_of_pairs=calls)
+
+
 def usual(metric: Metric) -> Tensor:
     """The values of all images, for comparison."""
-    return metric(judged())
+    return called(metric).values
 
 
 def per_image(check: Callable[[Metric], None]) -> Callable[[Metric], None]:
@@ -162,7 +201,7 @@ def values_are_one_float_per_image_inside_the_limits_or_nan(metric: Metric) -> N
 
 @per_image
 def pairs_are_one_value_per_label_or_none(metric: Metric) -> None:
-    found = metric.pairs(judged())
+    found = called(metric).pairs
     if found is not None:
         expected = tuple(LABELS.shape)
         assert found.shape == expected, f"pairs are {tuple(found.shape)}, expected {expected}"
@@ -172,16 +211,7 @@ def pairs_are_one_value_per_label_or_none(metric: Metric) -> None:
 
 @per_image
 def pairs_are_computed_once(metric: Metric) -> None:
-    calls = 0
-
-    def counted(self: Metric, judged: Judged) -> Tensor | None:
-        nonlocal calls
-        calls += 1
-        return type(metric).pairs(self, judged)
-
-    twin = dataclasses.replace(metric)
-    object.__setattr__(twin, "__class__", type(type(metric).__name__, (type(metric),), {"pairs": counted}))
-    twin.measure(judged())
+    calls = measured(metric).calls_of_pairs
     assert calls == 1, (
         f"pairs() ran {calls} times for one block; define from_pairs(judged, pairs) in place of __call__(judged)"
     )
@@ -189,7 +219,7 @@ def pairs_are_computed_once(metric: Metric) -> None:
 
 @per_image
 def the_same_maps_get_the_same_values(metric: Metric) -> None:
-    once, again = usual(metric), metric(judged())
+    once, again = usual(metric), measured(metric).values
     assert torch.equal(once.nan_to_num(), again.nan_to_num()), "the same maps get two different values"
 
 
@@ -241,8 +271,7 @@ def series_and_rows_are_judged_or_refused(metric: Metric) -> None:
 
 @per_image
 def its_games_are_those_it_plays(metric: Metric) -> None:
-    j = judged()
-    metric.measure(j)
+    j = measured(metric).judged
     named = {game.prepare(j.classifier) for game in metric.games()}
     missing, idle = set(j.asked) - named, named - set(j.asked)
     assert not missing, f"it plays a game that games() does not name: {_names(missing)}"
@@ -252,12 +281,13 @@ def its_games_are_those_it_plays(metric: Metric) -> None:
 @per_image
 def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> None:
     """Nothing is checked if the cost is unknown."""
-    f, tally = counted_classifier(size=PICTURES.size)
     method = LearnedMask(steps=8, scale=2, fill=Gray())
     beyond = metric.cost(LABELS.shape[1], method.cost(LABELS.shape[1]))
     if beyond is None:
         return
-    j = judged(f, method=method)
+    f, tally = counted_classifier(size=PICTURES.size)
+    j = judged(f, method=method, maps=usual_maps(PICTURES, method))
+    f.frozen()
     tally.reset()
     metric.measure(j)
     games = {game.prepare(f) for game in metric.games()}
@@ -270,9 +300,7 @@ def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> Non
 
 @per_image
 def what_is_judged_stays_as_it_is(metric: Metric) -> None:
-    j, before = judged(), judged()
-    metric(j)
-    metric.pairs(j)
+    j, before = called(metric).judged, judged()
     for name in ("images", "labels", "maps", "truth"):
         assert torch.equal(getattr(j, name), getattr(before, name)), f"judged.{name} was changed"
     assert j.boxes == before.boxes, "judged.boxes was changed"
@@ -286,8 +314,8 @@ def the_net_is_afterwards_what_it_was(metric: Metric) -> None:
 
 @per_image
 def the_global_random_state_is_not_touched(metric: Metric) -> None:
-    f = shared_classifier(PICTURES)
-    assert_global_randomness_is_not_used(lambda: metric(judged(f)), "values")
+    found = with_another_seed(lambda: metric(judged()))
+    assert_global_randomness_is_not_used(found, usual(metric), "values")
 
 
 # ---- values per run ----------------------------------------------------------------------------------------------

@@ -167,14 +167,19 @@ def may_be_refused(inputs: Inputs, what: str = "", *, allowed: bool = True) -> I
         raise AssertionError(f"{ends} in {reason}{instead}") from error
 
 
-def assert_global_randomness_is_not_used(compute: Callable[[], Tensor], what: str) -> None:
+def with_another_seed(compute: Callable[[], Answer]) -> tuple[Answer, bool]:
+    """What is computed under another global seed of torch, and whether the global generator stayed as it was."""
     with torch.random.fork_rng(devices=[]):
-        before = torch.manual_seed(1).get_state()
-        expected = compute()
-        assert torch.equal(torch.get_rng_state(), before), "torch's global generator was used or seeded"
-        torch.manual_seed(2)
-        again = compute()
-    same = torch.equal(again.nan_to_num(), expected.nan_to_num())
+        before = torch.manual_seed(8_191_031).get_state()
+        found = compute()
+        return found, torch.equal(torch.get_rng_state(), before)
+
+
+def assert_global_randomness_is_not_used(found: tuple[Tensor, bool], expected: Tensor, what: str) -> None:
+    """Assert that what :func:`with_another_seed` returned is what is ``expected``, found under the usual seed."""
+    result, untouched = found
+    assert untouched, "torch's global generator was used or seeded"
+    same = torch.equal(result.nan_to_num(), expected.nan_to_num())
     assert same, f"{what} depend on torch's global seed"
 
 
