@@ -94,24 +94,25 @@ def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, ...]:
 
     For few numbers NumPy is six times as fast as torch, with the same bits.
     """
-    keys, counters = torch.broadcast_tensors(keys, counters)
-    few = keys.numel() <= _FEW and keys.device.type == "cpu" and not torch.compiler.is_compiling()
+    numbers = torch.broadcast_tensors(keys, counters)[0].numel()
+    few = numbers <= _FEW and keys.device.type == "cpu" and not torch.compiler.is_compiling()
     if few:
         return tuple(torch.from_numpy(lane) for lane in _rounds(keys.numpy(), counters.numpy()))
     return _rounds(keys, counters)
 
 
 def _rounds(keys: _Whole, counters: _Whole) -> tuple[_Whole, _Whole, _Whole, _Whole]:
-    """The ten rounds, for int64 values of one shape."""
-    k0, k1 = keys & _LOW, (keys >> 32) & _LOW
-    c0, c1 = counters & _LOW, (counters >> 32) & _LOW
-    c2, c3 = counters & 0, counters & 0
+    """The ten rounds, for int64 values of shapes that broadcast.
+
+    Of every value the 32 low bits count. Sums and products wrap, but these bits are those of unsigned numbers.
+    """
+    k0, k1 = keys, keys >> 32
+    c0, c1, c2, c3 = counters & _LOW, counters >> 32, counters & 0, counters & 0
     for _ in range(10):
-        # int64 products wrap, but their bits are those of the unsigned product
         p0, p1 = c0 * _M0, c2 * _M1
-        c0, c1, c2, c3 = ((p1 >> 32) & _LOW) ^ c1 ^ k0, p1 & _LOW, ((p0 >> 32) & _LOW) ^ c3 ^ k1, p0 & _LOW
-        k0, k1 = (k0 + _W0) & _LOW, (k1 + _W1) & _LOW
-    return c0, c1, c2, c3
+        c0, c1, c2, c3 = ((p1 >> 32) ^ c1 ^ k0) & _LOW, p1, ((p0 >> 32) ^ c3 ^ k1) & _LOW, p0
+        k0, k1 = k0 + _W0, k1 + _W1
+    return c0, c1 & _LOW, c2, c3 & _LOW
 
 
 def random_words(keys: Tensor, n: int, start: int = 0) -> Tensor:
