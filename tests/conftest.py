@@ -30,6 +30,23 @@ settings.register_profile("proofmap", deadline=None, max_examples=40)
 settings.load_profile("proofmap")
 
 drawing.DPI = 50  # figures have few pixels: no test looks at fine print
+save_figure = drawing.save_figure
+
+
+def save_empty_figure(drawn: Any, path: Path, **options: Any) -> None:
+    """The figure is made, but written without its content: to lay it out and draw it takes longer than most tests."""
+    drawn.clear()
+    drawn.set_layout_engine("none")
+    save_figure(drawn, path, **options)
+
+
+drawing.save_figure = save_empty_figure
+
+
+@pytest.fixture
+def drawn_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn with their content."""
+    monkeypatch.setattr(drawing, "save_figure", save_figure)
 
 
 def save_png(image: Any, file: Any, name: str, **options: Any) -> None:
@@ -59,6 +76,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (
+        "--processor-time" in config.invocation_params.args
+    ):  # before it reads this file, pytest takes FILE for a path of tests
+        raise pytest.UsageError("write --processor-time=FILE, with =")
     if config.getoption("--processor-time"):
         config.pluginmanager.register(ProcessorTime(config))
 

@@ -1,4 +1,4 @@
-"""What each test and each file of tests cost, in processor time and by the clock: `--processor-time FILE` writes the table.
+"""What each test and each file of tests cost, in processor time and by the clock: `--processor-time=FILE` writes the table.
 
 Processor time is nearly the same on a machine that is busy with something else. It is that of the test's process and of the
 children that it waited for, from the start of its set-up to the end of its tear-down. A fixture that several tests share counts

@@ -171,6 +171,7 @@ def test_a_link_to_itself_among_photos_is_a_photo_that_cannot_be_read(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other file systems have no such names")
+@pytest.mark.usefixtures("drawn_figures")
 def test_names_that_are_no_utf8_are_spelled_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     photo(os.fsencode(folder) + b"/photos/x\xff.png")
     assert run(monkeypatch, "explain", "photos", *MODEL, "--method", "gradient", "--quiet") == 0
@@ -183,6 +184,7 @@ def test_names_that_are_no_utf8_are_spelled_out(folder: Path, monkeypatch: pytes
     assert run(monkeypatch, "evaluate", *data, *flags, *MODEL) == 0, "read again"
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_labels_with_broken_characters_reach_every_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

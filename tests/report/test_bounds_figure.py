@@ -16,6 +16,8 @@ from proofmap.report.figures.bounds import bounds_figure
 from tests.report.test_bounds import NAN, by_hand, with_areas
 from tests.report.test_figures import drawn, words
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 
 def many(n: int, methods: int = 2) -> pm.Evaluation:
     """n images of four labels: f, and areas around it."""

@@ -31,6 +31,8 @@ from proofmap.results.records import BEST_EFFORT, MethodResult
 from proofmap.results.strength import strength
 from tests.toys import conv_classifier, pixels
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 SIZE = 8
 QUICK = pm.LearnedMask(steps=3, scale=2, fill=pm.Noise())
 

@@ -26,6 +26,8 @@ from proofmap.study.store.maps import read_maps, write_maps
 from tests.report.other_inputs import ROWS, SERIES, evaluated
 from tests.report.pages import PageParts
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 KINDS = pytest.mark.parametrize("inputs", [SERIES, ROWS], ids=["series", "rows"])
 
 

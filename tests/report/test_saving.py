@@ -170,6 +170,7 @@ def test_no_sheet_overwrites_another_or_a_chart(tmp_path: Path) -> None:
     assert sheets == sorted([*(f"{image}.compared" for image in images), "curves", "completeness-soundness"])
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_photos_with_long_names_in_any_script_can_be_saved(tmp_path: Path) -> None:
     names = ["x" * 240 + "1", "x" * 240 + "2", "猫" * 240]
     assert len(saved(judged(names=names, methods=["random"]), tmp_path)) >= 3

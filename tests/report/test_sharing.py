@@ -19,6 +19,8 @@ from proofmap.study.results import Run
 from tests.report.pages import PageParts, judged
 from tests.study.studies import toy_study
 
+pytestmark = pytest.mark.usefixtures("drawn_figures")
+
 HOME = "/home/anna"
 
 

@@ -86,6 +86,7 @@ def test_the_drawn_lines_are_the_curves_means(evaluation: pm.Evaluation) -> None
     assert line.probabilities[-1] == pytest.approx(line.believed, abs=1e-6)  # all pixels shown: f itself
 
 
+@pytest.mark.usefixtures("drawn_figures")
 def test_charts_are_drawn(evaluation: pm.Evaluation, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     written = evaluation.save(tmp_path)

@@ -94,9 +94,14 @@ def draw(figure: Figure, path: str | Path) -> Path:
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # a label's name in a rare script
         drawn = figure.drawn(plt)
         with atomic_write(path) as part:
-            drawn.savefig(part, dpi=DPI, metadata=undated)
+            save_figure(drawn, part, metadata=undated)
         plt.close(drawn)
     return path
+
+
+def save_figure(drawn: Any, path: Path, **options: Any) -> None:
+    """Write a matplotlib figure at our resolution."""
+    drawn.savefig(path, dpi=DPI, **options)
 
 
 def escaped(text: str) -> str:
