@@ -29,7 +29,7 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 	@echo "Pictures, curves and the table are in $(CURDIR)/demo"
 
 test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
-	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests collect
+	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests
 	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time=build/test-times.txt $(TESTS)
 
 test-all: TESTS := --hypothesis-profile thorough
@@ -54,10 +54,11 @@ texts: $(VENV)/test.stamp
 	$(SCHEMA)citation-file-format CITATION.cff
 
 # The examples in docstrings run in one process: the workers then need not search every module for them.
-doctests: $(VENV)/test.stamp
+# They wait for the collection, which compiles what they import.
+doctests: collect
 	$(PYTEST) -q --doctest-modules src
 
-# One process compiles the tests here, beside mypy, and not every worker for itself later.
+# One process compiles the tests here, while mypy runs, and not every worker for itself later.
 collect: $(VENV)/test.stamp
 	@mkdir -p build
 	@$(PYTEST) --collect-only -qq > build/collected.txt || { cat build/collected.txt; exit 1; }
