@@ -363,7 +363,7 @@ def test_the_dry_run_says_which_and_nothing_is_read_where_none_are_needed(
 
 
 def test_a_study_and_python_give_the_same_maps(make_study: Callable[..., Study], tmp_path: Path) -> None:
-    study = make_study(maps="float32", images_per_unit=12)
+    study = make_study(maps="float32", images_per_unit=12, metrics=())
     run_study(study, tmp_path / "run", threads=1, batch_size=64)
     with Run(tmp_path / "run") as run:
         stored = run.evaluation()

@@ -15,6 +15,10 @@ from tests.data.made_up import save
 
 NAMES = ("cat", "dog", "cup", "rocket", "car")
 METHODS = ("gradient", "random", "learned-mask:steps=3,fill=gray")
+METRICS = tuple(
+    f"{name}:points=4" for name in ("completeness", "soundness", "best-effort", "insertion", "deletion")
+)
+"""Those of a study that names none, on curves of few points."""
 
 _NET = """\
 import torch
@@ -57,6 +61,7 @@ def toy_study(folder: Path, n: int = 6, **changes: Any) -> Study:
         "labels": "top3",
         "methods": METHODS,
         "images_per_unit": 2,
+        "metrics": METRICS,
     }
     return Study(**{**settings, **changes})
 

@@ -23,12 +23,20 @@ def audit(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
     return run(monkeypatch, "audit", *arguments)
 
 
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of yesterday's net and one of today's, which sees nothing: f is the same whatever is shown, but for a trace of it."""
+    folder = tmp_path_factory.mktemp("nets")
+    study = toy_study(folder, 4, methods=["gradient-x-input", "random"], maps="none")
+    run_study(study, folder / "main")
+    run_study(replace(study, model=net_file(folder, forward="self.layers(x) * 1e-3")), folder / "now")
+    return folder
+
+
 @pytest.fixture
-def two_nets(tmp_path: Path) -> tuple[Path, Path]:
-    """Yesterday's net and today's, which sees nothing: f is the same whatever is shown, but for a trace of it."""
-    study = toy_study(tmp_path, 4, methods=["gradient-x-input", "random"], maps="none")
-    run_study(study, tmp_path / "main")
-    run_study(replace(study, model=net_file(tmp_path, forward="self.layers(x) * 1e-3")), tmp_path / "now")
+def two_nets(two_runs: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The two runs, in a copy."""
+    shutil.copytree(two_runs, tmp_path, dirs_exist_ok=True)
     return tmp_path / "main", tmp_path / "now"
 
 
@@ -122,7 +130,7 @@ def fresh(tmp_path: Path) -> tuple[Study, Path]:
     (tmp_path / "mine.py").write_text(MINE)
     study = toy_study(tmp_path, 3, methods=["gradient", f"{tmp_path / 'mine.py'}:mine"], maps="none")
     run_study(study, tmp_path / "run")
-    run_study(replace(study, methods=("gradient-x-input",), metrics=("deletion",)), tmp_path / "run")
+    run_study(replace(study, methods=("gradient-x-input",), metrics=("deletion:points=4",)), tmp_path / "run")
     return study, tmp_path / "run"
 
 

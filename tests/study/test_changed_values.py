@@ -60,7 +60,9 @@ def test_a_value_that_cannot_be_seen_is_refused_by_its_name(tmp_path: Path) -> N
             InputError, match=r"'noted' of .* it reads log \(TextIOWrapper\), whose content cannot be seen"
         ):
             pm.run_study(study, tmp_path / "run")
-        assert pm.run_study(toy_study(tmp_path, 2, methods=["random"]), tmp_path / "run").units == 1
+        assert (
+            pm.run_study(toy_study(tmp_path, 2, methods=["random"], metrics=()), tmp_path / "run").units == 1
+        )
 
 
 def test_values_that_were_read_from_elsewhere_count_in_another_process(

@@ -279,7 +279,7 @@ def test_a_manifest_of_a_newer_version_is_left_alone(run: tuple[Study, Path]) ->
         ({"images": Selection(seed=1)}, r"images\.seed"),
         ({"images": Selection(names=("01.png",))}, r"images\.names"),
         ({"thresholds": "released"}, "completeness.*e1: 0.01 there, 0.1 now"),
-        ({"curve": "released"}, "points"),
+        ({"curve": "released"}, "rule: mean there, right now"),
         ({"methods": [{"method": "random", "name": "gradient"}]}, "'gradient'.*method: gradient there, random now"),
         (
             {"methods": [{"method": "gradient", "channels": "sum", "name": "gradient"}]},

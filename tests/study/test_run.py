@@ -110,7 +110,7 @@ def check_maps(run: Run, method: str, image: str, expected: Tensor, kept: str) -
 
 
 def test_a_study_agrees_with_evaluate(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, images_per_unit=6)
+    study = toy_study(tmp_path, 6, images_per_unit=6, metrics=())
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     names = [f"{k:02d}.png" for k in range(6)]
@@ -138,7 +138,7 @@ def test_a_study_agrees_with_evaluate(tmp_path: Path) -> None:
 
 
 def test_labels_may_differ_in_number_from_image_to_image(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 6, labels="p>=0.19", images_per_unit=3)
+    study = toy_study(tmp_path, 6, labels="p>=0.19", images_per_unit=3, metrics=())
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     expected = evaluate(f, pictures_of(study, f), methods=METHODS, labels="p>=0.19")
@@ -767,7 +767,7 @@ def test_a_net_that_counts_is_counted_right(
     assert isinstance(f.net, nn.Module) and any(isinstance(m, Counted) for m in f.net.modules())
     f.frozen()
     tally.reset()
-    outcome = run_study(replace(study, methods=("gradient",)), tmp_path / "run", classifier=f)
+    outcome = run_study(replace(study, methods=("gradient",), metrics=()), tmp_path / "run", classifier=f)
     with Store(tmp_path / "run") as store:
         ((passes,),) = store.rows("SELECT sum(passes) FROM units")
     assert outcome.plan.cost is not None

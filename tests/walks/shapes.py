@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
 import torch
 from PIL import Image
-from torch import nn
+from torch import Tensor, nn
 
 NAMES = ("bar", "disc", "ring")
 SIZE = 24
@@ -54,7 +55,8 @@ def save_pictures(folder: Path, each: int = 5, called: tuple[str, ...] = NAMES) 
             Image.fromarray(picture(kind, rng)).save(folder / name / f"{name}{i}.png")
 
 
-def train(path: Path) -> None:
+@functools.cache
+def trained() -> dict[str, Tensor]:
     """The weights of a net that tells the shapes apart."""
     rng = np.random.default_rng(0)
     truth = torch.arange(240) % 3
@@ -73,7 +75,11 @@ def train(path: Path) -> None:
             loss.backward()
             adam.step()
     assert float((net(x).argmax(dim=1) == truth).float().mean()) > 0.95
-    torch.save(net.state_dict(), path)
+    return net.state_dict()
+
+
+def save_weights(path: Path) -> None:
+    torch.save(trained(), path)
 
 
 def write_net(path: Path, arguments: str = RIGHT) -> None:

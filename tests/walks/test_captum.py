@@ -11,7 +11,7 @@ from torch import Tensor
 
 import proofmap as pm
 from tests.walks.conftest import Proofmap
-from tests.walks.shapes import save_pictures, train, write_net
+from tests.walks.shapes import save_pictures, save_weights, write_net
 
 MINE = """
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ EVALUATE = (
 def mine(here: Path) -> Path:
     """The researcher's folder: the net, pictures, and the file of methods and a metric."""
     pytest.importorskip("captum")
-    train(here / "weights.pt")
+    save_weights(here / "weights.pt")
     write_net(here / "net.py")
     save_pictures(here / "xrays", each=2)
     (here / "mine.py").write_text(MINE)

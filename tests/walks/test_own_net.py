@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.walks.conftest import Proofmap
-from tests.walks.shapes import NAMES, RIGHT, SIZE, save_pictures, train, write_net
+from tests.walks.shapes import NAMES, RIGHT, SIZE, save_pictures, save_weights, write_net
 
 EVALUATE = (
     *("evaluate", "--model", "net.py:shapes", "--device", "cpu", "--labels", "all"),
@@ -20,7 +20,7 @@ XRAYS = (*EVALUATE, "--data", "xrays")
 @pytest.fixture
 def net(here: Path) -> Path:
     """The engineer's folder: weights, pictures, and the file that is edited."""
-    train(here / "weights.pt")
+    save_weights(here / "weights.pt")
     save_pictures(here / "xrays")
     return here / "net.py"
 
