@@ -434,7 +434,16 @@ def test_a_fill_is_known_by_its_name() -> None:
         Noise,
         Images,
     ]
-    assert set(FILLS) == {"gray", "blur", "median", "noise", "road", "images"}
+    assert set(FILLS) == {
+        "gray",
+        "blur",
+        "median",
+        "noise",
+        "road",
+        "images",
+        "near-rows",
+        "class-median",
+    }
     mine = Gray(color=(0.1,))
     assert make_fill(mine) is mine
 

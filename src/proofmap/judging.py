@@ -25,7 +25,7 @@ from proofmap.data.dataset import Dataset, output_places, true_outputs
 from proofmap.data.distractors import Distractors, from_dataset, from_images
 from proofmap.data.given import InMemory, Truth, as_dataset, images_as_tensor, is_in_memory, label_rows
 from proofmap.data.loader import among_outputs, load_blocks, true_boxes
-from proofmap.fills import Pools
+from proofmap.fills import Fill, Pools
 from proofmap.methods.masks.method import MapWatcher
 from proofmap.methods.method import MethodLike, make_method
 from proofmap.metrics.block import BlockResult, Subjects, join_blocks, widened
@@ -77,6 +77,7 @@ class Judge:
         methods: Sequence[MethodLike],
         labels: Labels = "top5",
         metrics: Sequence[str | Metric] | None = None,
+        fills: Sequence[str | Fill] = (),
         controls: bool = False,
         keep_maps: int | None = 50,
         seed: int = 0,
@@ -93,6 +94,7 @@ class Judge:
         self.study = Study(
             methods=[make_method(method) for method in methods],
             metrics=[make_metric(metric) for metric in metrics or ()],
+            fills=fills,
             controls=controls,
             seed=seed,
         )
@@ -265,6 +267,7 @@ def evaluate(
     truth: Truth | None = None,
     boxes: Sequence[Sequence[Box]] = (),
     objects: Sequence[Mapping[int | str, Sequence[Box]]] = (),
+    fills: Sequence[str | Fill] = (),
     controls: bool = False,
     keep_maps: int | None = 50,
     seed: int = 0,
@@ -288,6 +291,7 @@ def evaluate(
             ``labels="true"``; None or -1 where not known.
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
+        fills: every metric with a fill is taken once with each of these; a note says by how much scores move between them.
         controls: judge noise, the middle, and every method's maps blurred and shown for every label too: see
             :mod:`proofmap.methods.controls`.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
@@ -298,6 +302,7 @@ def evaluate(
         methods=methods,
         labels=labels,
         metrics=metrics,
+        fills=fills,
         controls=controls,
         keep_maps=keep_maps,
         seed=seed,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.fills import FILLS, Fill, Images, make_fill
+from proofmap.fills import FILLS, ClassMedian, Fill, Images, NearRows, make_fill
 from proofmap.testing import check_fill
-from proofmap.testing.nets import PICTURES, SERIES, values
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, values
 
 VARIANTS: list[str | Fill] = [
     "gray",
@@ -23,6 +23,8 @@ VARIANTS: list[str | Fill] = [
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),
     Images(source=values(SERIES, 5, seed=1)),
+    NearRows(source=values(ROWS, 9, seed=1)),
+    ClassMedian(source=values(ROWS, 9, seed=1)),
 ]
 
 

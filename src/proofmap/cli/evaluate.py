@@ -57,6 +57,13 @@ def evaluate(
             show_default=", ".join(metric.name for metric in pm.default_metrics()),
         ),
     ] = None,
+    fills: Annotated[
+        str | None,
+        typer.Option(
+            help="Fills separated by commas; every metric is taken with each of them. See [bold]proofmap list fills[/].",
+            show_default="as the metrics say",
+        ),
+    ] = None,
     controls: Annotated[
         bool | None,
         typer.Option(
@@ -134,6 +141,7 @@ def evaluate(
         "seed": seed,
         "methods": None if methods is None else split_specs(methods),
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
+        "fills": None if fills is None else split_specs(fills, "fill"),
         "label_set": options.names_after("--label-set", label_set),
     }
     selection: dict[str, Any] = {

@@ -76,11 +76,13 @@ def _broken(text: str, where: str, width: int) -> list[str]:
 def counted(n: float, what: str) -> str:
     """A number with its noun; a fraction has three digits.
 
-    >>> counted(1, "image"), counted(3000, "pass"), counted(2.6667, "label")
-    ('1 image', '3,000 passes', '2.67 labels')
+    >>> counted(1, "image"), counted(3000, "pass"), counted(2.6667, "label"), counted(2, "series")
+    ('1 image', '3,000 passes', '2.67 labels', '2 series')
     """
     number = f"{n:,}" if isinstance(n, int) else f"{n:.3g}"
-    return f"{number} {what}" + ("" if number == "1" else "es" if what.endswith("s") else "s")
+    return f"{number} {what}" + (
+        "" if number == "1" or what.endswith("series") else "es" if what.endswith("s") else "s"
+    )
 
 
 def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:

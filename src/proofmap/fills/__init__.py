@@ -3,15 +3,18 @@
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
 from proofmap.fills.road import Road
+from proofmap.fills.rows import ClassMedian, NearRows
 from proofmap.fills.simple import Blur, Gray, Median, Noise
 
 __all__ = [
     "FILLS",
     "Blur",
+    "ClassMedian",
     "Fill",
     "Gray",
     "Images",
     "Median",
+    "NearRows",
     "Noise",
     "Pools",
     "ReadyFill",

@@ -81,15 +81,36 @@ class Images(Fill):
             return built[self, inputs, device]
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
+        own = self._draws_examples(inputs)
         noise = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
         told = noise if self._is_noise(inputs) else distractors.describe_pool(pool, self.source, inputs.noun)
+        if own:
+            told = f"{len(pool.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
         if pool.part != self._asked_part:
             told += ", too few to learn on one half and judge on the other"
-        made = ReadyImages(
-            self, inputs, pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), told, pool.part
+        made = self._made(
+            ReadyImages(
+                self,
+                inputs,
+                pool.pictures.to(device),
+                pool.marks.to(device),
+                digest.hexdigest(),
+                told,
+                pool.part,
+            ),
+            classifier,
         )
         built[self, inputs, device] = made
         return made
+
+    def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
+        """The prepared fill around a pool; a fill that does more than draw from it returns a subclass."""
+        return ready
+
+    def _draws_examples(self, inputs: Inputs) -> bool:
+        """Whether the pool is the examples that came with the inputs: nobody named another, and a study may have few rows."""
+        own = self.is_usual or type(self.source).__name__ == "Distractors"
+        return own and inputs.examples is not None
 
     @property
     def _asked_part(self) -> Part:
@@ -103,17 +124,18 @@ class Images(Fill):
         if self._is_noise(inputs):
             return self._noise(inputs, part)
         options: dict[str, Any] = {"size": self.size, "crop": self.crop, "seed": self.seed, "part": part}
-        if isinstance(self.source, distractors.Distractors):
-            return self.source.pool(inputs, **options)
+        source = inputs.examples if self._draws_examples(inputs) else self.source
+        if isinstance(source, distractors.Distractors):
+            return source.pool(inputs, **options)
         if isinstance(inputs, Pictures):
             return pool.build_pool(SAMPLES if self.is_usual else self.source, inputs, **options)
-        if isinstance(self.source, (str, Path)):
+        if isinstance(source, (str, Path)):
             several = f"several {inputs.noun}, or " if self.is_usual else ""
             raise InputError(
                 f"distractors for {inputs.noun} need {several}source = an array "
                 f"(M, {', '.join(map(str, inputs.shape))}), not {self.source!r}; or use another fill"
             )
-        values = inputs.check(torch.as_tensor(self.source).float())
+        values = inputs.check(torch.as_tensor(source).float())
         marks = pool.mark(values, inputs)
         part = part if pool.can_be_halved(marks) else "all"
         order = streams.permutations(torch.tensor(streams.key_of(self.seed, "pool order")), len(values))
@@ -155,7 +177,7 @@ class Images(Fill):
         return (self.source if plain else id(self.source), self.size, self.crop, self.seed, self.part)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Images) and self._identity() == other._identity()
+        return type(self) is type(other) and self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash(self._identity())
@@ -265,7 +287,7 @@ def pools_in(record: Mapping[str, Any]) -> dict[str, str]:
     """Which random images a record of results names, in words, and which part of the sources they are; the part is empty in
     records that were made before pools were halved.
     """
-    own = record.get("fill") == Images.name and "pool" in record
+    own = "fill" in record and "pool" in record
     found = {str(record["pool"]): str(record.get("part", ""))} if own else {}
     values = (item for value in record.values() for item in (value if isinstance(value, list) else [value]))
     for item in values:

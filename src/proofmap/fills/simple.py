@@ -134,6 +134,11 @@ class Noise(Fill):
     center: tuple[float, ...] | None = setting(None, "the mean colour; none: the classifier's gray")
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        if not inputs.has_sums:
+            raise InputError(
+                f"noise has no meaning for {inputs.noun} with categories, booleans or whole numbers; use another fill: "
+                f"{', '.join(inputs.fills)}"
+            )
         draws = streams.normal(keys, images[0].numel()).view(-1, *images.shape[1:])
         center = inputs.per_channel(_colour("Noise center", self.center, inputs).to(images))
         if inputs.limits is None:

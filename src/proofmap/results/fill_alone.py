@@ -17,6 +17,7 @@ from torch import Tensor
 
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
+from proofmap.fills import Gray
 from proofmap.metrics import proof
 from proofmap.metrics.curves import Curves
 from proofmap.results.evaluation import Evaluation
@@ -30,6 +31,8 @@ GIVEN = 0.9
 WORTH_NAMING = 0.01
 """A label with less on the fill alone is not given by it: every net gives every label a little."""
 _NAMED = 3
+_BETTER = ("blur", "near-rows")
+"""Fills that are suggested first, where they make sense: close to what a net has seen."""
 
 
 def f_of_fill(curves: Curves) -> Tensor:
@@ -94,10 +97,15 @@ def fill_causes(evaluation: Evaluation) -> list[str]:
 
 
 def other_fill(evaluation: Evaluation) -> str:
-    """A fill that the curves do not use and that these inputs can have."""
+    """A fill that the curves do not use and that makes sense for these inputs."""
     inputs, used = evaluation.inputs, _fill(evaluation.results[0])
-    blurs = inputs.has_neighbours and len(inputs.positions) <= 2
-    return next(name for name in (*(["blur"] if blurs else []), "noise", "gray") if name != used)
+    return next(name for name in (*_BETTER, *inputs.fills) if name != used and name in inputs.fills)
+
+
+def fill_text(evaluation: Evaluation) -> str:
+    """The fill of the curves, with what it means if the inputs are not pictures: ``gray (the mean of each channel)``."""
+    fill, words = _fill(evaluation.results[0]), evaluation.inputs.neutral_words
+    return f"{fill} ({words})" if fill == Gray.name and words else fill
 
 
 def _labels(evaluation: Evaluation) -> Iterator[str]:
@@ -109,7 +117,7 @@ def _labels(evaluation: Evaluation) -> Iterator[str]:
     for k in order[:_NAMED]:
         label, images = int(found[k]), int(counts[k])
         f = float(alone[given & (labels == label)].mean())
-        yield f"{one_line(evaluation.label_names[label])!r} f = {_places(f)} ({counted(images, 'image')})"
+        yield f"{one_line(evaluation.label_names[label])!r} f = {_places(f)} ({counted(images, evaluation.inputs.singular)})"
     if len(order) > _NAMED:
         yield f"and {counted(len(order) - _NAMED, 'other label')}"
 

@@ -131,7 +131,7 @@ def subject_words(evaluation: Evaluation) -> str:
     """What was judged: ``20 images, labels top5, softmax over all outputs, model resnet, seed 0``."""
     settings = evaluation.settings
     return (
-        f"{counted(len(evaluation), 'image')}, labels {settings['labels']}, {in_words(settings)}, "
+        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {settings['labels']}, {in_words(settings)}, "
         f"model {settings['model']}, seed {settings['seed']}"
     )
 
@@ -139,7 +139,7 @@ def subject_words(evaluation: Evaluation) -> str:
 def counting_notes(evaluation: Evaluation) -> list[str]:
     """How many images best effort counts and by which rule, which other scores leave images out, and where methods count different
     images."""
-    n, notes = len(evaluation), []
+    n, noun, notes = len(evaluation), evaluation.inputs.noun, []
     uneven_names: dict[str, list[str]] = {}
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
     by_the_rule = only_the_rule_leaves_out(evaluation)
@@ -149,15 +149,15 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
         many = f"{least}" if least == most else f"{least} to {most}"
         if uneven:
             uneven_names.setdefault(many, []).append(name)
-            notes += [f"{name}: its rule counts images {rule}"] if rule else []
+            notes += [f"{name}: its rule counts {noun} {rule}"] if rule else []
         elif rule and (by_the_rule or least == n):
-            notes.append(f"{name} counts the {many} of {counted(n, 'image')} {rule}")
+            notes.append(f"{name} counts the {many} of {counted(n, evaluation.inputs.singular)} {rule}")
         elif least < n:
-            why = f"; its rule: images {rule}" if rule else ""
-            notes.append(f"{name} counts {many} of {counted(n, 'image')}{why}")
+            why = f"; its rule: {noun} {rule}" if rule else ""
+            notes.append(f"{name} counts {many} of {counted(n, evaluation.inputs.singular)}{why}")
     for many, names in uneven_names.items():
         notes.append(
-            f"{', '.join(names)}: means over different images ({many} of {counted(n, 'image')} by method); compare with: proofmap compare"
+            f"{', '.join(names)}: means over different {noun} ({many} of {counted(n, evaluation.inputs.singular)} by method); compare with: proofmap compare"
         )
     return notes
 

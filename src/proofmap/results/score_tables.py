@@ -14,7 +14,8 @@ from proofmap.core.text import counted
 from proofmap.results.controls import soundness_notes
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
-from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked
+from proofmap.results.fill_alone import fill_notes, fill_text, given_by_fill, is_marked
+from proofmap.results.fill_spread import fill_cells, scores_by_fill, spread_notes
 from proofmap.results.notes import (
     certificate_notes,
     counting_notes,
@@ -79,8 +80,8 @@ def score_notes(evaluation: Evaluation) -> list[str]:
     thresholds = thresholds_words(evaluation)
     error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
     quoted = [
-        f"{subject_words(evaluation)}; 95 % intervals over images",
-        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {curve['fill']}, "
+        f"{subject_words(evaluation)}; 95 % intervals over {evaluation.inputs.noun}",
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill_text(evaluation)}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"step error of an AUC: about {error:.3f} or less (measured by leaving out every second step)",
         *coverage_notes(evaluation),
@@ -90,13 +91,14 @@ def score_notes(evaluation: Evaluation) -> list[str]:
     if any(r.label_free for r in evaluation.results):
         effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best-effort")
-    quoted += fill_notes(evaluation)
+    quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
     return quoted + soundness_notes(evaluation) + run_notes(evaluation) + counting_notes(evaluation)
 
 
 def score_table(evaluation: Evaluation) -> str:
-    """The scores as aligned text with notes below."""
-    header, rows = score_cells(evaluation)
+    """The scores as aligned text with notes below; a row for each method and fill if there are several fills."""
+    several = bool(scores_by_fill(evaluation.results[0].scores))
+    header, rows = fill_cells(evaluation, LABEL_FREE_MARK) if several else score_cells(evaluation)
     return "\n".join([aligned(header, rows), *score_notes(evaluation)])
 
 
@@ -109,7 +111,7 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
     marked = {score.name for score in results[0].scores if is_marked(evaluation, score)}
     values = [k for k in results[0].rows[0] if k not in ("method", "image", "label", "name")]
     several = len(results) > 1
-    header = [*(["method"] if several else []), "image", "label", *values]
+    header = [*(["method"] if several else []), evaluation.inputs.singular, "label", *values]
     rows = [
         [
             *([result.name] if several else []),

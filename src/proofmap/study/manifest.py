@@ -231,6 +231,7 @@ def asked_by(study: Study) -> dict[str, object]:
     }
     kept |= {"thresholds": study.thresholds, "curve": study.curve, "fit": study.fit}
     kept |= {"controls": True} if study.controls else {}
+    kept |= {"fills": [fill for fill in study.fills if _is_plain(fill)]} if study.fills else {}
     return plain_record(kept)
 
 

@@ -34,6 +34,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names, suggest_path
 from proofmap.core.inputs import Inputs
 from proofmap.core.pictures import SUFFIXES, Fit
+from proofmap.fills import Fill, make_fill
 from proofmap.methods.controls import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
 from proofmap.metrics.metric import Metric, make_metric
@@ -49,6 +50,7 @@ _LISTS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "label_set": ((str, int), "names or indices of labels"),
     "methods": ((str, Method, Mapping), "methods: names, or tables with method = ..."),
     "metrics": ((str, Metric, Mapping), "metrics: names, or tables with metric = ..."),
+    "fills": ((str, Fill), "fills: names, with settings as name:key=value"),
 }
 
 
@@ -97,6 +99,8 @@ class Study:
     """What is judged."""
     metrics: Sequence[str | Metric | Mapping[str, Any]] = ()
     """By what; the usual five if left out."""
+    fills: Sequence[str | Fill] = ()
+    """Every metric with a fill is taken once with each of these; as the metrics say if left out."""
     controls: bool = setting(
         False, "judge noise, the middle, and every method's maps blurred and shown for every label too"
     )
@@ -177,6 +181,13 @@ class Study:
             made = [_named_or_not(entry, partial(make_metric, defaults=usual)) for entry in self.metrics]
         else:
             made = [("", metric) for metric in default_metrics(self.thresholds, self.curve)]
+        if self.fills:
+            made = [
+                (f"{name or metric.name} ({fill.title()})", metric.changed(fill=fill))
+                for fill in map(make_fill, self.fills)
+                for name, metric in made
+                if "fill" in setting_names(type(metric))
+            ] + [(name, metric) for name, metric in made if "fill" not in setting_names(type(metric))]
         return dict(_named("metrics", made, lambda metric: metric.name))
 
 

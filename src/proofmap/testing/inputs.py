@@ -155,7 +155,7 @@ def its_fills_show_inputs(inputs: Inputs) -> None:
     others = values(inputs, 5, seed=1)
     for name in inputs.fills:
         fill = make_fill(name)
-        fill = Images(source=others, crop="none") if isinstance(fill, Images) else fill
+        fill = fill.changed(source=others, crop="none") if isinstance(fill, Images) else fill
         shown = fill.prepare(classifier)(x, streams.image_keys(x, 0, "fill"))
         assert shown.shape == x.shape, f"the fill {name} shows {tuple(shown.shape)}"
         inputs.check(shown)

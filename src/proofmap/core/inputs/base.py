@@ -36,6 +36,8 @@ class Inputs(ABC):
     """The shape of several inputs in words: ``(N, channels, height, width)``."""
     fills: ClassVar[tuple[str, ...]] = ("gray", "noise", "images")
     """The fills that make sense for it, the usual one first; messages that suggest another fill choose from them."""
+    neutral_words: ClassVar[str] = "the mean of each channel"
+    """What the fill ``gray`` shows, for notes below tables; empty if the name says it."""
     position_noun: ClassVar[str]
     """The plural of positions: pixels, time steps, columns."""
     channel_axis: ClassVar[int | None] = 0
@@ -123,6 +125,16 @@ class Inputs(ABC):
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """What is subtracted from the values of each channel before the net, and what they are divided by."""
         return self.mean, self.std
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether a value plus a little noise is a value again; not so for categories and whole numbers."""
+        return True
+
+    @property
+    def examples(self) -> Tensor | None:
+        """Inputs ``(M, *shape)`` that came with the description, such as rows of its data frame; None if there are none."""
+        return None
 
     @property
     def neutral(self) -> Tensor:

@@ -140,11 +140,6 @@ class Columns:
             found.setdefault(group, tuple(self.names.index(member) for member in members))
         return tuple(found.items())
 
-    @property
-    def has_categories(self) -> bool:
-        """Whether some column is not a number, so that sums of its values have no meaning."""
-        return any(column.kind != "number" for column in self.columns)
-
     # ---- values --------------------------------------------------------------------------------------------------
 
     def encode(self, data: Any) -> Tensor:

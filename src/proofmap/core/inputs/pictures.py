@@ -35,6 +35,7 @@ class Pictures(Inputs):
     form: ClassVar[str] = "(N, channels, height, width)"
     fills: ClassVar[tuple[str, ...]] = ("gray", "noise", "blur", "images")
     position_noun: ClassVar[str] = "pixels"
+    neutral_words: ClassVar[str] = ""
     limits: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
     size: tuple[int, int]

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.columns import Columns, Groups
 from proofmap.core.inputs.frames import Column, library_of, row_names
 from proofmap.core.tensors import NamedImages
 
+_EXAMPLES = 1024
 _INK, _PAPER, _GRID = 40, 250, 225
 
 
@@ -31,6 +33,7 @@ class Rows(Inputs):
         columns: the number of columns; by default that of ``names`` or ``table``.
         names: the name of each column.
         table: the columns of a data frame; it has their names.
+        examples: rows ``(M, columns)`` that fills draw from, instead of the rows that are explained.
 
     >>> Rows(columns=2, mean=(40.0, 0.0), std=(10.0, 1.0), names=("age", "balance")).position_names
     ('age', 'balance')
@@ -40,14 +43,16 @@ class Rows(Inputs):
     noun: ClassVar[str] = "rows"
     singular: ClassVar[str] = "row"
     form: ClassVar[str] = "(N, columns)"
-    fills: ClassVar[tuple[str, ...]] = ("gray", "images")
+    fills: ClassVar[tuple[str, ...]] = ("gray", "images", "near-rows", "class-median")
     position_noun: ClassVar[str] = "columns"
+    neutral_words: ClassVar[str] = "the mean or the most frequent value of each column"
     channel_axis: ClassVar[int | None] = None
     has_neighbours: ClassVar[bool] = False
 
     columns: int = 0
     names: tuple[str, ...] = ()
     table: Columns | None = None
+    examples: Tensor | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         table = self.table
@@ -63,10 +68,18 @@ class Rows(Inputs):
 
     @classmethod
     def of(cls, data: Any, *, groups: Groups = None) -> Self:
-        """Rows like those of a data frame, an array of numbers, or :class:`Columns`; ``groups`` as in :meth:`Columns.of`."""
-        table = data if isinstance(data, Columns) else Columns.of(data, groups=groups)
+        """Rows like those of a data frame, an array of numbers, or :class:`Columns`; ``groups`` as in :meth:`Columns.of`.
+
+        Up to 1,024 rows of the data, chosen at random with a fixed seed, are the ``examples``; :class:`Columns` have none.
+        """
+        table = Columns.of(data, groups=groups)
         center, spread = (tuple(getattr(c, what) for c in table.columns) for what in ("center", "spread"))
-        return cls(mean=center, std=spread, table=table)
+        examples = None
+        if not isinstance(data, Columns):
+            rows = table.encode(data)
+            order = streams.permutations(torch.tensor(streams.key_of(0, "examples of rows")), len(rows))
+            examples = rows[order[:_EXAMPLES].sort().values]
+        return cls(mean=center, std=spread, table=table, examples=examples)
 
     # ---- shapes -------------------------------------------------------------------------------------------------
 
@@ -113,6 +126,10 @@ class Rows(Inputs):
         if self.table is None:
             return super().normalisation
         return (0.0,) * self.columns, (1.0,) * self.columns
+
+    @property
+    def has_sums(self) -> bool:
+        return self.table is None or all(c.kind == "number" and not c.whole for c in self.table.columns)
 
     def probe(self) -> Tensor:
         """One row that is not the neutral one: numbers from one end of their range to the other, the last category."""

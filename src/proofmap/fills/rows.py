@@ -1,0 +1,174 @@
+"""Fills for rows of a table that draw on other rows: near rows, and the typical row of a class.
+
+With the usual ``gray`` (the mean or the most frequent value of each column) and ``images`` (another row, the marginal draw), these are
+the four usual ways to hide columns. A model reads a row as a whole, so scores can differ much between them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Rows
+from proofmap.fills.fill import FILLS
+from proofmap.fills.images import Images, ReadyImages
+from proofmap.plugins.settings import setting
+
+_AT_ONCE = 2**24  # numbers in a table of distances
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowFill(Images):
+    """A fill with a pool of rows, for nets of rows alone."""
+
+    def prepare(self, classifier: Classifier) -> ReadyImages:
+        if not isinstance(classifier.inputs, Rows):
+            raise InputError(
+                f"the fill {self.name} is for rows of a table, and the net takes {classifier.inputs.noun}; use one of "
+                f"{', '.join(classifier.inputs.fills)}"
+            )
+        return super().prepare(classifier)
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NearRows(RowFill):
+    """Hidden columns show another row that is near in the shown columns: a draw that is conditional on what is shown.
+
+    The distance of two rows is Gower's, the mean over the shown columns of
+
+        |x_j - r_j| / (range of column j in the pool)    for numbers,
+        0 if equal, otherwise 1                          for categories, booleans, and if one of the two is missing.
+
+    One of the ``neighbours`` nearest rows of the pool is drawn for each key, and of all rows as near as the farthest of them. With
+    nothing shown all rows are equally near, so the draw is that of ``images``.
+    """
+
+    name: ClassVar[str] = "near-rows"
+    description: ClassVar[str] = "another row that is near in the shown columns: conditional on what is shown"
+    revision: ClassVar[int] = 1
+    reads_mask: ClassVar[bool] = True
+    neighbours: int = setting(5, "nearest rows, of which one is drawn", least=1)
+
+    def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
+        return ReadyNearRows(**vars(ready))
+
+    def _identity(self) -> tuple[object, ...]:
+        return (*super()._identity(), self.neighbours)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyNearRows(ReadyImages):
+    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        words = streams.random_words(keys, 1)[:, 0]
+        shown = self.inputs.over_channels(keep)
+        size = max(1, _AT_ONCE // self.pool.numel())
+        parts = (each.split(size) for each in (images, words, shown))
+        return torch.cat([self._near(*part) for part in zip(*parts, strict=True)])
+
+    def _near(self, x: Tensor, words: Tensor, shown: Tensor) -> Tensor:
+        """For rows ``(B, C)``, a row of the pool ``(M, C)`` each, near in the columns ``shown`` ``(B, C)``."""
+        from proofmap.data.pool import mark
+
+        assert isinstance(self.fill, NearRows)
+        other = mark(x, self.inputs)[:, None] != self.marks  # (B, M)
+        distance = (self._differences(x) * shown[:, None]).sum(dim=2).masked_fill(~other, torch.inf)
+        k = min(self.fill.neighbours, len(self.marks))
+        farthest = distance.kthvalue(k, dim=1, keepdim=True).values
+        near = (distance <= farthest) & other
+        count = near.sum(dim=1)
+        if not bool(count.all()):
+            raise InputError(
+                "the pool of rows holds nothing but the row that is explained; name one with others"
+            )
+        chosen = (words * count) >> 32
+        return self.pool[torch.searchsorted(near.cumsum(dim=1), chosen[:, None] + 1)[:, 0]].to(x.dtype)
+
+    def _differences(self, x: Tensor) -> Tensor:
+        """The difference of each column ``(B, M, C)``, from 0 to 1 within the range of the pool."""
+        pool = self.pool
+        low, high = (
+            pool.nan_to_num(end).aminmax(dim=0)[which] for which, end in ((0, torch.inf), (1, -torch.inf))
+        )
+        width = (high - low).nan_to_num(0.0)
+        scaled = (x[:, None] - pool).abs() / torch.where(width > 0, width, 1)
+        unlike = x[:, None] != pool
+        named = torch.tensor(_are_named(self.inputs), device=x.device)
+        scaled = torch.where(named, unlike.to(scaled), scaled)
+        missing = x.isnan()[:, None], pool.isnan()
+        scaled = torch.where(missing[0] ^ missing[1], 1.0, scaled)
+        return torch.where(missing[0] & missing[1], 0.0, scaled)
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassMedian(RowFill):
+    """Hidden columns show the typical row of a class: the median of numbers, and the most frequent category or boolean.
+
+    The classes are those that the net gives the rows of the pool (its top labels). One of them is drawn for each key, each class
+    equally often, so that the fill itself favours no label. Of an even number of rows the lower median is taken, which is a value
+    of the column. A group with exactly one 1 in each row shows its most frequent column.
+    """
+
+    name: ClassVar[str] = "class-median"
+    description: ClassVar[str] = "the median row of a class that is drawn: typical values of one label"
+    revision: ClassVar[int] = 1
+
+    def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
+        assert isinstance(classifier.inputs, Rows)
+        labels = classifier.frozen().probabilities(ready.pool).argmax(dim=1)
+        medians = torch.stack(
+            [typical_row(ready.pool[labels == label], classifier.inputs) for label in labels.unique()]
+        )
+        digest = hashlib.blake2b(medians.cpu().numpy().tobytes(), digest_size=8).hexdigest()
+        told = f"the medians of {len(medians)} classes of {ready.told}"
+        return ReadyClassMedian(**{**vars(ready), "digest": digest, "told": told}, medians=medians)
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyClassMedian(ReadyImages):
+    """``medians`` are ``(classes, columns)``."""
+
+    medians: Tensor
+
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
+        words = streams.random_words(keys, 1)[:, 0]
+        return self.medians[(words * len(self.medians)) >> 32].to(images.dtype)
+
+
+def typical_row(rows: Tensor, inputs: Rows) -> Tensor:
+    """The lower median of each number, the most frequent value of each category, boolean and one-hot group: ``(columns,)``.
+
+    >>> rows = torch.tensor([[1.0, 0.0, 1.0], [5.0, 1.0, 0.0], [9.0, 0.0, 1.0], [3.0, 0.0, 1.0]])
+    >>> typical_row(rows, Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1)))
+    tensor([3., 0., 1.])
+    """
+    row = rows.nanmedian(dim=0).values
+    for k, is_named in enumerate(_are_named(inputs)):
+        present = rows[:, k][~rows[:, k].isnan()]
+        if is_named and len(present):
+            row[k] = present.mode().values
+    for _, members in inputs.table.positions if inputs.table is not None else ():
+        group = rows[:, list(members)]
+        if (
+            len(members) > 1
+            and bool(((group == 0) | (group == 1)).all())
+            and bool((group.sum(dim=1) == 1).all())
+        ):
+            row[list(members)] = torch.eye(len(members), device=rows.device)[group.sum(dim=0).argmax()]
+    return row
+
+
+def _are_named(inputs: object) -> list[bool]:
+    """Whether each column is a category or boolean, whose differences have no size."""
+    assert isinstance(inputs, Rows)
+    if inputs.table is None:
+        return [False] * inputs.columns
+    return [column.kind != "number" for column in inputs.table.columns]
