@@ -374,6 +374,16 @@ def drawn_words(figure: figures.Figure) -> list[str]:
     return words(drawn(figure))
 
 
+def test_headings_of_narrow_columns_are_turned_and_whole() -> None:
+    cell = grid.GridCell(np.zeros((2, 2, 3), np.uint8), ".5")
+    for columns, turned in ((3, False), (16, True)):
+        names = ("photo", *["Gradient x Input, unsigned"] * (columns - 1))
+        record = grid.GridFigure("g", "about", names, ((cell,) * columns,), "")
+        shown = drawn(record)
+        assert not any("…" in word for word in words(shown))
+        assert any(t.get_rotation() == 90 for t in shown.texts) is turned
+
+
 def test_names_with_line_breaks_and_controls_are_drawn_in_one_line(
     f: pm.Classifier, images: Tensor, found: pm.Evaluation
 ) -> None:

@@ -117,7 +117,12 @@ class _Page:
         self.width = fixed + self.cell * columns
         self.letters = max(6, int(self.cell * 72 / (SMALL * 0.42)))
         self.headings = [wrapped(h, self.letters) for h in grid.headings]
-        self.head = self.line * max(h.count("\n") + 1 if h else 0 for h in self.headings) + 0.03
+        self.turned = any("…" in h for h in self.headings)  # the columns are too narrow for a heading
+        if self.turned:
+            self.headings = [one_line(h) for h in grid.headings]
+            self.head = max(map(len, self.headings)) * SMALL * 0.4 / 72 + 0.06
+        else:
+            self.head = self.line * max(h.count("\n") + 1 if h else 0 for h in self.headings) + 0.03
         self.top = self.line + 0.05 if grid.spans else 0.0
         self.x = self._columns(columns)
         self.heights = [self._height(row) for row in grid.rows]
@@ -151,7 +156,7 @@ class _Page:
         for first, last, text in self.grid.spans:
             self._span(figure, plt.Line2D, first, last, text)
         for x, heading in zip(self.x, self.headings, strict=True):
-            self._write(figure, x + self.cell / 2, self.top + self.head - 0.03, heading, "bottom")
+            self._head(figure, x + self.cell / 2, self.top + self.head - 0.03, heading)
         y = self.top + self.head
         for k, (row, height) in enumerate(zip(self.grid.rows, self.heights, strict=True)):
             y += self.wider - self.space if k in self.grid.breaks else 0
@@ -197,6 +202,13 @@ class _Page:
         y = 1 - (self.line + 0.02) / self.height
         ends = (left / self.width, right / self.width)
         figure.add_artist(rule(ends, (y, y), transform=figure.transFigure, color=SOFT, linewidth=0.4))
+
+    def _head(self, figure: Any, x: float, y: float, heading: str) -> None:
+        if not self.turned:
+            self._write(figure, x, y, heading, "bottom")
+            return
+        place = (x / self.width, 1 - y / self.height)
+        figure.text(*place, escaped(heading), rotation=90, ha="center", va="bottom", fontsize=SMALL)
 
     def _write(self, figure: Any, x: float, y: float, text: str, side: str, colour: str = INK) -> None:
         """Write lines above or below a height, each on its own baseline, so that neighbouring texts align."""
