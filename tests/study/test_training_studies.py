@@ -18,7 +18,7 @@ STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
 @pytest.fixture
 def studies(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(str(STUDIES))
-    names = ("cifar_training", "roar", "planted_evidence")
+    names = ("cifar_training", "roar", "planted_evidence", "shuffled_labels")
     found = {name: __import__(name) for name in names}
     for name in names:
         sys.modules.pop(name)
@@ -77,3 +77,16 @@ def test_roar_says_what_is_lost_and_that_it_is_extrinsic(
     assert "extrinsic" in told and "loss beyond random" in told
     found = json.loads(out.read_text())
     assert list(found["accuracy"]) == ["random", "edges"] and found["shares"] == [0.5]
+
+
+def test_maps_of_a_net_with_shuffled_labels_are_others_and_edges_stay_as_they_are(
+    studies: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, out = made_up(tmp_path / "cifar", 16), tmp_path / "shuffled.json"
+    given = ["--data", str(data), "--out", str(out), "--width", "2", "--epochs", "2", "--images", "2"]
+    given += ["--methods", "gradient,edges", "--device", "cpu"]
+    monkeypatch.setattr(sys, "argv", ["shuffled_labels.py", *given])
+    studies["shuffled_labels"].main()
+    found = json.loads(out.read_text())
+    ranks = {line["method"]: line["value"] for line in found["numbers"] if line["score"] == "rank"}
+    assert ranks["edges"] == pytest.approx(1.0) and ranks["gradient"] < 0.9
