@@ -27,7 +27,7 @@ from proofmap.data.given import InMemory, Truth, as_dataset, images_as_tensor, i
 from proofmap.data.loader import among_outputs, load_blocks, true_boxes
 from proofmap.fills import Fill, Pools
 from proofmap.methods.masks.method import MapWatcher
-from proofmap.methods.method import MethodLike, make_method
+from proofmap.methods.method import MethodLike, default_method, make_method
 from proofmap.metrics.block import BlockResult, Subjects, join_blocks, widened
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof import Thresholds
@@ -354,7 +354,7 @@ def explain(
     images: ImagesLike,
     *,
     labels: Labels = "top5",
-    method: MethodLike | Sequence[MethodLike] = "belief-mask",
+    method: MethodLike | Sequence[MethodLike] | None = None,
     thresholds: str | tuple[float, float] | Thresholds = "paper",
     curve: str | Mapping[str, Any] = "paper",
     names: Sequence[str] | None = None,
@@ -364,9 +364,10 @@ def explain(
 ) -> Proof:
     """Maps for the chosen labels of each image, and what they prove; ``labels="true"`` chooses those in ``truth``.
 
-    A list of methods sets them side by side, on the same images and labels: a row of pictures for each, and ``proof[name]`` is
+    The method is ``belief-mask`` by default, and ``belief-order`` for a model without gradients. A list of methods sets them side by side, on the same images and labels: a row of pictures for each, and ``proof[name]`` is
     the proof of one.
     """
+    method = default_method(classifier) if method is None else method
     several = isinstance(method, Sequence) and not isinstance(method, str)
     return Proof(
         evaluate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import torch
@@ -26,6 +26,7 @@ from proofmap.classifier.outputs import (
     names_of,
     outside_of,
 )
+from proofmap.classifier.probability_models import ProbabilityModel, as_function, is_probability_model
 from proofmap.classifier.steadiness import count_labels, outputs_on_noise
 from proofmap.classifier.view import (
     LogitsModule,
@@ -40,7 +41,7 @@ from proofmap.classifier.view import (
 )
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.inputs import Inputs, Pictures, Rows
 from proofmap.core.labels import LabelRule, Labels, is_by_probability
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
@@ -56,10 +57,14 @@ class Classifier:
     before their next use. Changes that torch does not count (through ``.data`` or NumPy) are not seen.
 
     Args:
-        net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``.
+        net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``; a model with ``predict_proba``
+            (scikit-learn, XGBoost, LightGBM, CatBoost), a session of onnxruntime, a Keras model, or, with ``data``, a function of a
+            data frame or array: see :mod:`proofmap.classifier.probability_models`.
+        data: for tables, rows like those that the model was fitted on: a data frame of pandas or polars, or an array. The columns, their
+            categories, ranges and means are taken from them.
         size: height and width of the input (one number for a square).
         mean, std: per channel, in [0, 1] pixel units.
-        outputs: ``"logits"`` or ``"probabilities"`` of labels of which exactly one is right, ``"sigmoid"`` (logits) or
+        outputs: by default ``"logits"``, and ``"probabilities"`` of a model that is no torch net. ``"logits"`` or ``"probabilities"`` of labels of which exactly one is right, ``"sigmoid"`` (logits) or
             ``"sigmoid-probabilities"`` of independent labels, or of a net with one output; checked on the first batch. See
             :mod:`proofmap.classifier.outputs`.
         names: one name per output; ``"0", "1", ...`` by default. A net with one output has two labels, no and yes.
@@ -82,12 +87,13 @@ class Classifier:
     @outside_inference_mode()
     def __init__(
         self,
-        net: nn.Module | Callable[[Tensor], Tensor],
+        net: nn.Module | Callable[..., Any] | Any,
         *,
+        data: Any = None,
         size: int | tuple[int, int] | None = None,
         mean: Sequence[float] = (0.0, 0.0, 0.0),
         std: Sequence[float] = (1.0, 1.0, 1.0),
-        outputs: Outputs = "logits",
+        outputs: Outputs | None = None,
         names: Sequence[str] | None = None,
         label_set: Literal["all"] | Sequence[int | str] = "all",
         renormalise: bool | None = None,
@@ -99,12 +105,24 @@ class Classifier:
         batch_size: int | None = None,
         name: str = "",
     ) -> None:
-        if not callable(net):
-            raise InputError(f"net must be a torch module or a function, not {type(net).__name__}")
+        if not callable(net) and not is_probability_model(net):
+            raise InputError(
+                f"net must be a torch module, a function, or a model with predict_proba, not {type(net).__name__}"
+            )
+        if data is not None:
+            if inputs is not None:
+                raise InputError(
+                    "give data= (rows like those that the model was fitted on) or inputs=, not both"
+                )
+            inputs = Rows.of(data)
         if inputs is None:
+            if size is None and hasattr(net, "predict_proba"):
+                raise InputError(
+                    f"a classifier of {type(net).__name__} needs data=, rows like those that it was fitted on: pm.Classifier(model, data=frame)"
+                )
             if size is None:
                 raise InputError(
-                    "a classifier needs size (of its pictures), or inputs= for other kinds of input"
+                    "a classifier needs size (of its pictures), data= (of its tables), or inputs= for other kinds of input"
                 )
             inputs = Pictures(
                 size=size,  # type: ignore[arg-type]
@@ -117,6 +135,12 @@ class Classifier:
         elif size is not None:
             raise InputError("give either the size of pictures or inputs=, not both")
         self.inputs: Inputs = inputs
+        net = as_function(net, inputs, outputs, from_data=data is not None)
+        known = isinstance(net, ProbabilityModel)
+        outputs, names = (
+            outputs or ("probabilities" if known else "logits"),
+            net.names if known and names is None else names,
+        )
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device = torch.device(device) if device is not None else device_of(net)
@@ -162,6 +186,15 @@ class Classifier:
         if not isinstance(self.inputs, Pictures):
             raise InputError(f"this needs a net of pictures; {self.name} takes {self.inputs.noun}")
         return self.inputs.size
+
+    @cached_property
+    def differentiable(self) -> bool:
+        """Whether its outputs have a gradient in the input; for a function, found by one pass."""
+        if isinstance(self.net, (nn.Module, ProbabilityModel)):
+            return isinstance(self.net, nn.Module)
+        with torch.enable_grad(), torch.inference_mode(False):
+            out = self.net(self.blank(1).to(self.dtype).requires_grad_(True).clone())
+        return bool(out.requires_grad)
 
     @property
     def independent(self) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import ModelError
-from proofmap.core.inputs import Inputs
+from proofmap.core.inputs import Inputs, Rows
 from proofmap.core.tensors import private_copy
 from proofmap.plugins.failures import exit_as_error, reason_of
 
@@ -46,14 +46,19 @@ def check_repeated(logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor,
     )
 
 
-def check_company(among: Tensor, alone: Tensor) -> None:
+def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
     """Refuse a net whose outputs for images ``among`` others differ from those for the images ``alone``."""
     moved = _moved(among, alone)
     if moved > _OTHER_COMPANY:
+        one, others = ("a row", "rows") if isinstance(inputs, Rows) else ("an image", "images")
+        advice = (
+            "Look for a step that ranks or centers the rows that it is given, in place of values found when it was fitted."
+            if isinstance(inputs, Rows)
+            else "Look for a batch-norm in training mode or without running statistics (track_running_stats=False)."
+        )
         raise UnsteadyNet(
-            f"the net's output for an image depends on the other images of its batch: it moves by {_size(moved, alone)}, so "
-            "f(x, a) is not defined. Look for a batch-norm in training mode or without running statistics "
-            "(track_running_stats=False)."
+            f"the net's output for {one} depends on the other {others} of its batch: it moves by {_size(moved, alone)}, so "
+            f"f(x, a) is not defined. {advice}"
         )
 
 
@@ -84,7 +89,7 @@ def count_labels(
                 f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
                 f"{reason_of(error)}. {inputs.shape_hint()}"
             ) from error
-    check_company(pair[1:], alone)
+    check_company(pair[1:], alone, inputs)
     return pair.shape[1]
 
 
@@ -115,7 +120,7 @@ class FirstLook:
                 "between. Make it a function of its input alone."
             )
         mixed = torch.cat([self.classifier.blank(1), self.images.flip(0)])
-        check_company(self._outputs(mixed)[1:].flip(0), self._before)
+        check_company(self._outputs(mixed)[1:].flip(0), self._before, self.classifier.inputs)
 
     def _outputs(self, images: Tensor) -> Tensor:
         return comparable(self.classifier.logits(images), self.classifier.outputs)

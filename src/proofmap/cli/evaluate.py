@@ -18,6 +18,7 @@ from proofmap.core.files import check_output
 from proofmap.core.inputs import inputs_of
 from proofmap.core.pictures import Fit
 from proofmap.core.text import counted
+from proofmap.models.spec import FILE_SCHEMES, ModelSpec
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
 from proofmap.report.runs import SavedRun
@@ -155,7 +156,9 @@ def evaluate(
         **{k: v for k, v in changes.items() if v is not None},
     )
     if not config.methods:
-        config = replace(config, methods=tuple(split_specs(options.DEFAULT_METHODS)))
+        others = ModelSpec.parse(config.model).scheme in FILE_SCHEMES
+        usual = options.METHODS_WITHOUT_GRADIENTS if others else options.DEFAULT_METHODS
+        config = replace(config, methods=tuple(split_specs(usual)))
     if not config.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
     folder = out or Path(study.stem if study is not None else "evaluation")

@@ -19,6 +19,7 @@ from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
 from proofmap.data.specs import photographs
 from proofmap.judging import proof_metrics
+from proofmap.methods.method import default_method, make_method
 from proofmap.metrics.games import make_game
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
@@ -37,7 +38,12 @@ def explain(
     model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
     weights: Annotated[Path | None, options.WEIGHTS] = None,
     labels: Annotated[str, options.LABELS] = "top5",
-    method: Annotated[str, options.METHODS] = "belief-mask",
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help=options.METHODS_HELP, show_default="belief-mask; belief-order for a model without gradients"
+        ),
+    ] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
     renormalise: Annotated[bool | None, options.RENORMALISE] = None,
     thresholds: Annotated[str, options.THRESHOLDS] = "paper",
@@ -71,7 +77,7 @@ def explain(
         fit=fit,
         label_set=options.names_after("--label-set", label_set) or (),
         renormalise=renormalise,
-        methods=split_specs(method),
+        methods=split_specs(method or "belief-mask"),
     )
     chosen = list(study.named_methods().values())
     photos = photographs(images)
@@ -79,6 +85,8 @@ def explain(
         model, weights=weights, device=options.check_device(device), batch_size=batch_size
     )
     classifier = open_net(study, given)
+    if method is None:
+        chosen = [make_method(default_method(classifier))]
     (block,) = load_blocks(photos, classifier, block_size=len(photos))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)

@@ -22,6 +22,8 @@ FAILED = 3
 DEFAULT_METHODS = (
     "belief-mask,top-label:belief-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 )
+METHODS_WITHOUT_GRADIENTS = "belief-order,greedy-insertion,kernel-shap,random"
+"""The default for models of other libraries."""
 FORMATS = ("table", "md", "csv", "json")
 
 
@@ -70,9 +72,10 @@ FIT = choice_option(
     "How a photo is fitted to the net's input if their proportions differ",
     show_default="as the net says",
 )
-METHODS = typer.Option(
-    help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/]."
+METHODS_HELP = (
+    "Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/]."
 )
+METHODS = typer.Option(help=METHODS_HELP)
 METHOD = typer.Option(help="Only this method. May be repeated.")
 METRICS = typer.Option(help="Only these metrics, separated by commas.")
 LABELS_HELP = (

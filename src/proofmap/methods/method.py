@@ -116,7 +116,16 @@ class Method(Plugin):
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""
+        self.check_gradients(classifier)
         return ReadyMethod(self, classifier, self.state_for(classifier))
+
+    def check_gradients(self, classifier: Classifier) -> None:
+        """Refuse a net without gradients, if the method needs them."""
+        if "gradients" in self.needs and not classifier.differentiable:
+            known = [name for name in sorted(METHODS) if METHODS[name].family == "perturbation"]
+            raise InputError(
+                f"the method {self.title()} needs gradients, and {classifier.name} has none. Methods that need none: {', '.join(known)}"
+            )
 
     def state_for(self, classifier: Classifier) -> Any:
         """What the method finds or builds for a net before its first map; None if nothing. Refuses a net that it cannot explain."""
@@ -384,6 +393,11 @@ def _third_parameter(function: MapFunction) -> str | None:
     except (TypeError, ValueError):  # some that are not written in Python have no signature
         return None
     return names[2] if len(names) > 2 else None
+
+
+def default_method(classifier: Classifier) -> str:
+    """The method of :func:`proofmap.explain` if none is named."""
+    return "belief-mask" if classifier.differentiable else "belief-order"
 
 
 ADOPTED: list[Callable[[Any], Method | None]] = []

@@ -71,8 +71,8 @@ def _as_classifier(
     if isinstance(made, tuple) and len(made) == 2 and callable(made[0]) and isinstance(made[1], dict):
         net, arguments = made
         unknown = [str(key) for key in arguments if key not in _ACCEPTED]
-        if unknown or "size" not in arguments:
-            fault = f"unknown: {', '.join(unknown)}" if unknown else "size is missing"
+        if unknown or not {"size", "data", "inputs"} & {*arguments}:
+            fault = f"unknown: {', '.join(unknown)}" if unknown else "size is missing (or data, for tables)"
             raise ModelError(f"{where}: {fault}. The arguments of Classifier are {', '.join(_ACCEPTED)}")
         return Classifier(net, **{"name": where, **arguments, **chosen})
     bare = f"the bare net {type(made).__name__}, which does not have its input size and preprocessing"

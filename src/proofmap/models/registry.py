@@ -20,7 +20,8 @@ from proofmap.models.cifar_vit import CifarViT
 from proofmap.models.efficientnet_lite import EfficientNetLite
 from proofmap.models.function_file import call_function_file
 from proofmap.models.hubs import load_from_hub, unknown_name
-from proofmap.models.spec import SCHEMES, ModelSpec
+from proofmap.models.model_files import load_model_file
+from proofmap.models.spec import FILE_SCHEMES, SCHEMES, ModelSpec
 from proofmap.models.weights import State, load_into, load_state
 
 DEFAULT_MODEL = "efficientnet-lite0"
@@ -63,16 +64,18 @@ def load_classifier(
     pretrained: bool = True,
     device: str | torch.device | None = None,
     batch_size: int | None = None,
+    data: Any = None,
 ) -> Classifier:
     """A net by name, with its weights, preprocessing and label names.
 
     Args:
         spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``torchvision:resnet50``, ``timm:NAME``,
-            ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
+            ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
         weights: a ``.safetensors`` file or PyTorch checkpoint in place of the published weights.
         pretrained: False for random weights, the same on every call.
         device: where to run; the CPU by default.
         batch_size: passes of the net at once; found from the device's memory by default.
+        data: for a model of tables in a file, rows like those that it was fitted on.
 
     Raises:
         ModelError: there is no such model, or its weights cannot be loaded.
@@ -87,6 +90,11 @@ def load_classifier(
         if wanted.weights is not None or not wanted.pretrained:
             raise InputError(f"{spec}: the function decides on the weights; leave out weights and pretrained")
         return call_function_file(wanted.name, wanted.function, device=device, batch_size=batch_size)
+    if wanted.scheme in FILE_SCHEMES:
+        model, arguments = load_model_file(wanted, data)
+        return Classifier(model, **arguments, device=device, batch_size=batch_size, name=wanted.title)
+    if data is not None:
+        raise InputError(f"data is for models of tables in files ({', '.join(FILE_SCHEMES)}), not for {spec}")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         net, arguments = load_from_hub(wanted) if wanted.scheme else _own(wanted)
@@ -207,6 +215,21 @@ _ELSEWHERE = (
         None,
         "transformers downloads them",
         "zero-shot: the labels are words; or a folder, or labels=cat,dog",
+    ),
+    ModelInfo(
+        "onnx:FILE?data=FILE.csv",
+        None,
+        "in the file",
+        "a model of tables, run by onnxruntime; or of pictures, onnx:FILE?mean=0.5&std=0.25",
+    ),
+    ModelInfo(
+        "xgboost:FILE?data=FILE.csv", None, "in the file", "a classifier of XGBoost; likewise lightgbm:"
+    ),
+    ModelInfo(
+        "sklearn:FILE?data=FILE.csv",
+        None,
+        "in the file",
+        "a model of scikit-learn, as a .skops file, or as a pickle that you trust (&pickle=true)",
     ),
     ModelInfo(
         "FILE.py:FUNCTION",

@@ -8,6 +8,10 @@ timm:resnet18?pretrained=false            ... untrained
 hf:google/vit-base-patch16-224            a repository of Hugging Face, or a folder in its layout
 clip:DIR?labels=cat,dog                   a CLIP-like checkpoint with these labels, or labels=FILE.txt
 clip:DIR?labels=l.txt&template=a {}.      ... with another sentence than "a photo of a {}."
+onnx:net.onnx?mean=0.5&std=0.25           a model of pictures in the ONNX format
+onnx:churn.onnx?data=c.csv&target=churned a model of tables; its columns are those of a file, without the target
+xgboost:model.json?data=c.csv             a classifier of XGBoost; likewise lightgbm:
+sklearn:model.joblib?pickle=true          a model of scikit-learn; a pickle runs code, so it needs this flag
 nets/mine.py:make                         the result of your function
 """
 
@@ -20,9 +24,18 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 
-SCHEMES = ("torchvision", "timm", "hf", "clip")
+FILE_SCHEMES = ("onnx", "xgboost", "lightgbm", "sklearn")
+"""Models in files of other libraries: :mod:`proofmap.models.model_files`."""
+SCHEMES = ("torchvision", "timm", "hf", "clip", *FILE_SCHEMES)
 
-_OPTIONS = {"clip": ("labels", "template")}
+_TABLE = ("data", "target", "names", "outputs")
+_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "clip": ("labels", "template"),
+    "onnx": (*_TABLE, "size", "mean", "std"),
+    "xgboost": _TABLE,
+    "lightgbm": _TABLE,
+    "sklearn": (*_TABLE, "pickle"),
+}
 
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
 _NAMED = re.compile(
@@ -37,12 +50,12 @@ class ModelSpec:
 
     Attributes:
         text: the whole string.
-        scheme: ``""`` for our own nets, ``torchvision``, ``timm``, ``hf``, ``clip``, or ``file``.
+        scheme: ``""`` for our own nets, one of :data:`SCHEMES`, or ``file``.
         name: the net's name there; the path of the Python file for ``file``.
         function: the function in that file.
         weights: a file in place of the published weights.
         pretrained: False for a net with random weights.
-        options: ``labels`` and ``template`` of ``clip``.
+        options: what follows the question mark, such as ``labels`` of ``clip`` or ``data`` of ``onnx``.
     """
 
     text: str
@@ -84,7 +97,7 @@ class ModelSpec:
         raise InputError(
             f"model {text!r} cannot be read. Write a name, such as efficientnet-lite0 or timm:resnet18, "
             "followed by @FILE for weights of your own or ?pretrained=false for none; clip:DIR?labels=FILE.txt; "
-            "or FILE.py:FUNCTION"
+            "onnx:FILE?data=FILE.csv&target=COLUMN; or FILE.py:FUNCTION"
         )
 
     @property
@@ -94,6 +107,8 @@ class ModelSpec:
         >>> ModelSpec.parse("cifar10-resnet56@nets/56.safetensors").title
         'cifar10-resnet56@56.safetensors'
         """
+        if self.scheme in FILE_SCHEMES:
+            return f"{self.scheme}:{Path(self.name).name}"
         model = f"{self.scheme}:{self.name}" if self.scheme else self.name
         if self.weights is not None:
             return f"{model}@{self.weights.name}"

@@ -49,6 +49,7 @@ class MaskMethod(Method):
     precision: Precision
 
     def prepare(self, classifier: Classifier) -> ReadyMask:
+        self.check_gradients(classifier)
         return ReadyMask(self, classifier, self.state_for(classifier))
 
     def state_for(self, classifier: Classifier) -> MaskState:

@@ -1,0 +1,112 @@
+"""Models in the ONNX format, run by onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proofmap.core.errors import ModelError, require
+
+_TYPES: Mapping[str, Any] = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(bool)": np.bool_,
+    "tensor(string)": np.object_,
+}
+
+
+def is_session(thing: object) -> bool:
+    """Whether an object is an ``onnxruntime.InferenceSession``."""
+    kind = type(thing)
+    return kind.__name__ == "InferenceSession" and kind.__module__.partition(".")[0] == "onnxruntime"
+
+
+class OnnxModel:
+    """An ONNX model as a function from an array, or a data frame, to its output of probabilities or logits ``(N, A)``.
+
+    A model with one input takes all columns as one array. A model with several inputs, as skl2onnx makes them from a pipeline of a data
+    frame, takes each column by its name. Of several outputs it reads the one called probabilities, or the last one of numbers.
+    """
+
+    def __init__(self, source: Any) -> None:
+        """``source`` is a session of onnxruntime, or the content of a model file."""
+        self.content: bytes | None = source if isinstance(source, bytes) else _content_of(source)
+        self._open(source)
+
+    @classmethod
+    def load(cls, path: str | Path) -> OnnxModel:
+        return cls(Path(path).read_bytes())
+
+    def _open(self, source: Any) -> None:
+        if isinstance(source, bytes):
+            runtime = require("onnxruntime", extra="onnx", purpose="a model in the ONNX format")
+            try:
+                source = runtime.InferenceSession(source, providers=["CPUExecutionProvider"])
+            except Exception as error:
+                raise ModelError(f"the file is no ONNX model that onnxruntime can run: {error}") from error
+        self.session = source
+        self.inputs = self.session.get_inputs()
+        outputs = self.session.get_outputs()
+        named = [one for one in outputs if "prob" in one.name.lower()]
+        numbers = [one for one in outputs if one.type in ("tensor(float)", "tensor(double)")]
+        if not named and not numbers:
+            listed = ", ".join(f"{one.name} ({one.type})" for one in outputs)
+            raise ModelError(f"the ONNX model has no output of numbers; it has {listed}")
+        self.output = (named or numbers)[-1].name
+        self.__qualname__ = "onnx"
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The shape of its first input, with names or None for sides that are free."""
+        return tuple(self.inputs[0].shape)
+
+    def __call__(self, table: Any) -> Any:
+        found = self.session.run([self.output], self._fed(table))[0]
+        if isinstance(found, list):  # a map from labels to probabilities for each row
+            return np.array([list(one.values()) for one in found])
+        return found
+
+    def _fed(self, table: Any) -> dict[str, NDArray[Any]]:
+        if len(self.inputs) == 1:
+            (only,) = self.inputs
+            return {only.name: np.asarray(table).astype(_type_of(only))}
+        columns = list(getattr(table, "columns", ()))
+        lacking = [one.name for one in self.inputs if one.name not in columns]
+        if lacking:
+            raise ModelError(
+                f"the ONNX model takes the column {lacking[0]!r}, which the data does not have; it has "
+                f"{', '.join(map(str, columns)) or 'no names of columns'}"
+            )
+        return {
+            one.name: np.asarray(table[one.name]).astype(_type_of(one)).reshape(-1, 1) for one in self.inputs
+        }
+
+    def __getstate__(self) -> dict[str, object]:
+        if self.content is None:
+            raise TypeError("a session of onnxruntime without its file cannot be copied")
+        return {"content": self.content}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.content = state["content"]
+        self._open(self.content)
+
+
+def _type_of(given: Any) -> Any:
+    if given.type not in _TYPES:
+        raise ModelError(f"the ONNX model's input {given.name!r} is {given.type}, which is not supported")
+    return _TYPES[given.type]
+
+
+def _content_of(session: Any) -> bytes | None:
+    """The model file of a session, if it is known: records of results then name the weights."""
+    kept = getattr(session, "_model_bytes", None)
+    path = getattr(session, "_model_path", None)
+    if kept is None and path and Path(path).is_file():
+        kept = Path(path).read_bytes()
+    return None if kept is None else bytes(kept)

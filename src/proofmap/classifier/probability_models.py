@@ -1,0 +1,172 @@
+"""Models that give probabilities and are no torch nets: scikit-learn, XGBoost, LightGBM, CatBoost, ONNX, Keras, functions of a data frame.
+
+They have no gradients. Rows ``(N, columns)`` become the data frame or the array that the model was fitted on
+(:meth:`~proofmap.core.inputs.Columns.decode`), whole batches in one call, because most of the time of a small call is overhead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from proofmap.classifier.onnx_model import OnnxModel, is_session
+from proofmap.classifier.outputs import Outputs
+from proofmap.core.errors import InputError, ModelError, ProofmapError
+from proofmap.core.inputs import Columns, Inputs, Rows
+from proofmap.core.text import counted
+from proofmap.plugins.failures import reason_of
+
+_TOLERANCE = 1e-3
+_KERAS = ("keras", "tensorflow", "tf_keras")
+
+
+class ProbabilityModel:
+    """A model as a function from inputs ``(N, *shape)`` to probabilities ``(N, A)``, or to other declared ``outputs``.
+
+    >>> model = ProbabilityModel(lambda table: [[0.25, 0.75]] * len(table), Rows.of(np.eye(2)))
+    >>> model(torch.zeros(1, 2))
+    tensor([[0.2500, 0.7500]])
+    """
+
+    def __init__(self, model: Any, inputs: Inputs, outputs: Outputs = "probabilities") -> None:
+        self.model, self.inputs, self.outputs = model, inputs, outputs
+        self.columns: Columns | None = inputs.table if isinstance(inputs, Rows) else None
+        self.call = _call_of(model)
+        self.__qualname__ = _name_of(model)
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The names of the labels, if the model knows them."""
+        classes = getattr(self.model, "classes_", None)
+        return None if classes is None or np.ndim(classes) != 1 else tuple(str(each) for each in classes)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        rows = x.detach().cpu()
+        given = rows.numpy() if self.columns is None else self.columns.decode(rows)
+        try:
+            found = self.call(given)
+        except ProofmapError:
+            raise
+        except Exception as error:
+            raise ModelError(
+                f"{self.__qualname__} fails on {counted(len(rows), self.inputs.singular)}: {reason_of(error)}.{self._advice(rows)}"
+            ) from error
+        return torch.from_numpy(self._checked(found, len(rows))).to(x.device)
+
+    def _checked(self, found: Any, count: int) -> NDArray[np.float32]:
+        """Probabilities ``(N, A)``; those of the second of two labels alone are enough."""
+        name = self.__qualname__
+        if isinstance(found, list) and found and np.ndim(found[0]) == 2:
+            raise ModelError(
+                f"{name} has {counted(len(found), 'output')}; Proofmap explains one: pass a function that returns the probabilities of one"
+            )
+        values = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found, dtype=np.float64)
+        certain = self.outputs == "probabilities"
+        if certain and values.ndim == 2 and values.shape[1] == 1:
+            values = values[:, 0]
+        if certain and values.ndim == 1:
+            values = np.stack([1 - values, values], axis=1)
+        if values.ndim != 2 or len(values) != count:
+            raise ModelError(
+                f"{name} returned an array of shape {values.shape} for {counted(count, self.inputs.singular)}; expected one row of "
+                "probabilities for each, (N, labels)"
+            )
+        if not certain:
+            return values.astype(np.float32)
+        total = values.sum(axis=1)
+        bad = ~(np.abs(total - 1) <= _TOLERANCE) | ~(values >= -_TOLERANCE).all(axis=1)  # also NaN
+        if bad.any():
+            k = int(bad.argmax())
+            raise ModelError(
+                f"the probabilities that {name} returned for {self.inputs.singular} {k} of a batch sum to {total[k]:.4g}, the least is "
+                f"{values[k].min():.4g}; they must be at least 0 and sum to 1. Pass a function that returns probabilities, such as a "
+                "softmax of what the model returns"
+            )
+        return values.clip(0, 1).astype(np.float32)
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"model": self.model, "inputs": self.inputs, "outputs": self.outputs}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(**state)  # type: ignore[misc]
+
+    def _advice(self, rows: Tensor) -> str:
+        if self.columns is None or not bool(rows.isnan().any()):
+            return ""
+        column = self.columns.names[int(rows.isnan().any(dim=0).nonzero()[0])]
+        return (
+            f" The column {column!r} has missing values. If the model takes none, fit it in a pipeline after an imputer "
+            "(sklearn.impute.SimpleImputer), or leave these rows out"
+        )
+
+
+def is_probability_model(net: object) -> bool:
+    """Whether an object is a model that is no torch net and no function."""
+    if isinstance(net, nn.Module):
+        return False
+    return hasattr(net, "predict_proba") or _is_other_model(net)
+
+
+def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data: bool) -> Any:
+    """The net as the classifier calls it: models and, with ``from_data``, functions of a data frame are wrapped, others returned as they are."""
+    if isinstance(net, ProbabilityModel):  # of another classifier
+        return ProbabilityModel(net.model, inputs, net.outputs if outputs is None else outputs)
+    function_of_table = from_data and callable(net) and not isinstance(net, nn.Module)
+    if not is_probability_model(net) and not function_of_table:
+        return net
+    if isinstance(inputs, Rows) and inputs.table is None:
+        raise InputError(
+            f"a classifier of {_name_of(net)} needs data=, rows like those that it was fitted on: "
+            "pm.Classifier(model, data=frame). They say which columns there are"
+        )
+    return ProbabilityModel(net, inputs, outputs or "probabilities")
+
+
+def _is_other_model(net: object) -> bool:
+    return is_session(net) or isinstance(net, OnnxModel) or _is_booster(net) or _is_keras(net)
+
+
+def _is_booster(net: object) -> bool:
+    kind = type(net)
+    return kind.__name__ == "Booster" and kind.__module__.partition(".")[0] in ("xgboost", "lightgbm")
+
+
+def _is_keras(net: object) -> bool:
+    homes = {kind.__module__.partition(".")[0] for kind in type(net).__mro__}
+    return bool(homes & {*_KERAS}) and hasattr(net, "predict")
+
+
+def _name_of(model: object) -> str:
+    """The name in messages and records; of a pipeline, that of its last step."""
+    steps = getattr(model, "steps", None)
+    if isinstance(steps, Sequence) and steps:
+        model = steps[-1][-1]
+    return str(getattr(model, "__qualname__", type(model).__name__))
+
+
+def _call_of(model: Any) -> Callable[[Any], Any]:
+    """What gives the probabilities of a table."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba  # type: ignore[no-any-return]
+    if isinstance(model, OnnxModel):
+        return model
+    if is_session(model):
+        return OnnxModel(model)
+    if _is_booster(model):
+        if type(model).__module__.startswith("lightgbm"):
+            return model.predict  # type: ignore[no-any-return]
+
+        def predict(table: Any) -> Any:
+            import xgboost
+
+            return model.predict(xgboost.DMatrix(table, enable_categorical=True))
+
+        return predict
+    if _is_keras(model):
+        return lambda table: model.predict(table, verbose=0)
+    return model  # type: ignore[no-any-return]

@@ -1,0 +1,118 @@
+"""Models in files of other libraries, by name: ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``.
+
+A model of tables needs rows like those that it was fitted on: they are given as ``data``, or named in the model string,
+``onnx:churn.onnx?data=customers.csv&target=churned``.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from proofmap.classifier.onnx_model import OnnxModel
+from proofmap.core.errors import InputError, ModelError, require
+from proofmap.core.files import suggest_path
+from proofmap.models.spec import ModelSpec
+from proofmap.plugins.failures import reason_of
+
+_PICTURE = 4  # axes: images, channels, height, width
+
+
+def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, Any]]:
+    """The model of a file, and the arguments of Classifier that go with it."""
+    path = Path(spec.name)
+    if not path.is_file():
+        raise ModelError(f"there is no file {str(path)!r} to take the model from.{suggest_path(path)}")
+    if spec.weights is not None or not spec.pretrained:
+        raise InputError(f"{spec.text}: the file has the weights; leave out @FILE, weights and pretrained")
+    model = _LOADERS[spec.scheme](path, spec)
+    arguments: dict[str, Any] = {"outputs": spec.options.get("outputs")}
+    if "names" in spec.options:
+        arguments["names"] = _names(spec.options["names"])
+    if isinstance(model, OnnxModel) and len(model.shape) == _PICTURE:
+        return model, {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model, spec)}
+    if data is None:
+        if "data" not in spec.options:
+            raise InputError(
+                f"{spec.text} is a model of tables and needs rows like those that it was fitted on: write "
+                f"{spec.scheme}:{spec.name}?data=FILE.csv&target=COLUMN, or load_classifier(..., data=frame)"
+            )
+        data = _table(Path(spec.options["data"]), spec.options.get("target"))
+    return model, {**arguments, "data": data}
+
+
+def _onnx(path: Path, spec: ModelSpec) -> OnnxModel:
+    return OnnxModel.load(path)
+
+
+def _xgboost(path: Path, spec: ModelSpec) -> Any:
+    library = require("xgboost", extra="xgboost", purpose=spec.text)
+    try:
+        model = library.XGBClassifier()
+        model.load_model(str(path))
+    except Exception as error:
+        raise ModelError(f"{path} is no classifier of XGBoost: {reason_of(error)}") from error
+    return model
+
+
+def _lightgbm(path: Path, spec: ModelSpec) -> Any:
+    library = require("lightgbm", extra="lightgbm", purpose=spec.text)
+    try:
+        return library.Booster(model_file=str(path))
+    except Exception as error:
+        raise ModelError(f"{path} is no model of LightGBM: {reason_of(error)}") from error
+
+
+def _sklearn(path: Path, spec: ModelSpec) -> Any:
+    """A skops file, which is loaded without running code of the file; a pickle only if the string says so."""
+    if path.suffix == ".skops":
+        return require("skops.io", extra="skops", purpose=spec.text).load(str(path))
+    if spec.options.get("pickle") != "true":
+        raise InputError(
+            f"{path} is a pickle, and loading a pickle runs any code that is in it. If you made the file, or trust who did, write "
+            f"sklearn:{spec.name}?pickle=true; files of the package skops (.skops) and ONNX files need no such trust"
+        )
+    joblib = require("joblib", extra="sklearn", purpose=spec.text)
+    try:
+        return joblib.load(path)
+    except Exception as error:
+        raise ModelError(f"{path} cannot be loaded: {reason_of(error)}") from error
+
+
+_LOADERS = {"onnx": _onnx, "xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}
+
+
+def _picture(model: OnnxModel, spec: ModelSpec) -> dict[str, Any]:
+    sides = model.shape[2:]
+    if "size" in spec.options:
+        sides = tuple(int(side) for side in spec.options["size"].split("x"))
+    if not all(isinstance(side, int) for side in sides):
+        raise InputError(
+            f"{spec.text}: the model takes pictures of any size; name one, as in onnx:FILE?size=224x224"
+        )
+    numbers = {
+        key: tuple(map(float, spec.options[key].split(":"))) for key in ("mean", "std") if key in spec.options
+    }
+    return {"size": (sides[0], sides[-1]), **numbers}
+
+
+def _names(text: str) -> list[str]:
+    path = Path(text)
+    if path.suffix == ".txt":
+        if not path.is_file():
+            raise InputError(f"there is no file {text!r} of label names.{suggest_path(path)}")
+        return path.read_text(encoding="utf-8").splitlines()
+    return text.split(",")
+
+
+def _table(path: Path, target: str | None) -> Any:
+    """A CSV or Parquet file as a data frame, without its target column."""
+    if not path.is_file():
+        raise InputError(f"there is no file {str(path)!r} of rows.{suggest_path(path)}")
+    pandas = require("pandas", extra="pandas", purpose=f"reading {path}")
+    frame = pandas.read_parquet(path) if path.suffix == ".parquet" else pandas.read_csv(path)
+    if target is None:
+        return frame
+    if target not in frame.columns:
+        raise InputError(f"{path} has no column {target!r}; it has {', '.join(map(str, frame.columns))}")
+    return frame.drop(columns=[target])

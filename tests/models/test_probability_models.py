@@ -1,0 +1,217 @@
+"""Models that are no torch nets as classifiers: their probabilities, their names, what they refuse, and how they are loaded."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import proofmap as pm
+from proofmap.core.errors import InputError, ModelError
+
+pd = pytest.importorskip("pandas")
+RANDOM = np.random.default_rng(0)
+
+
+def frame(n: int = 40) -> Any:
+    """Rows with numbers, a category, a boolean and missing values."""
+    age, income = RANDOM.integers(20, 70, n), RANDOM.normal(30, 10, n)
+    income[::7] = np.nan
+    city = pd.Series(RANDOM.choice(["Bonn", "Ulm", "Kiel"], n), dtype="category")
+    return pd.DataFrame({"age": age, "income": income, "city": city, "member": RANDOM.random(n) < 0.5})
+
+
+def by_formula(table: Any) -> NDArray[np.float64]:
+    """Probabilities of two labels, from the columns of a data frame as they were given."""
+    score = 0.05 * (table["age"] - 45) + 0.03 * (table["income"].fillna(30) - 30)
+    score = (
+        score
+        + table["city"].map({"Bonn": -0.5, "Ulm": 0.0, "Kiel": 1.0}).astype(float)
+        + 0.8 * table["member"]
+    )
+    yes = 1 / (1 + np.exp(-score.to_numpy(dtype=np.float64)))
+    return np.stack([1 - yes, yes], axis=1)
+
+
+class Model:
+    """What scikit-learn's classifiers promise."""
+
+    classes_ = np.array(["stays", "leaves"])
+
+    def __init__(self, change: Any = None) -> None:
+        self.change = change
+
+    def predict_proba(self, table: Any) -> Any:
+        found = by_formula(table)
+        return found if self.change is None else self.change(found)
+
+
+def test_a_model_gets_the_data_frame_that_it_knows_and_names_its_labels() -> None:
+    data = frame()
+    net = pm.Classifier(Model(), data=data)
+    assert net.names == ("stays", "leaves") and net.outputs == "probabilities" and not net.differentiable
+    rows = net.inputs.encode(data)
+    assert np.allclose(net.probabilities(torch.as_tensor(rows)).numpy(), by_formula(data), atol=1e-5)
+
+
+def test_a_function_of_a_data_frame_may_give_the_second_label_alone() -> None:
+    data = frame()
+    net = pm.Classifier(lambda table: by_formula(table)[:, 1], data=data, names=["stays", "leaves"])
+    rows = torch.as_tensor(net.inputs.encode(data))
+    assert np.allclose(net.probabilities(rows).numpy(), by_formula(data), atol=1e-5)
+
+
+def test_it_is_explained_and_judged_by_the_default_method_without_gradients() -> None:
+    data = frame()
+    net = pm.Classifier(Model(), data=data)
+    proof = pm.explain(net, data.iloc[:2], labels="all")
+    assert list(proof.methods) == ["belief-order"]
+    assert proof.maps.shape == (2, 2, 4)
+    found = pm.evaluate(net, data.iloc[:3], methods=["belief-order", "random"], labels="all")
+    assert "belief-order" in str(found)
+
+
+@pytest.mark.parametrize(
+    "method", ["gradient", "belief-mask", "grad-cam", "integrated-gradients", "learned-mask"]
+)
+def test_methods_with_gradients_are_refused_with_those_that_need_none(method: str) -> None:
+    net = pm.Classifier(Model(), data=(data := frame()))
+    with pytest.raises(InputError, match=r"needs gradients, and Model has none.*belief-order.*kernel-shap"):
+        pm.evaluate(net, data.iloc[:2], methods=[method], labels="all")
+
+
+def test_a_function_of_tensors_has_gradients_if_it_lets_them_through() -> None:
+    inputs = pm.Classifier(Model(), data=frame()).inputs
+    through = pm.Classifier(lambda x: torch.stack([x.sum(1), -x.sum(1)], 1), inputs=inputs)
+    blocked = pm.Classifier(lambda x: torch.stack([x.sum(1), -x.sum(1)], 1).detach(), inputs=inputs)
+    assert through.differentiable and not blocked.differentiable
+
+
+def test_probabilities_that_do_not_sum_to_one_are_refused_in_any_batch() -> None:
+    data = frame()
+    with pytest.raises(ModelError, match=r"Model returned for row 0 of a batch sum to 1\.5"):
+        pm.Classifier(Model(lambda p: p * 1.5), data=data)
+    calls: list[int] = []
+
+    def late(p: Any) -> Any:
+        calls.append(len(p))
+        return p if len(p) < 5 else p * np.linspace(1, 1.1, len(p))[:, None]
+
+    net = pm.Classifier(Model(late), data=data)
+    with pytest.raises(ModelError, match=r"sum to 1\.\d+.*must be at least 0 and sum to 1"):
+        net.probabilities(torch.as_tensor(net.inputs.encode(data)))
+
+
+def test_a_model_that_depends_on_the_other_rows_of_a_batch_is_refused() -> None:
+    def centered(p: NDArray[np.float64]) -> NDArray[np.float64]:
+        share = 0.5 + (p[:, 1] - p[:, 1].mean()) / 2
+        return np.stack([1 - share, share], axis=1)
+
+    with pytest.raises(ModelError, match="depends on the other rows of its batch"):
+        pm.Classifier(Model(centered), data=frame())
+
+
+def test_a_model_that_cannot_take_missing_values_says_so_with_the_column() -> None:
+    class Strict(Model):
+        def predict_proba(self, table: Any) -> Any:
+            if table["income"].isna().any():
+                raise ValueError("Input X contains NaN.")
+            return super().predict_proba(table)
+
+    data = frame()
+    net = pm.Classifier(Strict(), data=data)
+    with pytest.raises(
+        ModelError, match=r"Strict fails on 40 rows: .*Input X contains NaN.*column 'income'.*imputer"
+    ):
+        net.probabilities(torch.as_tensor(net.inputs.encode(data)))
+
+
+def test_a_model_without_data_is_refused_with_what_to_write() -> None:
+    with pytest.raises(InputError, match=r"Model needs data=.*pm\.Classifier\(model, data=frame\)"):
+        pm.Classifier(Model())
+    with pytest.raises(
+        InputError, match="a torch module, a function, or a model with predict_proba, not int"
+    ):
+        pm.Classifier(3, size=4)
+    with pytest.raises(InputError, match=r"data= .* or inputs=, not both"):
+        pm.Classifier(Model(), data=frame(), inputs=pm.Classifier(Model(), data=frame()).inputs)
+
+
+def test_a_model_of_several_outputs_and_one_of_another_shape_are_refused() -> None:
+    with pytest.raises(ModelError, match="has 2 outputs; Proofmap explains one"):
+        pm.Classifier(Model(lambda p: [p, p]), data=frame())
+    with pytest.raises(ModelError, match=r"returned an array of shape \(1, 2\) for 2 rows"):
+        pm.Classifier(Model(lambda p: p[:1]), data=frame())
+
+
+def test_the_fingerprint_changes_with_the_model() -> None:
+    from sklearn.linear_model import LogisticRegression
+
+    x = RANDOM.normal(size=(40, 3))
+    fitted = [LogisticRegression(C=c).fit(x, x[:, 0] > 0) for c in (1.0, 0.1)]
+    one, other = (pm.Classifier(model, data=x) for model in fitted)
+    assert one.fingerprint() == pm.Classifier(copy.deepcopy(fitted[0]), data=x).fingerprint()
+    assert one.fingerprint() != other.fingerprint()
+    assert one.names == ("False", "True") and one.name == "LogisticRegression"
+
+
+# ---- files ------------------------------------------------------------------------------------------------------
+
+
+def test_a_pickle_is_loaded_only_with_the_flag(tmp_path: Path) -> None:
+    import joblib
+    from sklearn.linear_model import LogisticRegression
+
+    x = pd.DataFrame(RANDOM.normal(size=(40, 2)), columns=["a", "b"])
+    model = LogisticRegression().fit(x, x["a"] > 0)
+    file, table = tmp_path / "model.joblib", tmp_path / "rows.csv"
+    joblib.dump(model, file)
+    x.assign(target=0).to_csv(table, index=False)
+    with pytest.raises(InputError, match=r"is a pickle, and loading a pickle runs any code.*pickle=true"):
+        pm.load_classifier(f"sklearn:{file}?data={table}")
+    net = pm.load_classifier(f"sklearn:{file}?data={table}&target=target&pickle=true")
+    assert net.name == "sklearn:model.joblib"
+    rows = torch.tensor(x.to_numpy(), dtype=torch.float32)
+    assert np.allclose(net.probabilities(rows).numpy(), model.predict_proba(x), atol=1e-5)
+    with pytest.raises(InputError, match="has no column 'churned'; it has a, b, target"):
+        pm.load_classifier(f"sklearn:{file}?data={table}&target=churned&pickle=true")
+    with pytest.raises(ModelError, match="there is no file"):
+        pm.load_classifier(f"onnx:{tmp_path / 'none.onnx'}")
+
+
+def test_an_onnx_model_of_tables_gives_its_own_probabilities(tmp_path: Path) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    file = Path(__file__).parent / "logistic.onnx"
+    x = RANDOM.normal(size=(30, 3)).astype(np.float32)
+    session = runtime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+    expected = session.run(None, {"rows": x})[0]
+    table = tmp_path / "rows.csv"
+    pd.DataFrame(x, columns=list("abc")).assign(y=1).to_csv(table, index=False)
+    named = pm.load_classifier(f"onnx:{file}?data={table}&target=y")
+    for net in (named, pm.Classifier(session, data=x), pm.load_classifier(f"onnx:{file}", data=x)):
+        assert np.allclose(net.probabilities(torch.from_numpy(x)).numpy(), expected, atol=1e-6)
+    assert named.inputs.position_names == ("a", "b", "c")
+    with pytest.raises(InputError, match=r"is a model of tables and needs rows.*data=FILE\.csv"):
+        pm.load_classifier(f"onnx:{file}")
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"no model")
+    with pytest.raises(ModelError, match="no ONNX model that onnxruntime can run"):
+        pm.load_classifier(f"onnx:{broken}", data=x)
+
+
+def test_an_onnx_model_of_pictures_is_explained_by_superpixels() -> None:
+    pytest.importorskip("onnxruntime")
+    net = pm.load_classifier(
+        f"onnx:{Path(__file__).parent / 'picture.onnx'}?mean=0.5:0.5:0.5&std=0.5:0.5:0.5"
+    )
+    assert net.size == (8, 8) and net.outputs == "logits" and not net.differentiable
+    x = torch.rand(1, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    expected = ((x - 0.5) / 0.5).mean(dim=(2, 3)).softmax(dim=1)  # the net is the mean of each colour
+    assert torch.allclose(net.probabilities(x), expected, atol=1e-6)
+    proof = pm.explain(net, x, labels="all", method="belief-order:regions=4")
+    assert proof.maps.shape == (1, 3, 8, 8)
