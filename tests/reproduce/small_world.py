@@ -34,6 +34,7 @@ PICTURED = [
     "cifar100-masks",
     "desk-photo",
     "figure1",
+    "imagenette-best-effort",
     "imagenette-examples",
     "imagenette-gaussian",
     "imagenette-ties",

@@ -25,6 +25,7 @@ from tests.reproduce.small_world import PICTURED, SIDE, small_data, small_masker
 FIGURES = {
     "desk-photo": ["desk-photo"],
     "figure1": ["artifact"],
+    "imagenette-best-effort": [f"scatter-{at}" for at in ("printed", "between", "released")],
     "imagenette-examples": ["mask-grid", "mask-grid-wrong"],
     "imagenette-gaussian": [],
     "imagenette-ties": [],
