@@ -44,6 +44,11 @@ def things(at: Path) -> Dataset:
     return load_dataset(at / "things.csv")
 
 
+def table(at: Path) -> Dataset:
+    (at / "rows.csv").write_text("id,age,city,left\na,20,Ulm,yes\nb,,Bonn,no\nc,41,Ulm,\n")
+    return load_dataset(f"{at / 'rows.csv'}?target=left&name=id")
+
+
 def voc(at: Path) -> Dataset:
     saved(at, "a.png", "b.png")
     corners = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>8</ymax></bndbox>"
@@ -126,6 +131,7 @@ def table_rows(at: Path) -> Dataset:
 KINDS: dict[str, list[Callable[[Path], Dataset]]] = {
     "folder": [folder, labelled_folder],
     "csv": [csv, things],
+    "table": [table],
     "voc": [voc],
     "npz": [npz, npy],
     "imagenette": [imagenette],

@@ -48,6 +48,7 @@ def evaluate(
         Path | None, typer.Argument(help="A study file (TOML). Options override its settings.")
     ] = None,
     data: Annotated[list[str] | None, options.DATA] = None,
+    target: Annotated[str | None, options.TARGET] = None,
     model: Annotated[str | None, options.MODEL] = None,
     weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
     methods: Annotated[str | None, options.METHODS] = None,
@@ -128,7 +129,7 @@ def evaluate(
 ) -> None:
     config = Study.from_toml(study) if study is not None else Study()
     changes: dict[str, Any] = {
-        "data": data,
+        "data": options.with_target(data, target),
         "model": model,
         "weights": weights,
         "labels": labels,

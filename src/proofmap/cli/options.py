@@ -65,6 +65,9 @@ RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=Fal
 DATA = typer.Option(
     help="A dataset, photos or folders; see [bold]proofmap list datasets[/]. May be repeated."
 )
+TARGET = typer.Option(
+    help="The column of true labels, if --data is a table of rows (CSV).", show_default="none"
+)
 MODEL = typer.Option(help="A net; see [bold]proofmap list models[/], or write file.py:function.")
 WEIGHTS = path_option("Weights file (.safetensors or a torch checkpoint).")
 FIT = choice_option(
@@ -123,6 +126,19 @@ def names_after(option: str, text: str | None) -> list[str] | None:
     if names == []:
         raise InputError(f"{option} names nothing; write names separated by commas, or leave it out")
     return names
+
+
+def with_target(places: list[str] | None, target: str | None) -> list[str] | None:
+    """The dataset strings with the column of true labels written into the first.
+
+    >>> with_target(["customers.csv"], "churned")
+    ['customers.csv?target=churned']
+    """
+    if target is None:
+        return places
+    if not places or len(places) > 1:
+        raise InputError("--target names a column of one table; give one --data FILE.csv with it")
+    return [f"{places[0]}{'&' if '?' in places[0] else '?'}target={target}"]
 
 
 def check_device(name: str | None) -> str:

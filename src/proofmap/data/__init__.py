@@ -19,6 +19,7 @@ from proofmap.data.specs import (
     rebuild_dataset,
     sample_photos,
 )
+from proofmap.data.table_rows import TableData, table_file
 from proofmap.data.tensors import TensorData
 from proofmap.data.voc import pascal_voc
 
@@ -53,6 +54,8 @@ __all__ = [
     "cifar10",
     "cifar100",
     "TensorData",
+    "TableData",
+    "table_file",
     "BatchData",
     "as_dataset",
     "HuggingFaceImages",

@@ -2,6 +2,7 @@
 
 photos/                             a folder of images, or one with a sub-folder per label
 photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
+customers.csv?target=churned        rows of a table with the column of true labels; also customers.parquet
 KIND:PLACE                          data in a known layout, such as cifar10:data/ or hf:ORG/NAME
 KIND:PLACE[SPLIT]                   ... one part of it: imagenette:data/imagenette[train]
 KIND:PLACE[SPLIT]?KEY=VALUE&...     ... with settings: imagenette-corner:data/imagenette[val]?seed=3
@@ -31,13 +32,14 @@ from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
 from proofmap.data.imagenet_real import imagenet_real
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
+from proofmap.data.table_rows import PARQUET, table_file
 from proofmap.data.voc import pascal_voc
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
     r"(?P<place>[^?]*?)(?:\[(?P<split>[^\]?]*(?:\[[^\]]*\])?)\])?(?:\?(?P<options>.*))?", re.DOTALL
 )
-_BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".npy": "npz", ".npz": "npz"}
+_BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".npy": "npz", ".npz": "npz", **dict.fromkeys(PARQUET, "table")}
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,11 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
             )
         kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
         if not kind:
-            raise InputError(f"{place} is no dataset: expected a folder, or a .csv, .npy or .npz file")
+            raise InputError(
+                f"{place} is no dataset: expected a folder, or a .csv, .parquet, .npy or .npz file"
+            )
+        if kind == "csv" and "target" in options:  # a table of files has no setting
+            kind = "table"
     return kind, place, options
 
 
@@ -215,6 +221,7 @@ def _unknown(kind: str) -> InputError:
 _OPENERS: dict[str, Callable[..., Dataset]] = {
     "folder": image_folder,
     "csv": image_csv,
+    "table": table_file,
     "voc": pascal_voc,
     "npz": array_file,
     "imagenette": imagenette,
@@ -235,6 +242,11 @@ _KINDS = {
             "csv",
             "csv:FILE",
             "columns file and label (a name) or class_index; may have boxes_xyxy, or x0, y0, x1, y1 in a line for each object",
+        ),
+        (
+            "table",
+            "table:FILE?target=COLUMN&name=COLUMN",
+            "rows of a CSV or Parquet file; target has the true labels, name the names of rows",
         ),
         ("voc", "voc:FOLDER[SPLIT]", "photos with Pascal VOC's XML files: boxes of several labels"),
         (

@@ -196,7 +196,7 @@ def _file_column(columns: Sequence[str], header: str, path: Path) -> int:
     if found is None:
         raise InputError(
             f"{path} has no column of files: its first row must name one {', '.join(FILE_COLUMNS)}, "
-            f"and is {header[:80]!r}"
+            f"and is {header[:80]!r}; rows of numbers and categories are read with table:FILE?target=COLUMN"
         )
     return found
 

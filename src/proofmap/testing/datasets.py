@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import KINDS, Pictures
+from proofmap.core.inputs import KINDS, Pictures, Rows
 from proofmap.data import Dataset, rebuild_dataset
 from proofmap.testing.contract import Contract
 
@@ -108,7 +108,10 @@ def an_item_is_a_picture_or_an_array_as_the_kind_says(dataset: Dataset) -> None:
         else:
             values: NDArray[Any] = np.asarray(item)
             assert values.dtype.kind in "fiub", f"{name!r} has values of {values.dtype}, expected numbers"
-            assert bool(np.isfinite(values).all()), f"{name!r} has NaN or infinity, and no error says so"
+            bad = (
+                np.isinf(values) if dataset.kind == Rows.kind else ~np.isfinite(values)
+            )  # NaN: a missing value
+            assert not bad.any(), f"{name!r} has NaN or infinity, and no error says so"
 
 
 @check_dataset.promise

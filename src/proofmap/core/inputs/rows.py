@@ -15,6 +15,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.columns import Columns, Groups
 from proofmap.core.inputs.frames import Column, library_of, row_names
+from proofmap.core.inputs.table_row import TableRow
 from proofmap.core.tensors import NamedImages
 
 _EXAMPLES = 1024
@@ -153,12 +154,19 @@ class Rows(Inputs):
 
     def encode(self, given: Any) -> Tensor:
         """The rows of a data frame, with their names."""
-        if self.table is None:
+        return NamedImages.of(self._described().encode(given), row_names(given))
+
+    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
+        return item.encoded(self._described()) if isinstance(item, TableRow) else super().prepare(item)
+
+    def _described(self) -> Columns:
+        """The columns of the table, or columns of numbers if only their names are known."""
+        if self.table is None and not self.names:
             raise InputError(
-                "a data frame was given, but the columns that the net takes have no description; make the classifier with "
-                "inputs=Rows.of(frame), or give the numbers of the frame"
+                "a data frame was given, but the columns that the net takes have no names; make the classifier with "
+                "inputs=Rows.of(frame) or Rows(names=...), or give the numbers of the frame"
             )
-        return NamedImages.of(self.table.encode(given), row_names(given))
+        return self.table or Columns(tuple(Column(name=name) for name in self.names))
 
     def _check_finite(self, inputs: Tensor, problem: str) -> None:
         if self.table is None:

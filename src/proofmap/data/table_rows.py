@@ -1,0 +1,126 @@
+"""Rows of a table: a data frame, or a CSV or Parquet file, with the column of true labels."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from proofmap.core.errors import InputError, require
+from proofmap.core.files import distinct_names, suggest_path
+from proofmap.core.inputs import Rows
+from proofmap.core.inputs.frames import column_names, library_of, row_names
+from proofmap.core.inputs.table_row import FrameRows, TableRow
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import did_you_mean
+from proofmap.data.dataset import Dataset, digest_of
+
+PARQUET = (".parquet", ".pq")
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
+
+
+class TableData(Dataset):
+    """Rows of a data frame of pandas or polars.
+
+    Args:
+        frame: the columns that the model takes, in its order, and those named below.
+        target: the column of true labels, which the model does not take. A missing value is an unknown label.
+        name: the column of names of rows, which the model does not take; by default the index of pandas, or ``row-0`` and so on.
+
+    >>> import pandas as pd  # doctest: +SKIP
+    >>> TableData(pd.read_csv("customers.csv"), target="churned")  # doctest: +SKIP
+    TableData(table, 7043 rows, 2 labels)
+    """
+
+    kind = Rows.kind
+
+    def __init__(
+        self,
+        frame: Any,
+        *,
+        target: str | None = None,
+        name: str | None = None,
+        title: str = "table",
+        settings: dict[str, object] | None = None,
+    ) -> None:
+        if library_of(frame) is None:
+            raise InputError(f"a table must be a data frame of pandas or polars, not {type(frame).__name__}")
+        have = column_names(frame)
+        for what, column in (("target", target), ("name", name)):
+            if column is not None and column not in have:
+                raise InputError(
+                    f"{what} is {column!r}, but {title} has no such column.{did_you_mean(column, have)} It has "
+                    f"{', '.join(have[:12])}{', ...' if len(have) > 12 else ''}"
+                )
+        features = [column for column in have if column not in (target, name)]
+        if not features:
+            raise InputError(f"{title} has no columns for the model beside target and name")
+        self._rows = FrameRows(frame[features])
+        self.title, self._settings = title, settings
+        self.names = (
+            row_names(frame) if name is None else distinct_names(list(map(str, frame[name].to_list())))
+        )
+        if target is not None:
+            values = frame[target].to_list()
+            known = sorted(
+                {value for value in values if not _is_missing(value)}, key=lambda v: (str(type(v)), v)
+            )
+            places = {value: k for k, value in enumerate(known)}
+            self.label_names = tuple(map(str, known))
+            self.labels = [NO_LABEL if _is_missing(value) else places[value] for value in values]
+
+    @property
+    def frame(self) -> Any:
+        """The columns that the model takes."""
+        return self._rows.frame
+
+    def read(self, i: int) -> TableRow:
+        return TableRow(self._rows, i)
+
+    def digest(self, i: int) -> str:
+        row = self.read(i)
+        columns = self._rows.columns
+        texts = (columns.text(row.encoded(columns), k) for k in range(len(columns)))
+        return digest_of(repr(list(zip(columns.names, texts, np.asarray(row).tolist(), strict=True))))
+
+
+def table_file(path: str | Path, *, target: str = "", name: str = "") -> TableData:
+    """The rows of a CSV or Parquet file, as pandas reads it.
+
+    Text that is a date in every row, such as ``2024-05-31``, is refused: as a category it would have a value for every day.
+    """
+    file = Path(os.path.abspath(path))
+    is_parquet = file.suffix.lower() in PARQUET
+    pandas = require("pandas", extra="pandas", purpose=f"the table {file.name}")
+    if is_parquet:
+        require("pyarrow", extra="parquet", purpose=f"the Parquet file {file.name}")
+    if not file.is_file():
+        raise InputError(f"there is no file {path}.{suggest_path(path)}")
+    try:
+        separator = "\t" if file.suffix.lower() == ".tsv" else ","
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # pandas only warns when a line has too many fields
+            frame = (
+                pandas.read_parquet(file)
+                if is_parquet
+                else pandas.read_csv(file, sep=separator, index_col=False)
+            )
+    except Exception as error:  # pandas and pyarrow have many kinds of errors
+        raise InputError(f"{path} cannot be read as a table: {error}") from None
+    for column in frame.columns:
+        values = [value for value in frame[column].tolist() if not _is_missing(value)]
+        if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
+            raise InputError(
+                f"the column {column!r} of {path} holds dates such as {values[0]!r}. A date has no mean and is no category, so no "
+                "fill can hide it. Replace it by numbers, such as the year or the days since a day, or leave it out"
+            )
+    settings: dict[str, object] = {"dataset": "table", "path": str(file), "target": target, "name": name}
+    return TableData(frame, target=target or None, name=name or None, title=file.name, settings=settings)
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value != value or type(value).__name__ == "NAType"
