@@ -106,6 +106,13 @@ SHOWN = [
         part="cifar10-resnet56",
     ),
     Shown(
+        "cifar10-gradients",
+        "cifar10-table.md",
+        "| method, 1,600 images | deletion",
+        EARLIER,
+        part="cifar10-resnet56",
+    ),
+    Shown(
         "cifar10-range-short",
         "cifar10-table.md",
         "| TV | completeness | soundness |",

@@ -12,6 +12,7 @@ import torch
 
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
+from proofmap.report.figures.grid import short_probability
 from proofmap.reproduce import Recipe, reproduce
 from proofmap.reproduce.claims import orderings_of
 from proofmap.reproduce.examples import choose_examples
@@ -75,6 +76,10 @@ def test_every_recipe_of_pictures_runs_quickly(name: str, tmp_path: Path, data: 
     assert all((tmp_path / "out" / f"{figure}.txt").exists() for figure in expected)
     if name == "imagenette-examples":
         assert len(found.named_figures["mask-grid"].rows) == 6  # type: ignore[attr-defined]
+    if name == "figure1":
+        areas = [float(record["value"]) for record in found.tables[0].records]  # type: ignore[arg-type]
+        cells = [cell for row in found.named_figures["artifact"].rows for cell in row[1:]]  # type: ignore[attr-defined]
+        assert [cell.below.split()[0] for cell in cells] == [short_probability(area) for area in areas]
     if name == "two-true-labels":
         above = [cell.above for cell in found.named_figures["two-objects"].rows[0][1:3]]  # type: ignore[attr-defined]
         assert len(set(above)) == 2 and all(above)  # the two labels of this photo

@@ -161,5 +161,6 @@ def _figure(stored: StoredMaps, tvs: Mapping[str, float], job: Job) -> GridFigur
         maps,
         stored.about(),
         thresholds=(result.threshold("e1"), result.threshold("e2")),
+        points=stored.points,
         seed=job.seed,
     )

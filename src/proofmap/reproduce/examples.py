@@ -153,6 +153,7 @@ def _figures(stored: StoredMaps, chosen: list[Example], job: Job) -> dict[str, F
         maps,
         stored.about(),
         thresholds=(first.threshold("e1"), first.threshold("e2")),
+        points=stored.points,
         seed=job.seed,
     )
     return {figure.name: figure}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -77,6 +78,11 @@ class StoredMaps:
     @property
     def seed(self) -> int:
         return int(str(self.evaluation.settings["seed"]))
+
+    @property
+    def points(self) -> Any:
+        """The points of the insertion curves that the run's scores are taken from."""
+        return self.evaluation.results[0].insertion.settings["points"]
 
     def about(self) -> str:
         """What figures of the maps depend on, as a sentence for their captions."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 
@@ -173,6 +173,7 @@ def artifacts_of(
     settings: str,
     *,
     thresholds: str | tuple[float, float] | proof.Thresholds = "paper",
+    points: int | Literal["all"] = 32,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
@@ -181,12 +182,15 @@ def artifacts_of(
     Args:
         table: the labels ``(N, L)``; if rows differ, the names are above the pictures.
         settings: how the masks were learned, as a sentence for the caption.
+        points: of the insertion curves whose areas are shown.
     """
     at = proof.thresholds(thresholds)
     inputs, same_labels = classifier.inputs, bool((table == table[:1]).all())
     rows: list[tuple[GridCell | None, ...]] = []
     for masks in maps.values():
-        curves = insertion(classifier.frozen(), images, masks, table, seed=seed, progress=progress)
+        curves = insertion(
+            classifier.frozen(), images, masks, table, points=points, seed=seed, progress=progress
+        )
         f, auc = curves.f.tolist(), curves.auc.tolist()
         complete = proof.completeness(curves.auc, curves.f, at.e1).tolist()
         sound = proof.soundness(curves.auc, curves.f, at.e2).tolist()
