@@ -142,6 +142,12 @@ def torchcam() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def shap() -> ModuleType:
+    """SHAP's explainers."""
+    return _installed("shap")
+
+
+@pytest.fixture(scope="session")
 def captum() -> ModuleType:
     """Captum's attributions."""
     return _installed("captum.attr")

@@ -61,6 +61,7 @@ VARIANTS = [
     "hsic:samples=12,grid=2",
     "greedy-insertion:regions=4,candidates=2,fill=noise,superpixels=grid",
     "belief-order:regions=9,budget=60,patience=3,fill=noise,superpixels=grid",
+    "by-variance",
     "diffmask:steps=2,grid=4,dual_start=5,fill=noise",
     "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",
     "fong-vedaldi:steps=2,grid=8,mask_blur=1,l1=0",
@@ -78,6 +79,7 @@ ADAPTED = {
     "captum:NoiseTunnel(attribution_method=InputXGradient,nt_samples=2)": "captum",
     "pytorch-grad-cam:GradCAM": "pytorch_grad_cam",
     "torch-cam:GradCAMpp": "torchcam",
+    "shap:KernelExplainer(nsamples=6),regions=4,superpixels=grid": "shap",
 }
 """Methods of other libraries, and the fixture that imports each library."""
 

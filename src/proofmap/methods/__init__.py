@@ -1,9 +1,9 @@
 """Methods: each makes one heat map per label. ``proofmap list methods`` lists them. One folder or file per family."""
 
-from proofmap.methods.adapters import Captum, FromObject, PytorchGradCam, TorchCam
+from proofmap.methods.adapters import Captum, FromObject, PytorchGradCam, Shap, TorchCam
 from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
 from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
-from proofmap.methods.controls import CenteredGaussian, Edges, Random
+from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, Random
 from proofmap.methods.gradients import (
     Gradient,
     GradientInput,
@@ -56,6 +56,7 @@ __all__ = [
     "BeliefOrder",
     "Blurred",
     "BeliefMasker",
+    "ByVariance",
     "Captum",
     "CenteredGaussian",
     "ContrastiveLRP",
@@ -92,6 +93,7 @@ __all__ = [
     "Random",
     "RateDistortion",
     "ReadyMethod",
+    "Shap",
     "Shapley",
     "Sobol",
     "RectGrad",

@@ -128,6 +128,30 @@ class Edges(Blind):
         return inputs.merged_channels(total).sqrt()[:, None]
 
 
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class ByVariance(Blind):
+    """For rows, the variance of each column in its own unit: one order for all rows and all labels.
+
+    For pictures and series, the squared distance of the input from the neutral value, the largest over channels.
+    """
+
+    name: ClassVar[str] = "by-variance"
+    description: ClassVar[str] = "columns by their variance, whatever the model"
+
+    label_free = True
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        inputs = classifier.inputs
+        if inputs.channel_axis is None:
+            spread = images.new_tensor(inputs.std).square().expand(len(images), -1)
+        else:
+            spread = (images - inputs.per_channel(inputs.neutral.to(images))).square()
+        return inputs.merged_channels(spread, "max")[:, None]
+
+
 def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tensor:
     """``x`` filtered by three weights along an axis, with a repeated border."""
     side = x.shape[axis]

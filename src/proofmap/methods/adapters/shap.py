@@ -1,0 +1,173 @@
+"""SHAP's explainers as methods, for every label: ``shap:KernelExplainer``, ``shap:PermutationExplainer``, ``shap:TreeExplainer``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.probability_models import ProbabilityModel
+from proofmap.core import streams
+from proofmap.core.errors import InputError, require
+from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
+from proofmap.core.text import did_you_mean
+from proofmap.methods.adapters.library import Call, library_errors, own_generators, quietly
+from proofmap.methods.method import METHODS, Cost, Family, ReadyMethod
+from proofmap.methods.perturbation.passes import MaskedNet
+from proofmap.methods.perturbation.regions import RegionMethod, Regions
+from proofmap.plugins.settings import required
+
+Array = NDArray[np.float64]
+Values = Callable[[Array], Array]
+"""From which regions are shown ``(B, K)`` to the values of the labels ``(B, L)``."""
+
+_TREE = "TreeExplainer"
+
+
+@METHODS.register
+@dataclass(frozen=True, kw_only=True)
+class Shap(RegionMethod):
+    """Shapley values by an explainer of the package shap.
+
+    KernelExplainer and PermutationExplainer explain the game that judges play: a player is a region (a column, a superpixel, a segment), it is
+    absent if it shows the ``fill``. For rows and the gray fill this is SHAP with the mean row as its background. TreeExplainer reads
+    the trees of the model instead, and its values are those of the model's raw output: probabilities of a random forest, log-odds of
+    boosted trees. Options in brackets go to the explainer, or to its call: ``shap:KernelExplainer(nsamples=200)``,
+    ``shap:TreeExplainer(model_output=raw)``.
+    """
+
+    name: ClassVar[str] = "shap"
+    family: ClassVar[Family] = "adapter"
+    reference: ClassVar[str] = "Lundberg and Lee 2017"
+    description: ClassVar[str] = "Shapley values by an explainer of the package shap"
+    signed = True
+
+    of: str = required("KernelExplainer, PermutationExplainer or TreeExplainer, with its options in brackets", main=True)  # fmt: skip
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "of", str(self.call))
+        known = (*_EXPLAINERS, _TREE)
+        if self.call.name not in known:
+            raise InputError(
+                f"shap:{self.call.name} is not known; there are {', '.join(known)}.{did_you_mean(self.call.name, known)}"
+            )
+
+    @classmethod
+    def build(cls, options: Mapping[str, Any]) -> Self:
+        if "of" not in options:
+            raise InputError("shap needs an explainer, such as shap:KernelExplainer")
+        return super().build(options)
+
+    def title(self) -> str:
+        return super().title().replace(f"{self.name}:of=", f"{self.name}:", 1)
+
+    @property
+    def call(self) -> Call:
+        return Call.read(self.of)
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return self.call.name in ("KernelExplainer", "PermutationExplainer") or super().stochastic
+
+    def passes(self, inputs: Inputs, labels: int) -> int:
+        raise NotImplementedError  # shap decides
+
+    def cost(self, labels: int) -> Cost | None:  # type: ignore[override]
+        return None
+
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:  # type: ignore[override]
+        return None
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return {**super().record(ready), "library": f"shap {version('shap')}"}
+
+    def make_maps(
+        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        if self.call.name != _TREE:
+            return super().make_maps(ready, images, labels, seed=seed, progress=progress)
+        with library_errors(self.title()), quietly():
+            values = self._of_trees(ready.classifier, images)
+        asked = torch.where(labels == NO_LABEL, labels[:, :1], labels)
+        chosen = values.gather(1, asked[..., None].expand(-1, -1, values.shape[2]))
+        return ready.classifier.inputs.merged_channels(chosen)
+
+    def _of_trees(self, classifier: Classifier, images: Tensor) -> Tensor:
+        """Values ``(N, A, columns)`` of all labels."""
+        shap = require("shap", extra="shap", purpose=f"the method {self.title()}")
+        net = classifier.net
+        if not isinstance(net, ProbabilityModel) or net.columns is None or hasattr(net.model, "steps"):
+            raise InputError(
+                f"{self.title()} needs a model of trees itself, not a net, a function or a pipeline around it; "
+                "use shap:KernelExplainer"
+            )
+        found = np.asarray(
+            shap.TreeExplainer(net.model, **self.call.options)(net.columns.decode(images)).values
+        )
+        if found.ndim == 2:  # of the second of two labels
+            found = np.stack([-found, found], axis=2)
+        if found.shape[2] != len(classifier.names):
+            raise InputError(
+                f"{self.title()} returned values of {found.shape[2]} outputs for {len(classifier.names)} labels"
+            )
+        return torch.from_numpy(found.astype(np.float32)).transpose(1, 2).to(images)
+
+    def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
+        shap = require("shap", extra="shap", purpose=f"the method {self.title()}")
+        device, count = net.images.device, regions.count
+        explain, options = _EXPLAINERS[self.call.name], self.call.options
+        found = []
+        with progress.task(self.title(), len(net.images)) as task:
+            for k in range(len(net.images)):
+                image = torch.tensor(k, device=device)
+
+                def read(shown: Array, image: Tensor = image) -> Array:
+                    masks = torch.from_numpy(np.asarray(shown) > 0.5).to(device)
+                    several = image.expand(len(masks))
+                    limit = net.classifier.batches[0].size
+                    parts = [
+                        net(
+                            several[a : a + limit],
+                            regions.keep(several[a : a + limit], part),
+                            several[a : a + limit] * 0,
+                        )
+                        for a, part in zip(range(0, len(masks), limit), masks.split(limit), strict=True)
+                    ]
+                    return torch.cat(parts).cpu().double().numpy()
+
+                key = int(streams.random_words(net.keys[k : k + 1], 1)[0, 0])
+                with library_errors(self.title()), own_generators(key, device), quietly():
+                    found.append(explain(shap, read, count, options))
+                task.advance(1)
+        stacked = np.stack(found) if found else np.zeros((0, count, net.labels.shape[1]))
+        return torch.from_numpy(stacked.astype(np.float32)).transpose(1, 2).to(device)
+
+
+def _kernel(shap: Any, values: Values, count: int, options: Mapping[str, Any]) -> Array:
+    """Values ``(K, L)`` of the players."""
+    explainer = shap.KernelExplainer(values, np.zeros((1, count)))
+    found = explainer.shap_values(np.ones((1, count)), **{"silent": True, **options})
+    return np.asarray(found, dtype=np.float64).reshape(count, -1)
+
+
+def _permutation(shap: Any, values: Values, count: int, options: Mapping[str, Any]) -> Array:
+    explainer = shap.PermutationExplainer(values, shap.maskers.Independent(np.zeros((1, count))))
+    least = {"max_evals": max(500, 2 * count + 1), "silent": True}
+    found = explainer(np.ones((1, count)), **{**least, **options}).values
+    return np.asarray(found, dtype=np.float64).reshape(count, -1)
+
+
+_EXPLAINERS = {
+    "KernelExplainer": _kernel,
+    "PermutationExplainer": _permutation,
+}

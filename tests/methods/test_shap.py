@@ -1,0 +1,94 @@
+"""SHAP's explainers as methods: against Shapley's formula, the package itself, and its refusals."""
+
+from __future__ import annotations
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.methods import make_method
+from tests.methods.test_belief_order import table
+
+shap = pytest.importorskip("shap")
+
+
+def shapley(f: pm.Classifier, row: Tensor, label: int) -> list[float]:
+    """Shapley values by their definition: means over all orders, hidden columns show the mean row."""
+    columns = len(row)
+    phi = [0.0] * columns
+    for order in permutations(range(columns)):
+        shown = f.blank(1)[0]
+        before = float(f.probabilities(shown[None])[0, label])
+        for column in order:
+            shown[column] = row[column]
+            after = float(f.probabilities(shown[None])[0, label])
+            phi[column] += (after - before) / math.factorial(columns)
+            before = after
+    return phi
+
+
+@pytest.mark.parametrize(
+    "explainer",
+    [
+        "KernelExplainer",
+        pytest.param("PermutationExplainer(max_evals=2000)", marks=pytest.mark.slow),  # compiled for a minute
+    ],
+)
+def test_values_of_all_labels_are_those_of_shapley_s_formula(explainer: str) -> None:
+    f, x = table(4)
+    maps = make_method(f"shap:{explainer}")(f, x[:1], torch.tensor([[0, 2]]))
+    for k, label in enumerate((0, 2)):
+        expected = shapley(f, x[0], label)
+        assert maps[0, k].tolist() == pytest.approx(expected, abs=0.02 if "Perm" in explainer else 1e-4)
+
+
+def forest() -> tuple[pm.Classifier, object, np.ndarray]:
+    from sklearn.ensemble import RandomForestClassifier
+
+    x = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32).astype(np.float64)
+    model = RandomForestClassifier(5, random_state=0).fit(x, (x[:, 0] > 0) + (x[:, 1] > 0.5))
+    return pm.Classifier(model, data=x), model, x
+
+
+def test_tree_explainer_gives_what_the_package_gives_for_every_label() -> None:
+    net, model, x = forest()
+    maps = make_method("shap:TreeExplainer")(net, torch.tensor(x[:3], dtype=torch.float32), "all")
+    labels = net.choose_labels(torch.tensor(x[:3], dtype=torch.float32), "all")
+    expected = shap.TreeExplainer(model)(x[:3]).values
+    for i in range(3):
+        for j, label in enumerate(labels[i].tolist()):
+            assert np.allclose(maps[i, j].numpy(), expected[i, :, label], atol=1e-6)
+
+
+def test_of_boosted_trees_the_two_labels_have_opposite_values() -> None:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    x = np.random.default_rng(0).normal(size=(80, 3))
+    net = pm.Classifier(HistGradientBoostingClassifier(max_iter=3).fit(x, x[:, 0] > 0), data=x)
+    maps = make_method("shap:TreeExplainer")(
+        net, torch.tensor(x[:2], dtype=torch.float32), torch.tensor([[0, 1]] * 2)
+    )
+    assert torch.equal(maps[:, 0], -maps[:, 1]) and bool((maps != 0).any())
+
+
+def test_refusals() -> None:
+    f, x = table(4)
+    with pytest.raises(InputError, match=r"shap:KernelExplainr is not known.*Did you mean 'KernelExplainer'"):
+        make_method("shap:KernelExplainr")
+    with pytest.raises(InputError, match=r"needs a model of trees itself.*use shap:KernelExplainer"):
+        make_method("shap:TreeExplainer")(f, x, torch.zeros(len(x), 1, dtype=torch.long))
+    with pytest.raises(InputError, match="shap needs an explainer, such as shap:KernelExplainer"):
+        make_method("shap")
+
+
+def test_columns_by_variance_are_one_order_for_all_rows() -> None:
+    net, _, x = forest()
+    maps = make_method("by-variance")(net, torch.tensor(x[:2], dtype=torch.float32), torch.tensor([[0], [1]]))
+    assert torch.allclose(maps[0, 0].double(), torch.from_numpy(x.var(axis=0)), rtol=1e-5)
+    assert torch.equal(maps[0], maps[1])
