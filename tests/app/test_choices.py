@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.app.choices import Choices, is_live
+from proofmap.app.bounds import is_live
+from proofmap.app.choices import RECOMMENDED, Choices
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS, make_method
@@ -142,3 +143,39 @@ def test_what_the_command_line_names_is_offered_under_its_title(
     assert choices.method("phang-masker:weights=m.safetensors").settings()["weights"] == "m.safetensors"
     with pytest.raises(InputError, match="whoever starts the server"):
         choices.method("phang-masker:weights=other.safetensors")
+
+
+def test_every_field_of_every_method_makes_a_spec_that_is_accepted() -> None:
+    """The form offers what the server takes: each choice, each default, and the limit of each whole number."""
+    choices = Choices()
+    about = choices.methods_about
+    assert [method.name for method in about[:5]] == [*RECOMMENDED] and all(m.recommended for m in about[:5])
+    assert not any(method.recommended for method in about[5:])
+    tried = 0
+    for method in about:
+        needed = [f"{field.name}={field.default}" for field in method.settings if field.required]
+        for field in method.settings:
+            most = [] if field.most is None or field.kind != "whole" else [str(int(field.most))]
+            values = field.choices if field.kind == "choice" else [field.default, *most]
+            for value in values:
+                others = [text for text in needed if not text.startswith(f"{field.name}=")]
+                settings = ",".join([*others, *([f"{field.name}={value}"] if value else [])])
+                spec = f"{method.base}:{settings}" if settings else method.base
+                made = choices.method(spec)
+                assert made.name == method.base and field.help
+                tried += 1
+    assert tried > 300
+
+
+def test_fields_are_generated_from_the_settings() -> None:
+    (rise,) = [method for method in Choices().methods_about if method.name == "rise"]
+    fields = {field.name: field for field in rise.settings}
+    infos = {info.name: info for info in settings_of(METHODS["rise"])}
+    assert [*fields] == ["preset", *infos] and fields["preset"].choices[0] == ""
+    assert all(fields[name].help == info.help for name, info in infos.items())
+    assert (fields["masks"].kind, fields["masks"].default, fields["masks"].most) == ("whole", "4000", 16_000)
+    assert fields["coverage"].choices == ["true", "false"] and "none" in fields["fill"].choices
+    (masker,) = [method for method in Choices().methods_about if method.base == "phang-masker"]
+    assert "weights" not in {field.name for field in masker.settings}, (
+        "files are for whoever starts the server"
+    )

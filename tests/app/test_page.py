@@ -431,15 +431,49 @@ def test_a_job_is_cancelled_half_way_and_the_next_one_runs(
     served.release()
     page.get_by_label("Second method", exact=True).select_option("gradient-x-input")
     assert button.inner_text() == "Find the proofs"
+    assert (
+        page.locator("#methods select").first.locator("optgroup").first.get_attribute("label")
+        == "Recommended"
+    )
+    page.locator(".settings summary").nth(1).click()
+    channels = page.get_by_label("channels", exact=True)
+    assert "Default sum" in page.locator(f"#{channels.get_attribute('aria-describedby')}").inner_text()
+    channels.select_option("max")
+    assert page.locator(".settings summary").nth(1).inner_text() == "Settings (1 changed)"
     button.click()
     wait_done(page)
     assert button.inner_text() == "Show the proofs"
     button.click()
     assert page.evaluate("() => document.activeElement.id") == "proofs-heading" and len(served.jobs) == 2
     assert page.locator(".row h4").all_text_contents()[:1] == [METHOD] and page.locator(".row").count() == 2
+    assert served.jobs[1].asked.methods == [METHOD, "gradient-x-input:channels=max"]
     labels = len(served.jobs[1].asked.labels)
     assert page.locator(".row").nth(1).locator(".cell").count() == labels
-    assert page.locator("#signed-legend").is_visible(), "gradient x input says what speaks against a label"
+    channels.select_option("sum")
+    button.click()
+    page.locator("#signed-legend").wait_for()  # gradient x input says what speaks against a label
+    assert served.jobs[2].asked.methods == [METHOD, "gradient-x-input"]
+
+
+def test_settings_are_read_from_specs_and_written_back(finished: tuple[Any, Served]) -> None:
+    page, _ = finished
+    read = """async (specs) => {
+        const { settingsIn, specOf } = await import("/static/settings.js");
+        const { methods } = await (await fetch("/api/about")).json();
+        return specs.map((spec) => {
+            const method = methods.find(({ base }) => base === spec.split(":")[0]);
+            const values = settingsIn(method, spec);
+            return values && specOf(method, values);
+        });
+    }"""
+    same = [
+        "rise",
+        "belief-mask:passes=60,fills=gray+blur(sigma=3,kernel=5)",
+        "top-label:of=grad-cam",
+        "rise:grid=5,preset=x",
+    ]
+    found = page.evaluate(read, [*same, "rise:masks=4000", "top-label:grad-cam:layer=x"])
+    assert found == [*same[:3], "rise:preset=x,grid=5", "rise", None]
 
 
 def test_a_refresh_and_a_second_tab_come_back_to_the_running_job(

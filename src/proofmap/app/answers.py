@@ -42,15 +42,32 @@ class NetAbout(BaseModel):
     ready: bool = Field(description="whether it is loaded, so that the first answer is fast")
 
 
+class SettingField(BaseModel):
+    """A setting of a method as a field of a form."""
+
+    name: str
+    kind: Literal["number", "whole", "choice", "text"]
+    help: str
+    default: str
+    choices: list[str] = []
+    least: float | None = None
+    most: float | None = None
+    optional: bool = Field(default=False, description="whether it may be none")
+    required: bool = Field(default=False, description="whether a spec must name it")
+
+
 class MethodAbout(BaseModel):
     name: str
+    base: str = Field(description="the name before settings in a spec")
     family: str
+    recommended: str = Field(description="why it is among the first to try; empty for the others")
     passes: str = Field(description="passes of the net, in words")
     live: bool = Field(description="whether its maps can be watched while they are learned")
     label_free: bool | None = Field(
         description="whether one map serves all labels; null if that depends on settings"
     )
     about: str
+    settings: list[SettingField] = Field(description="those that a visitor may choose")
 
 
 class Named(BaseModel):

@@ -7,7 +7,7 @@ command line names is offered under its title.
 The cost of a request is limited too, because one thread serves all visitors:
 
 - the passes of all methods of a job together: at most :data:`MOST_PASSES`;
-- every other number: between a quarter of its default and :data:`TIMES` times its default; for a fill at most twice, for a pool of
+- every other number: between a quarter of its default and :data:`~proofmap.app.bounds.TIMES` times its default; for a fill at most twice, for a pool of
   random images at most its default. Such numbers decide how long one step takes, and a step cannot be interrupted (a pool of 1,024
   pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``, ``passes`` and ``iterations`` of methods
   that learn masks only repeat steps, so the limit on passes covers them.
@@ -15,34 +15,33 @@ The cost of a request is limited too, because one thread serves all visitors:
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cached_property
 
 from proofmap.app.answers import MethodAbout, Named
+from proofmap.app.bounds import SAFE_TEXTS, bounds, is_live
+from proofmap.app.setting_fields import fields_of
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.images import OWN, SAMPLES, AnyPlugin
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.methods.facts import FAMILIES, facts_of
-from proofmap.methods.masks.method import MaskMethod
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
+RECOMMENDED = {
+    "belief-mask": "proofs as strong as the belief",
+    "learned-mask": "the paper's method",
+    "grad-cam": "quick and well known",
+    "integrated-gradients": "gradients along a path",
+    "rise": "no gradients, many passes",
+}
+"""The methods to try first, each of another kind, and why."""
 MOST_PASSES = 200_000
 """The limit for all methods and labels of a job together."""
-TIMES = {"method": 4, "fill": 2}
-"""The limit of a number of a method or fill, as a multiple of its default."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
-_SAFE_TEXTS = frozenset({"layer"})
-"""Settings whose text can only name a part of the net."""
-_SEEDS = ("seed", "seed_offset")
-_STEP_COUNTS = ("steps", "passes", "iterations")
-"""Settings that count the steps of methods that learn masks; a job can be cancelled between two steps."""
-_WITHOUT_DEFAULT = 1_000.0
-"""The largest number of a setting whose default is none or zero."""
 _LONGEST = 16
 """The most values of a setting that takes several."""
 _FOR_THE_OWNER = "can only be set by whoever starts the server: proofmap serve --method SPEC"
@@ -79,8 +78,9 @@ class Choices:
     def methods_about(self) -> list[MethodAbout]:
         """The methods that need no settings, those of the command line first."""
         registered = {name: _default_method(METHODS[name]) for name in METHODS}
-        known = {**self.own, **{m.title(): m for m in registered.values() if m is not None}}
-        return [_about(name, method) for name, method in known.items()]
+        usual = sorted((m for m in registered.values() if m is not None), key=_place)
+        known = {**self.own, **{m.title(): m for m in usual}}
+        return [_about(name, method, own=name in self.own) for name, method in known.items()]
 
     def fills_about(self) -> list[Named]:
         return [Named(name=name) for name in FILLS if not FILLS[name].reads_mask]
@@ -94,22 +94,27 @@ def _default_method(kind: type[Method]) -> Method | None:
     return kind.build({info.name: DEFAULT_METHOD for info in needed})
 
 
-def _about(name: str, method: Method) -> MethodAbout:
+def _place(method: Method) -> tuple[int, int]:
+    """Recommended methods first, then by family."""
+    first, families = [*RECOMMENDED], [*FAMILIES]
+    place = first.index(method.name) if method.name in first else len(first)
+    return place, families.index(method.family)
+
+
+def _about(name: str, method: Method, *, own: bool) -> MethodAbout:
     facts = facts_of(type(method)) if type(method).name in METHODS else None
     passes = facts.passes if facts is not None else None
     return MethodAbout(
         name=name,
-        family=FAMILIES[method.family],
+        base=type(method).name,
+        family="Of this server" if own else FAMILIES[method.family],
+        recommended="" if own else RECOMMENDED.get(name, ""),
         passes="depends" if passes is None else str(passes),
         live=is_live(type(method)),
         label_free=method.label_free if facts is None else facts.label_free,
         about=method.description,
+        settings=[] if own else fields_of(type(method), DEFAULT_METHOD, _accepted),
     )
-
-
-def is_live(kind: type[Method]) -> bool:
-    """Whether a class of methods can show masks while they are learned."""
-    return issubclass(kind, MaskMethod)
 
 
 # ---- what visitors may not ask for ----------------------------------------------------------------------------------
@@ -125,6 +130,15 @@ def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
     made = make(spec)
     _check_plugin(made)
     return made
+
+
+def _accepted(spec: str) -> bool:
+    """Whether a visitor may ask for a method."""
+    try:
+        _checked(spec, make_method)
+    except InputError:
+        return False
+    return True
 
 
 def _check_plugin(plugin: Plugin) -> None:
@@ -148,17 +162,14 @@ def _check_plugin(plugin: Plugin) -> None:
 
 
 def _check_text(plugin: Plugin, info: Setting, value: str) -> None:
-    harmless = info.name in _SAFE_TEXTS or value in info.choices
+    harmless = info.name in SAFE_TEXTS or value in info.choices
     sampled = isinstance(plugin, Images) and info.name == "source" and value in (OWN, SAMPLES)
     if not (harmless or sampled):
         raise InputError(f"the setting {info.name} of {plugin.name} {_FOR_THE_OWNER}")
 
 
 def _check_number(plugin: Plugin, info: Setting, value: float) -> None:
-    in_turn = info.name in _STEP_COUNTS and isinstance(plugin, Method) and is_live(type(plugin))
-    if info.name in _SEEDS or in_turn:
-        return
-    least, most = bounds(plugin, info)
+    least, most = bounds(type(plugin), info)
     if not abs(value) <= most:
         raise InputError(
             f"{info.name} of {plugin.name} may be at most {most:,g} here, not {value:,g}; "
@@ -169,14 +180,3 @@ def _check_number(plugin: Plugin, info: Setting, value: float) -> None:
             f"{info.name} of {plugin.name} must be at least {least:,g} here, not {value:,g}; "
             "for less, use the command line: proofmap explain"
         )
-
-
-def bounds(plugin: Plugin, info: Setting) -> tuple[float, float]:
-    """The smallest and the largest number that a visitor may give for a setting."""
-    default = info.default if isinstance(info.default, (int, float)) else 0.0
-    if not default:
-        return -math.inf, _WITHOUT_DEFAULT
-    pooled = isinstance(plugin, Images) and info.name == "size"
-    most = abs(default) * (1 if pooled else TIMES.get(plugin.noun, 1))
-    positive = info.above is not None and isinstance(info.default, float)  # a length or a rate
-    return default / TIMES["method"] if positive else -math.inf, most

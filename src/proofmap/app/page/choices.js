@@ -1,5 +1,6 @@
-// The choice of the net, of one to three methods with settings as on the command line, and of the fill.
+// The choice of the net, of one to three methods with their settings, and of the fill.
 
+import { SettingsForm } from "./settings.js";
 import { byId, make } from "./shared.js";
 
 /** Choose a value, and add it if it is not in the list: a program may have asked for it. */
@@ -21,7 +22,6 @@ export class Choices {
       event.preventDefault();
       press();
     });
-    byId("methods").addEventListener("input", changed);
     this.set({ net: about.default.net, methods: about.default.methods, fill: about.default.fill });
   }
 
@@ -35,10 +35,7 @@ export class Choices {
 
   /** The methods as the command line writes them: name, or name:setting=value. */
   get methods() {
-    return this.rows
-      .map(({ select, settings }) => [select.value, settings.value.trim()])
-      .filter(([name]) => name)
-      .map(([name, settings]) => (settings ? `${name}:${settings}` : name));
+    return this.rows.filter(({ select }) => select.value).map(({ form, select }) => form?.spec ?? select.value);
   }
 
   set({ net, methods, fill }) {
@@ -50,48 +47,58 @@ export class Choices {
     this.tidy();
   }
 
+  /** What the server says about a method, by its name or by a spec that begins with it. */
+  find(spec) {
+    const { methods } = this.about;
+    return methods.find(({ name }) => name === spec) ?? methods.find(({ base }) => base === spec.split(":")[0]);
+  }
+
   /** Add a row if all are used, so that there is always an empty one. */
   tidy() {
     const used = this.rows.filter(({ select }) => select.value).length;
     if (used === this.rows.length && used < this.most) this.addRow("");
-    this.rows.forEach(({ node, select, settings }, place) => {
-      node.hidden = place > used && !select.value;
-      settings.hidden = !select.value;
-    });
-    const first = this.rows.filter(({ select }) => select.value).map(({ select }) => select.value);
-    const about = (name) => this.about.methods.find((method) => method.name === name);
-    byId("method-words").replaceChildren(...first.map((name) => {
-      const method = about(name);
-      const live = method?.live ? "" : " Its maps appear when they are finished.";
-      const free = method?.label_free ? " One map for all labels." : "";
-      return make("span", {}, make("b", {}, name), ` ${method?.about ?? ""}.${free}${live} `);
-    }));
+    this.rows.forEach(({ node, select }, place) => { node.hidden = place > used && !select.value; });
   }
 
-  addRow(method) {
+  addRow(spec) {
     const place = this.rows.length;
-    const listed = this.about.methods.some((m) => m.name === method);
-    const [name, ...rest] = listed ? [method] : method.split(":");
-    const families = Map.groupBy
-      ? Map.groupBy(this.about.methods, ({ family }) => family)
-      : this.about.methods.reduce((all, m) => all.set(m.family, [...(all.get(m.family) ?? []), m]), new Map());
     const which = ["Method", "Second method", "Third method"][place] ?? `Method ${place + 1}`;
-    const select = make("select", { "aria-label": which },
-      ...(place ? [make("option", { value: "" }, "none")] : []),
-      ...[...families].map(([family, members]) => make("optgroup", { label: family },
-        ...members.map((m) => make("option", { value: m.name, title: m.about }, m.live ? `${m.name} · live` : m.name)))));
-    choose(select, name);
-    const settings = make("input", {
-      type: "text", "aria-label": `Settings of the ${which.toLowerCase()}`, placeholder: "settings: name=value,name=value", autocomplete: "off", spellcheck: "false",
-    });
-    settings.value = rest.join(":");
+    const select = make("select", { "aria-label": which }, ...(place ? [make("option", { value: "" }, "none")] : []), ...this.groups());
+    const row = { select, node: make("div", { class: "method" }, make("span", { "aria-hidden": "true" }, which), select), which };
+    this.rows.push(row);
+    this.describe(row, spec);
     select.addEventListener("change", () => {
-      settings.value = "";
+      this.describe(row, select.value);
       this.tidy();
       this.changed();
     });
-    const node = make("div", { class: "method" }, make("span", { "aria-hidden": "true" }, which), select, settings);
-    this.rows.push({ node, select, settings });
-    byId("methods").append(node);
+    byId("methods").append(row.node);
+  }
+
+  /** The options: the recommended methods with the reason, then the others by family. */
+  groups() {
+    const families = new Map([["Recommended", []]]);
+    for (const method of this.about.methods) {
+      const family = method.recommended ? "Recommended" : method.family;
+      families.set(family, [...(families.get(family) ?? []), method]);
+    }
+    return [...families].filter(([, members]) => members.length).map(([family, members]) => make("optgroup", { label: family },
+      ...members.map(({ name, about, recommended }) =>
+        make("option", { value: name, title: about }, recommended ? `${name}: ${recommended}` : name))));
+  }
+
+  /** Choose the method of a spec in a row, and show what it is and its settings. */
+  describe(row, spec) {
+    const method = spec ? this.find(spec) : null;
+    const form = method ? SettingsForm.of(method, spec, row.which, this.changed) : null;
+    choose(row.select, form ? method.name : spec);
+    row.form = form;
+    row.node.querySelector(".about-method")?.remove();
+    row.node.querySelector("details")?.remove();
+    if (!method) return;
+    const free = method.label_free ? " One map for all labels." : "";
+    const live = method.live ? " You can watch its maps while they are learned." : "";
+    row.node.append(make("p", { class: "soft about-method" }, `${method.about}. Passes of the net: ${method.passes}.${free}${live}`));
+    if (form && method.settings.length) row.node.append(form.node);
   }
 }

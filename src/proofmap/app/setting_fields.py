@@ -1,0 +1,85 @@
+"""The settings of methods as fields of a form, generated from the settings themselves: kind, bounds, default and help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING
+from types import NoneType
+from typing import get_origin
+
+from proofmap.app.answers import SettingField
+from proofmap.app.bounds import SAFE_TEXTS, bounds
+from proofmap.fills import FILLS, Fill
+from proofmap.methods import METHODS, Method
+from proofmap.plugins.settings import Plugin, Setting, settings_of
+
+NONE = "none"
+
+
+def fields_of(kind: type[Method], default_method: str, accepts: Callable[[str], bool]) -> list[SettingField]:
+    """The settings that a visitor may choose, presets first. Settings and values that only the command line accepts are left out.
+
+    ``accepts`` says whether a visitor may ask for a spec.
+    """
+    presets = [
+        SettingField(
+            name=name,
+            kind="choice",
+            help=f"a {name} sets several of the settings below at once; those you change yourself win",
+            default="",
+            choices=["", *values],
+        )
+        for name, values in kind.shortcuts.items()
+    ]
+    settings = (_field(kind, info, default_method) for info in settings_of(kind))
+    fields = presets + [field for field in settings if field is not None]
+    for field in fields:
+        needed = [f"{other.name}={other.default}" for other in fields if other.required and other != field]
+        specs = {v: f"{kind.name}:{','.join([*needed, f'{field.name}={v}'])}" for v in field.choices}
+        field.choices = [v for v in field.choices if v in ("", field.default) or accepts(specs[v])]
+    return fields
+
+
+def _field(kind: type[Plugin], info: Setting, default_method: str) -> SettingField | None:
+    default = default_method if info.default is MISSING else info.default_text()
+    made = SettingField(name=info.name, kind="text", help=info.help, default=default)
+    made.required = info.default is MISSING
+    if info.plugin is not None or info.choices or bool in info.types:
+        made.kind, made.choices = "choice", _choices(info, default)
+        return made
+    if int in info.types or float in info.types:
+        made.kind = "number" if float in info.types else "whole"
+        made.least, made.most = _limits(kind, info)
+        made.optional = NoneType in info.types
+        return made
+    listed = info.several is not None or any(get_origin(t) is tuple for t in info.types)
+    return made if listed or info.name in SAFE_TEXTS else None
+
+
+def _choices(info: Setting, default: str) -> list[str]:
+    """The values of a setting that has a few, the default first if it is none of them."""
+    if info.plugin is not None:
+        found: Sequence[str] = _plugin_names(info.plugin)
+    else:
+        found = ["true", "false"] if bool in info.types else [str(choice) for choice in info.choices]
+    found = [*found, *([NONE] if NoneType in info.types and NONE not in found else [])]
+    return list(found) if default in found else [default, *found]
+
+
+def _plugin_names(kind: type[Plugin]) -> list[str]:
+    """The fills or methods that need no settings and no files."""
+    if issubclass(kind, Fill):
+        return [name for name in FILLS if not FILLS[name].reads_mask]
+    simple = [name for name in METHODS if METHODS[name].family not in ("adapter", "masker", "control")]
+    return [
+        name for name in simple if all(info.default is not MISSING for info in settings_of(METHODS[name]))
+    ]
+
+
+def _limits(kind: type[Plugin], info: Setting) -> tuple[float | None, float | None]:
+    """The smallest and largest value: of the setting, and of what a visitor may ask for."""
+    lowest, highest = bounds(kind, info)
+    own = [x for x in (info.least, info.above, lowest) if x is not None and math.isfinite(x)]
+    caps = [x for x in (info.most, highest) if x is not None and math.isfinite(x)]
+    return max(own, default=None), min(caps, default=None)
