@@ -38,7 +38,14 @@ def figures(
         list[str] | None,
         typer.Option(help="Photos or a dataset, for figures that learn their own masks. May be repeated."),
     ] = None,
-    number: Annotated[int | None, options.NUMBER] = None,
+    number: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of images: of --data, chosen at random, and in grids that are drawn from a run.",
+            show_default="all of --data, 4 in a grid",
+        ),
+    ] = None,
     labels: Annotated[str | None, options.LABELS] = None,
     method: Annotated[
         str | None, typer.Option(help="Method of figures that learn masks, such as learned-mask:steps=50.")
@@ -64,9 +71,16 @@ def figures(
     settings: dict[str, Any] = {"seed": seed, "progress": progress_for(stderr, quiet)}
     written: list[Path] = []
     for name in wanted:
-        chosen = settings | _choices(name, labels, method) if FIGURES[name].needs == "images" else {}
+        own = FIGURES[name].needs == "images"
+        chosen = settings | _choices(name, labels, method) if own else _rows(name, number)
         written += draw_figure(name, out=out, formats=options.split_list(formats), **found, **chosen)
     print_written(written)
+
+
+def _rows(name: str, number: int | None) -> dict[str, Any]:
+    """``--number`` as the images of a grid that is drawn from a run."""
+    takes = inspect.signature(FIGURES[name].make).parameters
+    return {"rows": number} if number is not None and "rows" in takes else {}
 
 
 def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any]:
