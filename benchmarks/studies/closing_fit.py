@@ -21,7 +21,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.progress import Silent
 from proofmap.fills import Fill, Pools
-from proofmap.methods.masks import belief
+from proofmap.methods.masks import belief, belief_problem
 from proofmap.methods.masks.engine import Slots
 from proofmap.metrics.proof import completeness, soundness, thresholds, worst_case
 
@@ -30,7 +30,7 @@ TOGETHER = 8
 """Images that are learned at once."""
 
 
-class Noting(belief.BeliefProblem):
+class Noting(belief_problem.BeliefProblem):
     """Notes of every pair how sure the net is of it and what is amiss when its fit would begin, by label and f."""
 
     noted: dict[tuple[int, float], tuple[float, float]]

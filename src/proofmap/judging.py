@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -105,7 +105,7 @@ class Judge:
     def reset(self) -> None:
         """Forget all images, and what was prepared for the net: it may be trained before the next ``update``."""
         self._seen: list[_Seen] = []
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._first: Tensor | None = None
         self.__dict__.pop("session", None)
 
@@ -171,7 +171,7 @@ class Judge:
                 )
                 blocks[name].append(found)
                 session.check_net(f"while {name} was judged")
-                self._seconds[name] += time.monotonic() - began  # type: ignore[assignment]
+                self._seconds[name] += time.monotonic() - began
         believed = f.gather(1, table.clamp_min(0)).masked_fill(table == NO_LABEL, torch.nan)
         self._seen.append(_Seen(images[:kept], image_names, str(rule), table, believed, blocks))
 
@@ -325,12 +325,12 @@ def _update_from(judge: Judge, data: Dataset) -> None:
     if rule.kind == "given" and len(rule.rows) != len(data):
         rule.choose(torch.empty(len(data), len(classifier.names)), classifier.label_set)  # says what is wrong
     judge.distractors = data
-    known, places = true_outputs(data, classifier.names), output_places(data, classifier.names)
+    places = output_places(data, classifier.names)
     size = _BLOCK // (classifier.inputs.count * expected_labels(rule, classifier))
     for block in load_blocks(data, classifier, block_size=max(1, min(size, _MOST_IMAGES))):
         if block.failures:
             raise InputError(block.failures[0].reason)
-        truth = [known[i] for i in block.indices]
+        truth = true_outputs(data, classifier.names, block.indices)
         objects = [among_outputs(one, places) for one in block.objects]
         judge.update(
             block.images,

@@ -23,7 +23,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, Pools, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.masks import belief_terms
-from proofmap.methods.masks.belief import BeliefProblem
+from proofmap.methods.masks.belief_problem import BeliefProblem, CurveProblem
 from proofmap.methods.masks.belief_terms import (
     ClosingFit,
     least_change,
@@ -140,13 +140,14 @@ def test_shrinking_is_a_mean_over_cells() -> None:
 # ---- the loss --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", ["f", "strongest", "weakest"])
+@pytest.mark.parametrize("target", ["f", "curve", "strongest", "weakest"])
 def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
     f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
     s = BeliefMask(fills=("gray", "noise"), grid=8, smoothness=0.02, target=target, temperature=0.5)
     problem, slots = seated(s.prepare(f), images, labels)
     slots["sure"] = torch.tensor([0.0, 0.4, 1.0])
     seen: dict[tuple[int, int], dict[int, float]] = {(p, k): {} for p in range(3) for k in range(2)}
+    tenths: list[dict[tuple[int, int], float]] = [{}, {}, {}]
     for step in range(3):
         slots["step"].fill_(step)
         weights = normal(3, 1, 6, 8, seed=10 + step).requires_grad_(True)
@@ -165,19 +166,35 @@ def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
                 mask = (up > t).double() + soft - soft.detach()
                 x = mask * images[p] + (1 - mask) * hidden[p, k]
                 value = probability(f, x, int(labels[p]))
+                tenths[p][k, int(10 * u)] = min(2.0, abs(math.log(value.item() / believed)))
                 seen[p, k][int(5 * u)] = value.item()  # the latest of each fifth of the curve
                 area = sum(seen[p, k].values()) / len(seen[p, k])
-                error = math.log(area / believed)
-                c = {"f": max(-0.5, min(0.5, 2 * error)), "strongest": -0.5, "weakest": 0.5}[target]
+                if target == "curve":  # the point alone; too weak a point is measured in units of itself
+                    area = min(value.item(), believed)
+                    error = (
+                        math.log(value.item() / believed)
+                        if u >= 0.02
+                        else max(0.0, math.log(value / believed))
+                    )
+                else:
+                    error = math.log(area / believed)
+                c = {
+                    "f": max(-0.5, min(0.5, 2 * error)),
+                    "curve": max(-2.0, min(2.0, 8 * error)) * (1.5 if error > 0 else 1),
+                    "strongest": -0.5,
+                    "weakest": 0.5,
+                }[target]
                 share, sure = value.item() / area, float(slots["sure"][p])
                 factor = share ** (1 - sure) if c < 0 else share / (1 - value.item()) ** sure
                 push = factor * value.log()
                 total = total + c * push / 2
                 errors.append(abs(error))
-            if target == "f":
+            if target == "curve":
+                errors = [e / 3 for e in tenths[p].values()]  # a slack of .3 in place of .1
+            if target in ("f", "curve"):
                 sg = up.sigmoid()
                 rough = sg.diff(dim=0).square().sum() + sg.diff(dim=1).square().sum()
-                total = total + 0.02 / (1 + (sum(errors) / 2 / 0.1) ** 2) * rough
+                total = total + 0.02 / (1 + (sum(errors) / len(errors) / 0.1) ** 2) * rough
             (expected,) = torch.autograd.grad(total, own)
             torch.testing.assert_close(gradient[p : p + 1].double(), expected, rtol=1e-3, atol=1e-6)
 
@@ -289,6 +306,30 @@ def test_areas_become_f_where_other_methods_miss_it() -> None:
         assert error.mean() < 0.03 and error.max() < 0.12
         for maps in others:
             assert error.mean() < 0.5 * ratios(f, images, maps, labels, fill=fill).log().abs().mean()
+
+
+def test_curves_reach_f_and_stay_where_areas_match_by_cancellation() -> None:
+    f, images = net(), pixels(3, SIZE)
+    labels = f.top(images, 3)
+    shape = {}
+    for target in ("f", "curve"):
+        s = BeliefMask(passes=400, fills=("gray", "blur"), grid=16, smoothness=0.0, target=target)
+        played = pm.insertion(f, images, s(f, images, labels), labels, fill="blur", points=24)
+        late = (played.probabilities / played.f[..., None])[..., played.counts >= 0.1 * played.positions]
+        shape[target] = late.log().abs()
+    assert shape["curve"].mean() < 0.5 * shape["f"].mean() and shape["curve"].amax() < 0.5 * shape["f"].amax()
+
+
+def test_with_a_curve_as_target_a_pair_stops_once_every_tenth_is_near() -> None:
+    s = BeliefMask(fills=("gray",), target="curve", tolerance=0.1)
+    problem, slots = seated(s.prepare(net()), pixels(1, SIZE), torch.tensor([0]))
+    slots["f"], slots["step"] = torch.tensor([0.4]), torch.tensor([30])
+    slots["curve"] = torch.full((1, 1, 10), 0.42)
+    assert isinstance(problem, CurveProblem) and problem.settled(slots) is not None
+    assert bool(problem.settled(slots).all())  # type: ignore[union-attr]
+    for odd in (0.46, 0.34, torch.nan):
+        slots["curve"][0, 0, 7] = odd
+        assert not bool(problem.settled(slots).any())  # type: ignore[union-attr]
 
 
 def test_the_bounds_enclose_f_and_every_other_map() -> None:
@@ -503,6 +544,8 @@ def test_presets_and_passes() -> None:
     thorough = make_method("belief-mask:preset=thorough")
     assert isinstance(thorough, BeliefMask) and thorough.steps == 200
     assert thorough.cost(1) == Cost(forward=2, gradient=600)
+    steady = make_method("belief-mask:preset=steady")
+    assert isinstance(steady, BeliefMask) and steady.target == "curve" and steady.cost(1) == thorough.cost(1)
 
 
 def test_the_cost_counts_every_pass_and_those_to_begin() -> None:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.metrics import (
     Completeness,
     Judged,
@@ -177,3 +178,8 @@ def test_they_cost_no_pass_beyond_the_curve_of_the_proof_scores() -> None:
     passes(["soundness"])
     shapes = ["peak", "peak-soundness", "reach", "steadiness"]
     assert passes(["soundness"]) == passes(["soundness", *shapes])
+
+
+def test_a_curve_that_ends_before_s0_is_refused() -> None:
+    with pytest.raises(InputError, match=r"s0=0.7 is beyond the end of the curve"):
+        pm.make_metric("steadiness:s0=0.7,curve=restricted")

@@ -27,13 +27,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from proofmap.core.errors import InputError
 from proofmap.metrics import proof
 from proofmap.metrics.context import Judged
 from proofmap.metrics.metric import METRICS
-from proofmap.metrics.proof_scores import E1, TOP, ProofMetric
+from proofmap.metrics.proof_scores import E1, E2, TOP, WorstOfLabels
 from proofmap.plugins.settings import setting
 
-E2 = "floor of f, which soundness is never below"
 Q = "quantile of the curve that counts as its peak; 1: the largest point"
 
 
@@ -62,8 +62,35 @@ def reach_of(values: Tensor, shares: Tensor, f: Tensor, part: float = 0.9) -> Te
     return torch.where(there.any(dim=-1), shares[there.int().argmax(dim=-1)], 1.0)
 
 
+def steady_share(
+    values: Tensor,
+    shares: Tensor,
+    weights: Tensor,
+    f: Tensor,
+    *,
+    e1: float = 0.01,
+    e2: float = 0.001,
+    factor: float = 1.5,
+    s0: float = 0.1,
+) -> Tensor:
+    """The part ``(N, L)`` of curves ``(N, L, S)`` from the share s0 on whose points, at shares ``(S,)`` and with weights ``(S,)``, are
+    within a factor of f ``(N, L)``.
+
+    >>> curve, shares = torch.tensor([[[0.1, 0.3, 0.9, 0.5]]]), torch.tensor([0.05, 0.25, 0.5, 1.0])
+    >>> steady_share(
+    ...     curve, shares, torch.full((4,), 0.25), torch.tensor([[0.4]])
+    ... ).item()  # .3 and .5 of three
+    0.6666666865348816
+    """
+    believed = f[..., None].expand_as(values)
+    complete, sound = proof.completeness(values, believed, e1), proof.soundness(values, believed, e2)
+    steady = (complete >= 1 / factor) & (sound >= 1 / factor)
+    late = weights * (shares >= s0)
+    return (steady * late).sum(dim=-1) / late.sum()
+
+
 @dataclass(frozen=True, kw_only=True)
-class ShapeMetric(ProofMetric):
+class ShapeMetric(WorstOfLabels):
     """A summary of the points of a curve at which something is shown; the image's value is that of its worst label."""
 
     top: int | None = setting(None, TOP, least=1)
@@ -81,11 +108,6 @@ class ShapeMetric(ProofMetric):
             shares.to(values.device),
             (weights / weights.sum()).to(values.device),
         )
-
-    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        chosen = proof.of_most_probable(pairs, self.curves(judged).f, self.top)
-        worst = proof.worst_case(chosen if self.higher_is_better else -chosen)
-        return worst if self.higher_is_better else -worst
 
 
 @METRICS.register
@@ -169,13 +191,17 @@ class Steadiness(ShapeMetric):
     factor: float = setting(1.5, "how far a point may be from f", least=1)
     s0: float = setting(0.1, "share of the positions from which on the curve must be steady", least=0, most=1)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.s0 > self.within[1]:
+            raise InputError(
+                f"steadiness: s0={self.s0} is beyond the end of the curve, within={self.within}; lower s0 or widen within"
+            )
+
     def pairs(self, judged: Judged) -> Tensor:
         values, shares, weights = self._shown(judged)
         f = self.curves(judged).h
-        believed = f.double()[..., None].expand_as(values)
-        complete = proof.completeness(values, believed, self.e1)
-        sound = proof.soundness(values, believed, self.e2)
-        steady = (complete >= 1 / self.factor) & (sound >= 1 / self.factor)
-        late = weights * (shares >= self.s0)
-        share = (steady * late).sum(dim=-1) / late.sum()
+        share = steady_share(
+            values, shares, weights, f.double(), e1=self.e1, e2=self.e2, factor=self.factor, s0=self.s0
+        )
         return share.to(f).masked_fill(f.isnan(), torch.nan)

@@ -25,6 +25,7 @@ from proofmap.plugins.settings import setting, setting_names, settings_of
 
 TOP = "the worst case is over this number of the most probable judged labels; none: over all"
 E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"
+E2 = "floor of f, which soundness is never below"
 COUNTED = (
     "believed: images judged for a label with f >= e1 other than the top one; "
     "paper: images whose second label has f >= 0.01, labels with f <= e1 count as proved"
@@ -75,9 +76,19 @@ class ProofMetric(GameMetric):
         return {name: both[name] for name in setting_names(cls) if name in both}
 
 
+class WorstOfLabels(ProofMetric):
+    """A metric whose value for an image is that of its worst label, of all or of the ``top`` most probable ones."""
+
+    top: int | None
+
+    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
+        chosen = proof.of_most_probable(pairs, self.curves(judged).f, self.top)
+        return proof.worst_case(chosen) if self.higher_is_better else -proof.worst_case(-chosen)
+
+
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
-class Completeness(ProofMetric):
+class Completeness(WorstOfLabels):
     """The smallest alpha(x, a) = min(max(AUC, e1) / f, 1) of an image's labels."""
 
     name: ClassVar[str] = "completeness"
@@ -92,13 +103,10 @@ class Completeness(ProofMetric):
         c = self.curves(judged)
         return proof.completeness(c.auc, c.h, self.e1)
 
-    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        return proof.worst_case(proof.of_most_probable(pairs, self.curves(judged).f, self.top))
-
 
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
-class Soundness(ProofMetric):
+class Soundness(WorstOfLabels):
     """The smallest beta(x, a) = min(max(f, e2) / AUC, 1) of an image's labels."""
 
     name: ClassVar[str] = "soundness"
@@ -106,15 +114,12 @@ class Soundness(ProofMetric):
     description: ClassVar[str] = (
         "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
     )
-    e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
+    e2: float = setting(0.001, E2, least=0, most=1)
     top: int | None = setting(None, TOP, least=1)
 
     def pairs(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         return proof.soundness(c.auc, c.h, self.e2)
-
-    def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        return proof.worst_case(proof.of_most_probable(pairs, self.curves(judged).f, self.top))
 
 
 @METRICS.register
@@ -194,7 +199,7 @@ class SecondSoundness(ProofMetric):
 
     name: ClassVar[str] = "second-soundness"
     description: ClassVar[str] = "min(max(f, e2) / AUC, 1) of the net's second label"
-    e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
+    e2: float = setting(0.001, E2, least=0, most=1)
 
     def __call__(self, judged: Judged) -> Tensor:
         curves = self.curves(judged)

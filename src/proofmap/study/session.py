@@ -32,7 +32,7 @@ from proofmap.plugins.failures import exit_as_error
 from proofmap.study.study import Study
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Session:
     """A study opened on a net and, unless images come one batch at a time, on a dataset.
 
@@ -49,6 +49,7 @@ class Session:
     run_metrics: Mapping[str, RunMetric] = field(default_factory=dict)
     dataset: Dataset | None = None
     distractors: Mapping[str, Any] | None = None
+    _look: FirstLook | None = field(default=None, init=False, repr=False)
 
     @property
     def data(self) -> Dataset:
@@ -93,13 +94,14 @@ class Session:
         )
 
     def look_at(self, images: Tensor) -> None:
-        """Keep what the net says of two of these images, unless it was kept before; :meth:`check_net` compares with it."""
-        if "_look" not in self.__dict__:
-            self.__dict__["_look"] = FirstLook(self.classifier.frozen(), images)
+        """Remember the net's outputs for two of these images, if this was not done before. :meth:`check_net` compares with them."""
+        if self._look is None:
+            self._look = FirstLook(self.classifier.frozen(), images)
 
     def check_net(self, during: str) -> None:
         """Refuse a net whose outputs have moved since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""
-        self.__dict__["_look"].check(during)
+        if self._look is not None:
+            self._look.check(during)
 
 
 @exit_as_error()

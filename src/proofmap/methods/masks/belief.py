@@ -1,30 +1,4 @@
-"""Belief masks: maps whose proofs are exactly as strong as the net's belief.
-
-The insertion game shows the top share u of a map M over a fill k. Its area is the mean of the net's answers:
-
-    A_k(M) = mean over u of f(x~_u, a),      x~_u = x on the top u positions of M, fill k elsewhere.
-
-A proof is complete if A_k >= f(x, a) and sound if A_k <= f(x, a). So the map is moved until A_k = f(x, a), for several
-fills at once. Every step plays one move of each game: a share u, the hard top-u mask, one composite. Shares follow the
-golden ratio, so that a few consecutive steps cover the whole curve (but see s below). A_k is estimated as the mean of the latest values F_k = f(x~_u, a)
-in each fifth of the curve. Each (image, label) pair has its own loss:
-
-    loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
-    c_k  = 2 (log A_k - log f), within +-.5, a constant of the step,
-    L_k  = (F_k / A_k)^(1 - s) log F_k  where c_k < 0,   (F_k / A_k) (1 - F_k)^-s log F_k  elsewhere (all but log F_k constants).
-
-c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. s measures
-how sure the net is of the label, or against it: 0 for f from .001 to .9, 1 for f >= .99 or f <= .0001. With s = 0 both L_k have the
-gradient of F_k / A_k. That gradient vanishes where the net answers 0 or 1, as a sure net does along most of the curve. With s = 1 the gradients are
-those of log F_k and of -log(1 - F_k) / A_k, which do not vanish (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is not
-moved while its area lies between .78 f and max(f, .0005), and areas count as at least 1e-6.
-y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|: smoothing yields as long as f is not matched.
-Even coverage of the curve yields too, by the same rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion
-to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard mask has
-no gradient; that of sigmoid((W - t_u) / temperature) replaces it (straight-through), with t_u the u-quantile of W.
-
-The last steps measure whole curves and bring the remaining errors of all areas to zero at once: :class:`~proofmap.methods.masks.belief_terms.ClosingFit`.
-"""
+"""Belief masks: maps whose proofs are exactly as strong as the net's belief. What is learned: :mod:`~proofmap.methods.masks.belief_problem`."""
 
 from __future__ import annotations
 
@@ -32,73 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
-import torch
-from torch import Tensor
-
 from proofmap.classifier import Classifier
-from proofmap.classifier.kernels import steady_kernels
-from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.progress import Silent
-from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
+from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
-from proofmap.methods.masks.belief_terms import (
-    FAR,
-    FORCE,
-    GOLDEN,
-    LARGEST,
-    SURE,
-    ClosingFit,
-    belief_errors,
-    least_change,
-    pushes,
-    revealed,
-    sureness,
-    thresholds,
-    warped,
-    yielding,
-)
-from proofmap.methods.masks.engine import MaskProblem, Slots, adam_step
+from proofmap.methods.masks.belief_problem import BeliefProblem, BeliefState, CurveProblem
 from proofmap.methods.masks.method import (
     COMPILE_HELP,
     PRECISION_HELP,
     MaskMethod,
-    MaskState,
     Precision,
     ReadyMask,
-    Stage,
     chosen_precision,
-    grid_cells,
-    grid_matrices,
 )
-from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
 from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
 from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import setting
 
-Target = Literal["f", "strongest", "weakest"]
-
-_GAIN = 2.0
-"""c_k per unit of error."""
-_PARTS = 5
-"""Equal parts of the curve; the latest value in each is remembered."""
-_DRAWN = 0.8
-"""Largest share of the moves that go where the curve is far from f."""
-_SPREAD = 2.0
-"""Standard deviation of the first weights."""
-_UNMOVED = 1e-6
-"""Relative change of f by rounding, if the net ignores its input."""
-_LEAST_STEPS = 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class BeliefState(MaskState):
-    """The fills that are possible for the net's inputs, and the method whose maps are the first masks."""
-
-    fills: tuple[ReadyFill, ...]
-    start: ReadyMethod
+Target = Literal["f", "curve", "strongest", "weakest"]
 
 
 @METHODS.register
@@ -106,7 +33,8 @@ class BeliefState(MaskState):
 class BeliefMask(MaskMethod):
     """Masks learned until the AUC of the insertion game equals f, for several fills at once. The defaults are the preset ``fast``.
 
-    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more).
+    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more), ``steady`` (600, and
+    every point of the curve equals f, in place of its area).
 
     >>> BeliefMask.preset("thorough").steps
     200
@@ -121,6 +49,7 @@ class BeliefMask(MaskMethod):
             "fast": {},
             "thorough": {"passes": 600, "smoothness": 0.01},
             "smooth": {"passes": 600, "smoothness": 0.15},
+            "steady": {"passes": 600, "smoothness": 0.03, "target": "curve", "learning_rate": 0.35},
         }
     }
 
@@ -132,7 +61,8 @@ class BeliefMask(MaskMethod):
     )
     smoothness: float = setting(0.1, "weight of the total variation once f is matched", least=0)
     target: Target = setting(
-        "f", "the value that areas must reach; strongest and weakest push them up or down regardless of f"
+        "f",
+        "f: areas must reach f; curve: every point of the curve must; strongest and weakest push areas up or down regardless of f",
     )
     tolerance: float = setting(
         0.0,
@@ -174,7 +104,8 @@ class BeliefMask(MaskMethod):
         return {**super().record(ready), "fills": fills, "start": start}
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> BeliefProblem:
-        return BeliefProblem(self, ready.classifier, fast, ready.state)
+        kind = CurveProblem if self.target == "curve" else BeliefProblem
+        return kind(self, ready.classifier, fast, ready.state)
 
     def cost(self, labels: int) -> Cost:
         return self.cost_with(len(self.fills), labels)
@@ -203,174 +134,3 @@ def _first_maps(classifier: Classifier) -> ReadyMethod:
         return GradCAM().prepare(classifier)
     except InputError:
         return GradientInput().prepare(classifier)
-
-
-class BeliefProblem(MaskProblem):
-    """The games of pairs in slots, and the control that makes their areas f."""
-
-    memory, momentum = 0.99, 0.6
-
-    def __init__(
-        self, settings: BeliefMask, classifier: Classifier, fast: Classifier, state: BeliefState
-    ) -> None:
-        self.settings, self.exact = settings, classifier.frozen()
-        self.stage, self.first_maps = Stage(fast, *state.fills), state.start
-        self.inputs, self.cost = classifier.inputs, len(state.fills)
-        self.steps = settings.steps_with(self.cost)
-        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
-        self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
-        self.fit = ClosingFit(self.steps if settings.target == "f" else 0)
-
-    def enter(self, slots: Slots) -> Slots:
-        images, labels, keys = slots["images"], slots["labels"], slots["keys"]
-        with steady_kernels(tf32=False):  # f as it is judged
-            with torch.no_grad():
-                believed = self.exact.log_f(self.exact(images)).exp().gather(1, labels[:, None])[:, 0]
-            maps = self.first_maps.compute(images, labels[:, None], seed=0, progress=Silent())[:, 0]
-        low = shrunk(maps.float(), self.up)
-        low = low - low.mean(self.axes, keepdim=True)
-        low = low / low.std(self.axes, keepdim=True).nan_to_num().clamp_min(1e-12)  # one cell has no spread
-        noise = streams.normal(~streams.random_words(keys, 1)[:, 0], low[0].numel()).view_as(low)
-        first = (_SPREAD * low + 1e-3 * noise)[:, None]  # noise, for maps with equal places
-        brought = {
-            **self.stage.enter(slots),
-            "weights": first,
-            "f": believed,
-            "sure": sureness(believed),
-            "phase": streams.uniform(keys, self.cost),
-            "curve": images.new_full((len(images), self.cost, _PARTS), torch.nan),
-        }
-        brought["opens"] = torch.full_like(
-            slots["step"], self.steps
-        )  # the step at which the closing fit begins
-        if self.fit.shares:
-            brought["opens"].masked_fill_(brought["sure"] < SURE, self.fit.first)
-            # a copy of the weights for every fill, so that each fill's slope is known
-            every = first.expand(-1, self.cost, *first.shape[2:])
-            said = torch.zeros_like(brought["phase"])
-            brought |= {"weights": every, "slopes": torch.zeros_like(every), "said": said}
-        return brought
-
-    def move(self, slots: Slots, gradient: Tensor) -> None:
-        step, opens = slots["step"] - 1, slots["opens"]
-        rates = self.settings.learning_rate * (1 - step / opens).clamp_min(0.0) ** 2
-        whole = gradient.sum(dim=1, keepdim=True).expand_as(gradient)
-        adam_step(slots, whole, rates, self.memory, self.momentum)
-        if self.fit.shares:
-            self.close(slots, gradient)
-            self.open(slots)
-
-    def open(self, slots: Slots) -> None:
-        """Decide which pairs start the closing fit."""
-        now, opens, errors = slots["step"], slots["opens"], self.errors(slots).abs()
-        too_far = (now == opens) & (
-            errors.mean(dim=1) > FAR
-        )  # keeps learning, at the rate of a pair without a fit
-        opens.masked_fill_(too_far, self.steps)
-        if self.settings.tolerance > 0:
-            opens.copy_(now.where(self.near(slots) & (now < opens) & (opens < self.steps), opens))
-
-    def masks(self, weights: Tensor) -> Tensor:
-        return enlarged(weights, self.up)
-
-    def finished(self, slots: Slots) -> Tensor:
-        """The masks; flat ones if the net's answer does not depend on what it is shown, so that there is nothing to explain."""
-        seen = slots["curve"].flatten(1)
-        low, high = seen.nan_to_num(torch.inf).amin(dim=1), seen.nan_to_num(-torch.inf).amax(dim=1)
-        flat = (high - low <= _UNMOVED * high).view(-1, *[1] * (1 + len(self.axes)))
-        return self.masks(slots["weights"][:, :1]).masked_fill(flat, 0.0)
-
-    def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        maps = enlarged(weights, self.up)
-        shares = self.shares(slots)
-        at, width = thresholds(maps[:, 0].detach(), shares), self.settings.temperature
-        composites = revealed(maps, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
-        log_f = self.stage.log_f(composites, slots)
-        areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
-        loss = (control * pushes(log_f, areas, control, slots["sure"])).mean(dim=1)
-        if self.settings.smoothness > 0 and self.settings.target == "f" and self.inputs.has_neighbours:
-            rough = total_variation(maps[:, 0].sigmoid(), axes=len(self.axes))
-            loss = loss + self.settings.smoothness * self.yielding(slots) * rough
-        return self.closing(log_f.exp(), loss, slots) if self.fit.shares else loss
-
-    def shares(self, slots: Slots) -> Tensor:
-        """u ``(P, K)`` of this step: by the golden ratio, and more often where the curve is far from its target."""
-        even = (slots["phase"] + GOLDEN * slots["step"][:, None]) % 1.0
-        curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
-        far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
-        drawn = 1 - yielding(self.errors(slots).abs()) if aim is None else torch.ones_like(even)
-        drawn = drawn.masked_fill(far.isnan().any(dim=2), 0.0)  # first, the whole curve is covered
-        drawn, far = _DRAWN * (slots["sure"][:, None] * drawn)[..., None], far.nan_to_num()
-        there = far / far.sum(dim=2, keepdim=True).clamp_min(1e-12)
-        chosen = warped(even, (1 - drawn) / _PARTS + drawn * there)
-        if not self.fit.shares:
-            return chosen
-        since = slots["step"] - slots["opens"]
-        return torch.where(since[:, None] >= 0, self.fit.places(since, slots["phase"]), chosen)
-
-    def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, *shape)``: what each fill shows at this step, normalised."""
-        keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
-        return torch.cat([self.stage.hidden(slots, keys[:, k, None], k) for k in range(self.cost)], dim=1)
-
-    # ---- the closing fit ----------------------------------------------------------------------------------------
-
-    def closing(self, now: Tensor, loss: Tensor, slots: Slots) -> Tensor:
-        """The loss ``(P,)``; for pairs in the closing fit it is F / f, whose gradient in the weights of a fill is the slope of that fill."""
-        begun = slots["step"] >= slots["opens"]
-        seen = now.detach().where(now.isfinite(), self.areas(slots))  # half precision overflows
-        slots["said"] += seen.where(begun[:, None], 0.0)
-        return torch.where(begun, (now / self.unit(slots)).sum(dim=1), loss)
-
-    def unit(self, slots: Slots) -> Tensor:
-        """The unit of F ``(P, 1)``: f, bounded below so that F / f is not larger than before the fit."""
-        return slots["f"][:, None].clamp_min(1 / LARGEST)
-
-    def close(self, slots: Slots, gradient: Tensor) -> None:
-        """Add to the slopes of pairs in the closing fit, and change their weights when a round ends."""
-        since, shape = slots["step"] - 1 - slots["opens"], (-1, *[1] * (gradient.ndim - 1))
-        slots["slopes"] += gradient.where((since >= 0).view(shape), 0.0)
-        ends, areas = self.fit.ends(since), (slots["said"] / self.fit.shares).clamp_min(1e-6)
-        slopes = slots["slopes"] * (self.unit(slots) / areas / self.fit.shares).view(*areas.shape, *shape[2:])
-        change = least_change(slopes, belief_errors(areas, slots["f"]))[:, None]
-        slots["weights"] += self.fit.gains(since).where(ends, 0.0).view(shape) * change
-        slots["slopes"].masked_fill_(ends.view(shape), 0.0)
-        slots["said"].masked_fill_(ends[:, None], 0.0)
-
-    # ---- the control --------------------------------------------------------------------------------------------
-
-    def remember(self, now: Tensor, shares: Tensor, slots: Slots) -> Tensor:
-        """Store F ``(P, K)`` at shares ``(P, K)`` in the curves; returns the areas A ``(P, K)``."""
-        curve, part, value = slots["curve"], (shares * _PARTS).long()[..., None], now[..., None]
-        curve.scatter_(
-            2, part, value.where(value.isfinite(), curve.gather(2, part))
-        )  # half precision overflows
-        return self.areas(slots)
-
-    def areas(self, slots: Slots) -> Tensor:
-        """A ``(P, K)``: the mean over the parts of the curve that are known."""
-        return slots["curve"].nanmean(dim=2).nan_to_num().clamp_min(1e-6)
-
-    def errors(self, slots: Slots) -> Tensor:
-        return belief_errors(self.areas(slots), slots["f"])
-
-    def control(self, slots: Slots) -> Tensor:
-        """c ``(P, K)``: positive if the proof is too strong."""
-        if self.settings.target != "f":
-            return torch.full_like(slots["phase"], FORCE if self.settings.target == "weakest" else -FORCE)
-        return (_GAIN * self.errors(slots)).clamp(-FORCE, FORCE)
-
-    def yielding(self, slots: Slots) -> Tensor:
-        """y ``(P,)``: the factor of the smoothing weight."""
-        return yielding(self.errors(slots).abs().mean(dim=1))
-
-    def settled(self, slots: Slots) -> Tensor | None:
-        if self.settings.target != "f" or not self.settings.tolerance > 0:
-            return None
-        unfitted = slots["opens"] == self.steps
-        return (slots["step"] >= slots["opens"] + self.fit.length) | (unfitted & self.near(slots))
-
-    def near(self, slots: Slots) -> Tensor:
-        """Which pairs ``(P,)`` have all areas within the tolerance."""
-        near = self.errors(slots).abs().amax(dim=1) <= self.settings.tolerance
-        return near & (slots["step"] >= _LEAST_STEPS)

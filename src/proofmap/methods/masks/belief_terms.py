@@ -29,8 +29,6 @@ BELIEVED, _FLOOR, _SPARED = 0.01, 0.0005, 0.25
 below the second."""
 FORCE, LARGEST = 0.5, 20.0
 """The largest c_k, and the largest F_k / A_k."""
-_SLACK = 0.1
-"""The error at which smoothing has half its weight."""
 _SURE = 1e-5
 """The smallest 1 - F in a denominator."""
 _DENIED, _OPEN = 0.001, 0.1
@@ -58,13 +56,13 @@ def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
     return torch.where(f < BELIEVED, errors.clamp_min(0.0) + missed, errors)
 
 
-def yielding(far: Tensor) -> Tensor:
-    """y: the factor of the smoothing weight for errors of mean size ``far``: 1 / (1 + (far / .1)^2).
+def yielding(far: Tensor, slack: float = 0.1) -> Tensor:
+    """y: the factor of the smoothing weight for errors of mean size ``far``: 1 / (1 + (far / slack)^2).
 
     >>> yielding(torch.tensor([0.0, 0.1]))
     tensor([1.0000, 0.5000])
     """
-    return 1 / (1 + (far / _SLACK) ** 2)
+    return 1 / (1 + (far / slack) ** 2)
 
 
 def sureness(f: Tensor) -> Tensor:
