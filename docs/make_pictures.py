@@ -156,6 +156,30 @@ def one_area(plt: Any) -> Any:
     return figure
 
 
+def anytime(plt: Any) -> Any:
+    """Scores of belief masks by their number of passes, from the record of steady proofs."""
+    text = (HERE / "results" / "recorded" / "steady-proofs.json").read_text(encoding="utf-8")
+    rows = json.loads(text)["rows"]
+    figure, axes = plt.subplots(1, 3, figsize=(7.5, 2.5), sharey=True)
+    kinds = (("every point", "curve|steady", BLUE), ("the area", "thorough|passes=60$|mask$", ORANGE))
+    for kind, pattern, colour in kinds:
+        own = [
+            row for row in rows if re.search(f"^belief-mask.*({pattern})|^belief-({pattern})", row["method"])
+        ]
+        own.sort(key=lambda row: row["passes"])
+        for axis, measure in zip(axes, ("completeness", "soundness", "steadiness"), strict=True):
+            values = [row["means"]["learned on"][measure] for row in own]
+            axis.plot([row["passes"] for row in own], values, "o-", markersize=3, color=colour, label=kind)
+            axis.set_title(measure)
+            axis.set_xscale("log")
+            axis.set_xlabel("passes per label")
+            axis.set_xticks([60, 200, 600, 1800], ["60", "200", "600", "1,800"])
+            axis.minorticks_off()
+            axis.set_ylim(0, 1)
+    axes[0].legend(title="matched to f", loc="lower right", frameon=False)
+    return figure
+
+
 def cheating() -> Image.Image:
     """One map for all labels: it looks sound for labels that nobody asked it to prove."""
     methods = ("learned-mask", "top-label:learned-mask")
@@ -273,6 +297,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "game.png": game,
     "curves.png": curves,
     "one-area.png": one_area,
+    "anytime.png": anytime,
     "cheating.png": cheating,
     "artifacts.png": artifacts,
     "scatter.png": scatter,
@@ -282,7 +307,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "theorem.png": theorem,
     "frontier-photos.png": frontier_photos,
 }
-CHARTS = ("curves.png", "one-area.png", "scatter.png", "smoothness.png")
+CHARTS = ("curves.png", "one-area.png", "anytime.png", "scatter.png", "smoothness.png")
 
 
 def save(name: str) -> Path:

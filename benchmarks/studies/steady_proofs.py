@@ -4,7 +4,7 @@
 
 The photos, folds, pools and fills are those of ``belief_mask.py``: photos whose second label has f >= .1, top five labels, curves of 32
 shares. Completeness, soundness, best effort and peak-soundness are those of the worst label, averaged over photos. Peak is the median, and steadiness and
-reach are means, over all (photo, label) pairs with f >= .01. Writes OUT/steady-proofs.json with every photo's values, and OUT/steady-proofs.md. A method may be held to
+reach are means, over all (photo, label) pairs with f >= .01. Writes OUT/steady-proofs.json with every photo's values, OUT/summary.json with means and 95 % intervals over photos, and OUT/steady-proofs.md. A method may be held to
 fewer photos: ``"30 learned-mask:preset=released"``. Rows that OUT has are not computed again; no row is begun after ``--seconds``.
 """
 
@@ -28,6 +28,7 @@ from proofmap.fills import Fill, Pools
 from proofmap.metrics import proof
 from proofmap.metrics.curve_shape import peak_of, reach_of, steady_share
 from proofmap.metrics.roughness import roughness
+from proofmap.results.statistics import mean_score
 
 BELIEVED = 0.01
 """Pairs with a smaller f do not count in means over pairs: they need no proof."""
@@ -63,6 +64,22 @@ def summary(found: dict[str, list[float]]) -> dict[str, float]:
     """The median of peaks, and means of everything else; values that are not there do not count."""
     tensors = {name: torch.tensor(found[name], dtype=torch.float64) for name in TOLD}
     return {name: float(x.nanmedian() if name == "peak" else x.nanmean()) for name, x in tensors.items()}
+
+
+def summaries(record: dict[str, Any]) -> dict[str, Any]:
+    """The record without the values of single photos: each measure's value, and the interval of those that are means over photos."""
+
+    def summed(found: dict[str, list[float]]) -> dict[str, Any]:
+        by_photo = {
+            name: torch.tensor(found[name])
+            for name in ("completeness", "soundness", "best effort", "peak-soundness")
+        }
+        scores = {k: mean_score(k, v, higher_is_better=True, limits=(0.0, 1.0)) for k, v in by_photo.items()}
+        means = {k: {"value": s.value, "low": s.low, "high": s.high, "n": s.n} for k, s in scores.items()}
+        return {name: means.get(name, value) for name, value in summary(found).items()}
+
+    rows = [{**row, "fills": {k: summed(v) for k, v in row["fills"].items()}} for row in record["rows"]]
+    return {**record, "rows": rows}
 
 
 def cell(found: dict[str, list[float]]) -> str:
@@ -135,6 +152,7 @@ def main() -> None:
         }
         record["rows"].append(row)
         kept.write_text(json.dumps(record), encoding="utf-8")
+        (args.out / "summary.json").write_text(json.dumps(summaries(record), indent=1), encoding="utf-8")
         (args.out / "steady-proofs.md").write_text(table(record), encoding="utf-8")
         print(table({**record, "rows": [row]}).splitlines()[-1], flush=True)
 
