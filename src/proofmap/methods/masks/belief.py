@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, cast
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
@@ -12,7 +12,7 @@ from proofmap.core.inputs import Inputs, Pictures
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
-from proofmap.methods.masks.belief_problem import BeliefProblem, BeliefState, CurveProblem
+from proofmap.methods.masks.belief_problem import BeliefProblem, BeliefState, CurveProblem, Target
 from proofmap.methods.masks.method import (
     COMPILE_HELP,
     PRECISION_HELP,
@@ -24,8 +24,6 @@ from proofmap.methods.masks.method import (
 from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
 from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import setting
-
-Target = Literal["f", "curve", "strongest", "weakest"]
 
 
 @METHODS.register

@@ -29,7 +29,7 @@ The last steps measure whole curves and bring the remaining errors of all areas 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -60,8 +60,7 @@ from proofmap.methods.masks.method import MaskState, Stage, grid_cells, grid_mat
 from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
 from proofmap.methods.method import ReadyMethod
 
-if TYPE_CHECKING:
-    from proofmap.methods.masks.belief import BeliefMask
+Target = Literal["f", "curve", "strongest", "weakest"]
 
 _GAIN = 2.0
 """c_k per unit of error."""
@@ -90,6 +89,24 @@ class BeliefState(MaskState):
     start: ReadyMethod
 
 
+class BeliefSettings(Protocol):
+    """What the problem reads of :class:`~proofmap.methods.masks.belief.BeliefMask`."""
+
+    @property
+    def grid(self) -> int: ...
+    @property
+    def smoothness(self) -> float: ...
+    @property
+    def target(self) -> Target: ...
+    @property
+    def tolerance(self) -> float: ...
+    @property
+    def learning_rate(self) -> float: ...
+    @property
+    def temperature(self) -> float: ...
+    def steps_with(self, fills: int) -> int: ...
+
+
 class BeliefProblem(MaskProblem):
     """The games of pairs in slots, and the control that makes their areas f."""
 
@@ -98,7 +115,7 @@ class BeliefProblem(MaskProblem):
     """Equal parts of the curve; the latest value in each is remembered."""
 
     def __init__(
-        self, settings: BeliefMask, classifier: Classifier, fast: Classifier, state: BeliefState
+        self, settings: BeliefSettings, classifier: Classifier, fast: Classifier, state: BeliefState
     ) -> None:
         self.settings, self.exact = settings, classifier.frozen()
         self.stage, self.first_maps = Stage(fast, *state.fills), state.start
