@@ -144,8 +144,8 @@ def _child(request: Mapping[str, Any]) -> None:
 @contextmanager
 def _behave(how: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Do as the test wants: die or stop at the ``kill_at``-th or ``stop_at``-th touch of the disk, meet an error at one
-    (``raise_at``: which, and the name of the error), or have no file larger than ``largest`` bytes. The rest are options of
-    run_study."""
+    (``raise_at``: which, and the name of the error), have no file larger than ``largest`` bytes, or only ``memory`` bytes of
+    addresses more than at the start. The rest are options of run_study."""
     for key, number in (("kill_at", signal.SIGKILL), ("stop_at", signal.SIGSTOP)):
         at = how.pop(key, None)
         if at is not None:
@@ -153,19 +153,24 @@ def _behave(how: dict[str, Any]) -> Iterator[dict[str, Any]]:
     at, name = how.pop("raise_at", (None, ""))
     if at is not None:
         _act_at(at, partial(_raise, name))
-    largest = how.pop("largest", None)
-    if largest is None:
+    largest, memory = how.pop("largest", None), how.pop("memory", None)
+    if largest is None and memory is None:
         yield how
         return
     import resource
 
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, before[1]))
+    if largest is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        kind, limit = resource.RLIMIT_FSIZE, largest
+    else:
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        kind, limit = resource.RLIMIT_AS, pages * resource.getpagesize() + memory
+    before = resource.getrlimit(kind)
+    resource.setrlimit(kind, (limit, before[1]))
     try:
         yield how
     finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        resource.setrlimit(kind, before)
 
 
 def _raise(name: str) -> NoReturn:
