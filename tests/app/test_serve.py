@@ -136,7 +136,7 @@ Nets.warm = lambda self, *_: slow(None, torch.ones(1, 3, 4, 4), None)
 """In place of the pool of random images, which the server makes beforehand in a thread of its own."""
 
 
-@pytest.mark.parametrize("method", ["slow", None])
+@pytest.mark.parametrize("method", ["slow", pytest.param(None, marks=pytest.mark.slow)])
 def test_ctrl_c_ends_it_while_it_works(tmp_path: Path, method: str | None) -> None:
     (tmp_path / "net.py").write_text(NET if method else NET + MAKING)
     (tmp_path / "slow.py").write_text(SLOW)

@@ -8,6 +8,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
+
 from proofmap.methods import METHODS
 from tests.docs.pages import DOCS, ROOT, blocks
 
@@ -27,6 +29,7 @@ def test_the_page_has_a_row_for_every_method() -> None:
     assert gradient.endswith("| 1 per label | one per label ± | gradients | Shrikumar et al. 2017 |")
 
 
+@pytest.mark.slow
 def test_the_package_on_the_page_adds_its_method_where_it_is_installed(tmp_path: Path) -> None:
     shown = list(blocks(DOCS / "how-to" / "own-method.md"))
     (project,) = [tomllib.loads(b.code)["project"] for b in shown if b.language == "toml"]

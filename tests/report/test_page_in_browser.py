@@ -338,7 +338,7 @@ def test_many_labels_have_a_picture_of_the_matrix(open_page: Any, tmp_path: Path
     assert canvas.get_attribute("width") == "40" and "40 labels" in str(canvas.get_attribute("aria-label"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_no_serious_finding_about_accessibility(open_page: Any, tmp_path: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     evaluation = judged(2, 16, labels="top2", methods=["gradient", "random"], keep_maps=1)

@@ -106,7 +106,9 @@ def test_a_finished_run_is_finished_after_a_power_cut(
         assert processes.run(study, folder) == {"units": 0, "failed": 0}
 
 
-@pytest.mark.parametrize("touches", [50, 90, 120])
+@pytest.mark.parametrize(
+    "touches", [pytest.param(50, marks=pytest.mark.slow), 90, pytest.param(120, marks=pytest.mark.slow)]
+)
 def test_a_power_cut_takes_back_no_finished_unit(
     touches: int, disk: Disk, processes: Processes, tmp_path: Path
 ) -> None:
