@@ -38,6 +38,7 @@ from proofmap.metrics import (
 from proofmap.report import display
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
+from tests.docs.pages import few_distractors
 from tests.toys import Linear, conv_classifier, conv_net, pixels
 
 N, SIZE, LABELS = 4, 8, 5
@@ -647,7 +648,8 @@ def test_a_loader_is_judged_as_its_images_are(f: Classifier) -> None:
         pm.evaluate(f, loader, methods=["gradient"], labels=rows[:4])
 
 
-def test_a_judge_that_is_reset_judges_the_net_as_it_is_then() -> None:
+def test_a_judge_that_is_reset_judges_the_net_as_it_is_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    few_distractors(monkeypatch)
     net, images = conv_net(5), pixels(3, SIZE)
     f = Classifier(net, size=SIZE)
     judge = pm.Judge(

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from PIL import Image
 from torch import nn
 
+from proofmap.data import pool
+from proofmap.data.distractors import Distractors
 from proofmap.data.pool import Pool
 from proofmap.models import registry
 
@@ -96,9 +99,18 @@ def tiny_model() -> Any:
     )
 
 
-def few_distractors(build: Callable[..., Pool], *place: Any, **settings: Any) -> Pool:
-    """A pool of eight pictures, made as the usual one is."""
-    return build(*place, **{**settings, "size": 8})
+def few_distractors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pools have eight pictures, made as the usual ones are."""
+    build, whole = pool.build_pool, Distractors._whole_pool
+
+    def few(source: Any, inputs: Any, **settings: Any) -> Pool:
+        return build(source, inputs, **{**settings, "size": 8})
+
+    def few_of_a_session(self: Distractors, inputs: Any, size: int, crop: str, seed: int) -> Pool:
+        return whole(self, inputs, 8, crop, seed)
+
+    monkeypatch.setattr(pool, "build_pool", few)
+    monkeypatch.setattr(Distractors, "_whole_pool", few_of_a_session)
 
 
 def write_photos(folder: Path) -> None:

@@ -20,7 +20,6 @@ from typer.testing import CliRunner
 from proofmap.cli import make_app
 from proofmap.core.inputs import KINDS
 from proofmap.core.labels import LabelRule
-from proofmap.data import pool
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS, make_method
 from proofmap.metrics import GAMES, METRICS, make_metric
@@ -58,7 +57,7 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     write_photos(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
-    monkeypatch.setattr(pool, "build_pool", functools.partial(few_distractors, pool.build_pool))
+    few_distractors(monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
     for known in (METHODS, METRICS, FILLS, GAMES, KINDS):
         monkeypatch.setattr(known, "_known", {name: known[name] for name in known})

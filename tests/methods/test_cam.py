@@ -68,7 +68,7 @@ NETS: dict[str, tuple[Callable[..., nn.Module], int, str]] = {
 }
 
 
-@pytest.fixture(params=NETS)
+@pytest.fixture(params=NETS, scope="module")
 def known(
     request: pytest.FixtureRequest, torchvision: ModuleType, timm: ModuleType
 ) -> tuple[Classifier, nn.Module, str]:

@@ -148,7 +148,7 @@ def test_a_photo_is_squashed_where_timm_squashes_it(
     monkeypatch.setattr(timm.data, "resolve_model_data_config", lambda net: {**resolve(net), **squash})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        f = load_classifier("timm:resnet18?pretrained=false", batch_size=1)
+        f = load_classifier("timm:lcnet_035?pretrained=false", batch_size=1)
     assert f.inputs.fit == "squash"
     if crop_pct < 1:
         assert "squashed to 256 pixels, of which the middle 224 were cut out" in str(caught[-1].message)

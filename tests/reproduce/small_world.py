@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from proofmap.data import IMAGENETTE, pool
+from proofmap.data import IMAGENETTE
 from proofmap.methods.maskers.file import MaskerWarning
 from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
@@ -45,7 +44,7 @@ PICTURED = [
 
 def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny nets under the names of the ResNet-56 of both CIFARs, and of EfficientNet-Lite0, and few distractors for them."""
-    monkeypatch.setattr(pool, "build_pool", partial(few_distractors, pool.build_pool))
+    few_distractors(monkeypatch)
     own = registry._OWN
     small = {"size": SIDE, "resize": SIDE, "names": imagenet_names()}
     for name, outputs in (("cifar10-resnet56", 10), ("cifar100-resnet56", 100), ("efficientnet-lite0", 1000)):
