@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core import registry
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Gray, Images, Noise
@@ -27,7 +28,6 @@ from proofmap.methods import (
     TopLabel,
     make_method,
 )
-from proofmap.plugins import registry
 from proofmap.plugins.code import code_digest
 from proofmap.plugins.specs import split_specs
 from tests.toys import linear_classifier, normal, pixels
