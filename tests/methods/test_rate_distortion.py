@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 import torch
 import torch.nn.functional as F
-from scipy.optimize import minimize
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
@@ -69,7 +69,9 @@ def test_on_a_linear_net_it_is_the_exact_solution(label: int, rate: float) -> No
     method = RateDistortion(steps=150, samples=8, grid=SIDE, rate=rate, fill=Noise(sigma=SIGMA))
     _, slots = seated(method.prepare(f), image, torch.tensor([label]))
     value = exact(f, image, label, float(slots["noise"]), rate)
-    best = minimize(value, np.full(SIDE * SIDE, 0.5), jac=True, bounds=[(0, 1)] * SIDE**2, tol=1e-12)
+    best = scipy.optimize.minimize(
+        value, np.full(SIDE * SIDE, 0.5), jac=True, bounds=[(0, 1)] * SIDE**2, tol=1e-12
+    )
     assert best.success and np.ptp(best.x) > 0.5, "the solution has something to find"
     found = method(f, image, torch.tensor([[label]]))[0, 0].double().flatten().numpy()
     assert best.x[3] == found[3] == 0  # the net does not see this position
