@@ -228,7 +228,7 @@ def test_the_table_of_another_last_layer_is_that_of_its_record() -> None:
     for n in read("sanity")["numbers"]:
         if n["score"] == "roughness":
             recorded.setdefault(n["method"], []).append(n)
-    rows = table_of("imagenet-tables.md", "| masks | trained | drawn anew |")
+    rows = table_of("imagenet-tables.md", "| masks | trained | randomised |")
     assert [name for name, *_ in rows] == [name for name in recorded if name != "Edges (control)"]
     for name, *cells in rows:
         before, after = recorded[name]

@@ -1,4 +1,4 @@
-"""Nets drawn anew, similarities against scikit-image, scipy and numpy, and the metrics that compare maps by them."""
+"""Nets randomised, similarities against scikit-image, scipy and numpy, and the metrics that compare maps by them."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_entropy_is_that_of_numpys_histogram(bins: int) -> None:
     assert entropy(torch.ones(1, 4, 4), bins).item() == 0
 
 
-# ---- nets drawn anew ----------------------------------------------------------------------------------------------
+# ---- nets randomised ----------------------------------------------------------------------------------------------
 
 
 class Branched(nn.Module):

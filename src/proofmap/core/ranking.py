@@ -54,7 +54,9 @@ def _first_order(values: Tensor, positions: Sequence[int], ties: Ties, keys: Ten
         order = center_distance(positions, values.device).flatten().argsort(stable=True)
         return order.expand(len(values), -1)
     if keys is None:
-        raise InputError("ties='random' needs one stream key per map")
+        raise InputError(
+            "ties='random' needs one stream key per map: pass keys=, such as streams.image_keys(images, seed), or choose ties='index'"
+        )
     return streams.permutations(keys, values.shape[1])
 
 

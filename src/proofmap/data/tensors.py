@@ -65,7 +65,9 @@ class TensorData(Dataset):
     def read(self, i: int) -> NDArray[np.float32]:
         item: NDArray[np.float32] = self._values[i].copy()
         if np.isinf(item).any() or (np.isnan(item).any() and not self._missing):
-            raise InputError(f"{self.names[i]} of {self.title} has NaN or infinity")
+            raise InputError(
+                f"{self.names[i]} of {self.title} has NaN or infinity; remove this item, or replace the values"
+            )
         return item
 
     def digest(self, i: int) -> str:

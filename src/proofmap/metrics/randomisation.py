@@ -81,7 +81,7 @@ def _maps(judged: Judged, classifier: Classifier, samples: int, noise: float) ->
 class UnlearnedMetric(Metric):
     """A metric that compares a method's maps with those of the net with randomised weights."""
 
-    layers: Layers = setting("all", "whose weights are drawn anew: the last layer's, or all")
+    layers: Layers = setting("all", "whose weights are randomised: the last layer's, or all")
     draw: int = setting(0, "other weights for the same seed", least=0)
 
     def other_maps(self, judged: Judged, samples: int = 1, noise: float = 0.0) -> Tensor:
@@ -114,7 +114,7 @@ class Randomisation(UnlearnedMetric):
     name: ClassVar[str] = "randomisation"
     higher_is_better: ClassVar[bool] = False
     limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = "similarity of a map with that of the net with weights drawn anew"
+    description: ClassVar[str] = "similarity of a map with that of the net with randomised weights"
     reference: ClassVar[str] = "Adebayo et al. 2018; Hedstroem et al. 2024"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"smooth": {"samples": 50}}
@@ -159,7 +159,7 @@ class ComplexityRise(UnlearnedMetric):
     name: ClassVar[str] = "complexity-rise"
     higher_is_better: ClassVar[bool] = True
     limits: ClassVar[tuple[float, float]] = (-1.0, float("inf"))
-    description: ClassVar[str] = "eMPRT: relative rise of a map's entropy when all weights are drawn anew"
+    description: ClassVar[str] = "eMPRT: relative rise of a map's entropy when all weights are randomised"
     reference: ClassVar[str] = "Hedstroem et al. 2024"
 
     bins: int = setting(100, "of the histogram", least=2)

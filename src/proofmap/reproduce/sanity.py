@@ -1,4 +1,4 @@
-"""The experiment ``sanity``: the last layer of the net is drawn anew, as in the paper, and then more of them.
+"""The experiment ``sanity``: the last layer of the net is randomised, as in the paper, and then more of them.
 
 [settings]
 order = "cascading"             # the last layer alone, then more of them; "last": nothing else
@@ -42,7 +42,7 @@ def run(job: Job) -> Findings:
     kept: dict[tuple[str, int], Tensor] = {}
 
     def keep(title: str, step: int, maps: Tensor) -> None:
-        if step <= 1:  # the net as it is, and with its last layer drawn anew
+        if step <= 1:  # the net as it is, and with its last layer randomised
             kept[title, step] = maps[:, 0]
 
     checks = _with_row_names(
@@ -72,7 +72,7 @@ def run(job: Job) -> Findings:
     rough = dict(_roughness(maps))
     header, rows = checks.tables()[0]
     similar = PaperTable(
-        "Maps before and after layers were drawn anew: 1 where they stay as they are",
+        "Maps before and after layers were randomised: 1 where they stay as they are",
         tuple(header),
         tuple(map(tuple, rows)),
         tuple(
@@ -122,14 +122,14 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
     rows, records = [], []
     for row, both in rough.items():
         cells = []
-        for when, values in zip(("trained", "drawn anew"), both, strict=True):
+        for when, values in zip(("trained", "randomised"), both, strict=True):
             low, high = mean_interval(values, limits=Roughness.limits)
             cells.append(f"{number(float(values.mean()))} [{number(low)}, {number(high)}]")
             told = {"value": float(values.mean()), "low": low, "high": high, "n": len(values)}
             records.append({"method": row, "layers": when, "score": "roughness", **told})
         mean, low, high = _rise(*both)
         rows.append((row, *cells, f"{signed(mean)} [{signed(low)}, {signed(high)}]", str(len(both[0]))))
-    header = ("method", "trained", "last layer drawn anew", "difference", "n")
+    header = ("method", "trained", "last layer randomised", "difference", "n")
     return PaperTable(f"Roughness of the top {SHARE:.0%} of the maps", header, tuple(rows), tuple(records))
 
 
@@ -139,7 +139,7 @@ def _claims(
     for row in rows:
         mean, low, high = _rise(*rough[row])
         yield Claim(
-            f"{row}: maps are less coherent once the last layer is drawn anew",
+            f"{row}: maps are less coherent once the last layer is randomised",
             True if low > 0 else False if high < 0 else None,
             f"roughness {signed(mean)} [{signed(low)}, {signed(high)}], n = {len(rough[row][0])}",
         )
@@ -153,7 +153,7 @@ def _claims(
 
 
 def _passes(here: Sample, checks: SanityChecks) -> int:
-    """Passes of the net: each row's maps of the net, and of each net drawn anew."""
+    """Passes of the net: each row's maps of the net, and of each net randomised."""
     nets = 1 + len({(line.order, line.step) for line in checks.lines})
     costs = [method.cost(here.labels.shape[1]) for method in here.methods.values()]
     each = sum(cost.forward + cost.gradient for cost in costs if cost is not None)

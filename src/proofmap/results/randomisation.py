@@ -93,7 +93,7 @@ class SanityChecks(Tables):
     def verdicts(self) -> tuple[MethodVerdict, ...]:
         """One for each method.
 
-        It goes by the lines with the most layers drawn anew, and a net trained on shuffled labels: ``passes`` where the whole
+        It goes by the lines with the most layers randomised, and a net trained on shuffled labels: ``passes`` where the whole
         interval of every rank correlation is below .5, ``fails`` where that of one is above, else ``undecided``.
         """
         return tuple(self._verdict(method) for method in self.methods)
@@ -127,7 +127,7 @@ class SanityChecks(Tables):
                 rows.append([method, FLOOR, "nothing", *(floor.get(m, "") for m in self.measures)])
         verdicts = [[v.method, v.verdict, v.reason] for v in self.verdicts()]
         return [
-            (["method", "order", "what was drawn anew", *self.measures], rows),
+            (["method", "order", "what was randomised", *self.measures], rows),
             (["method", "verdict", "why"], verdicts),
         ]
 

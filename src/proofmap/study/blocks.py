@@ -40,7 +40,7 @@ _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 def block_size(
     study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int, images: int
 ) -> int:
-    """Images in a unit, of so many in all; ``costs`` are those of one image by each method, None where a method cannot tell."""
+    """Images in a unit, out of ``images`` in all; ``costs`` are those of one image by each method, None where a method cannot tell."""
     if study.images_per_unit is not None:
         return study.images_per_unit
     labels = max(1, labels)
@@ -68,8 +68,8 @@ def planned_images(
     threads: int = 1,
     images: int,
 ) -> int:
-    """Images in a unit on this kind of device, for a net that takes so many images at once, maps of so many values, so many
-    ``passes`` without a gradient for each image by the costliest method, and so many multiply-adds in ``each``.
+    """Images in a unit on this kind of device, for a net that takes ``batch`` images at once and maps of this number of ``values``. ``passes``
+    are those without a gradient for each image by the costliest method, and ``each`` is the number of multiply-adds of one pass.
 
     On a GPU that is what fills a batch, if it can be had in time, and all units are about as large. With EfficientNet-Lite0 and five labels that is 96 images of 200
     passes for each map; with a ResNet-56, two labels and 20,000 passes 178, so that 500 images are three units of 167. On a CPU it is what

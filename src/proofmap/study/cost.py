@@ -52,7 +52,7 @@ class Expected:
 def unit_cost(
     method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
 ) -> Cost | None:
-    """Passes for one image with so many labels: the maps, unless they are taken from another method, then every distinct
+    """Passes for one image with this number of labels: the maps, unless they are taken from another method, then every distinct
     game with the ends that games share, then what metrics need beyond; None where nobody can tell."""
     made = method.cost_from_source() if taken else method.cost(labels)
     beyond = [ready.metric.cost(labels, made) for ready in metrics]
@@ -128,7 +128,7 @@ def _rate(rate: float) -> str:
 def measure_speed(
     classifier: Classifier, cost: Cost, at_once: int | None = None, *, quick: bool = False
 ) -> Speed:
-    """The median rate of batches over a second, after one to warm up: full ones, with gradient of so many ``at_once`` where the work
+    """The median rate of batches over a second, after one to warm up: full ones, with gradient of ``at_once`` images where the work
     has no more; or ``quick`` with some percent of the passes of ``cost`` at most, and of their time.
     """
     fast = classifier.frozen()

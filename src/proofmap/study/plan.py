@@ -162,7 +162,7 @@ def make_plan(
     blocks: int,
     waiting: Mapping[str, int],
 ) -> Plan:
-    """The plan for so many images in so many blocks; ``waiting`` holds units still to do by method."""
+    """The plan for this number of images and blocks; ``waiting`` holds units still to do by method."""
     labels = max(1, round(labels_per_image))
     plans = []
     per_value = {"none": 0, "float16": 2, "float32": 4}[session.study.maps]

@@ -56,7 +56,7 @@ from proofmap.study.watchers.tally import Tally
 GIVE_UP_AFTER = 3
 """A method that fails on every image of this many units in a row is not tried further in this run,"""
 GIVE_UP_IMAGES = 8
-"""if these are at least so many images: a unit may be a single one."""
+"""if there are at least this number of images: a unit may be a single one."""
 
 
 def run_study(

@@ -54,7 +54,7 @@ class SanityFigure(Figure):
 
     def caption(self) -> str:
         return (
-            f"Similarity ({self.measure}) of maps with those of the net after layers were drawn anew; bands are 95 % intervals over "
+            f"Similarity ({self.measure}) of maps with those of the net after layers were randomised; bands are 95 % intervals over "
             "images. A line that stays up belongs to maps that do not depend on what the net has learned; the dotted line is the bar "
             f"of the verdict, {BAR:g}. In a panel of independent layers each mark is one group of layers alone, from the output to the "
             f"input. {self.settings}"
@@ -69,7 +69,7 @@ class SanityFigure(Figure):
             alone = order == "independent"
             for curve in (c for c in self.curves if c.order == order):
                 k = methods.index(curve.method)
-                start = () if alone else (1.0,)  # nothing drawn anew: the maps are themselves
+                start = () if alone else (1.0,)  # nothing randomised: the maps are themselves
                 x = list(range(1, len(curve.drawn) + 1)) if alone else [0, *curve.drawn]
                 values, low, high = ((*start, *v) for v in (curve.values, curve.low, curve.high))
                 colour, marker = COLOURS[k % len(COLOURS)], MARKERS[k % len(MARKERS)]
@@ -78,7 +78,7 @@ class SanityFigure(Figure):
             axis.axhline(BAR, color=SOFT, linewidth=0.6, linestyle=":")
             axis.axhline(0.0, color=SOFT, linewidth=0.4)
             axis.set_title(escaped(order))
-            axis.set_xlabel("group, from the output" if alone else f"layers drawn anew, of {self.of}")
+            axis.set_xlabel("group, from the output" if alone else f"layers randomised, of {self.of}")
         axes[0][0].set(ylabel=f"similarity ({self.measure})", ylim=(-1.05 if self._falls() else -0.3, 1.05))
         legend_below(figure, list(handles.values()), [escaped(name) for name in handles])
         return figure
@@ -93,7 +93,7 @@ def sanity_figure(checks: SanityChecks, *, measure: str = "rank") -> SanityFigur
     own = [line for line in checks.lines if line.measure == measure and line.order != "labels"]
     if not own:
         known = ", ".join(checks.measures)
-        raise InputError(f"there is no {measure!r} of layers drawn anew to draw; there are {known}")
+        raise InputError(f"there is no {measure!r} of layers randomised to draw; there are {known}")
     curves = []
     for method, order in dict.fromkeys((line.method, line.order) for line in own):
         some = [line for line in own if (line.method, line.order) == (method, order)]
@@ -137,9 +137,9 @@ def randomised_maps(
     first, noun = tuple(1 + 2 * k for k in range(len(maps))), input_word(inputs)
     return GridFigure(
         name="randomised-maps",
-        about=f"Maps of the top label of each {noun}: of the net as it is, and after {layers} was drawn anew. Maps that come from "
+        about=f"Maps of the top label of each {noun}: of the net as it is, and after {layers} was randomised. Maps that come from "
         f"what the net has learned fall apart. Below each {noun}: its top label and f.",
-        headings=(noun, *(["trained", "drawn anew"] * len(maps))),
+        headings=(noun, *(["trained", "randomised"] * len(maps))),
         rows=tuple(rows),
         settings=settings,
         gaps=first,

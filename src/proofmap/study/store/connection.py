@@ -63,7 +63,9 @@ class Connection:
         (application,) = self.database.execute("PRAGMA application_id").fetchone()
         (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables and application != schema.APPLICATION:
-            raise Damaged(f"{self.path} is a database, but not one of proofmap")
+            raise Damaged(
+                f"{self.path} is a database, but not one of proofmap; choose the folder that a run was written to"
+            )
         if not tables and not create:
             raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
         if tables:
