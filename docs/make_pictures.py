@@ -158,7 +158,7 @@ def one_area(plt: Any) -> Any:
 
 def anytime(plt: Any) -> Any:
     """Scores of belief masks by their number of passes, from the record of steady proofs."""
-    text = (HERE / "results" / "recorded" / "steady-proofs.json").read_text(encoding="utf-8")
+    text = (HERE / "results" / "steady-proofs.json").read_text(encoding="utf-8")
     rows = json.loads(text)["rows"]
     figure, axes = plt.subplots(1, 3, figsize=(7.5, 2.5), sharey=True)
     kinds = (("every point", "curve|steady", BLUE), ("the area", "thorough|passes=60$|mask$", ORANGE))
