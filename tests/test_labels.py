@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, is_by_probability, label_index
+from proofmap.core.labels import NO_LABEL, LabelRule, check_labels, is_by_probability, label_index, wrong_keys
+from proofmap.testing.nets import pixels
 
 NAMES = ["tench", "tiger cat", "Egyptian_cat", "Great white shark, white shark", "crane", "crane", "cup"]
 F = torch.tensor([[0.05, 0.40, 0.30, 0.10, 0.05, 0.06, 0.04], [0.01, 0.01, 0.01, 0.90, 0.05, 0.01, 0.01]])
@@ -379,3 +380,58 @@ def test_a_name_that_looks_like_an_index_is_never_silently_taken_for_one() -> No
 def test_a_rule_is_by_probability_exactly_where_it_is_no_list(rule: str) -> None:
     parsed = LabelRule.parse(rule, [*NAMES, "topaz", "pear"])
     assert is_by_probability(rule) == (parsed.kind != "list") == is_by_probability(str(parsed))
+
+
+def _sure(n: int, outputs: int, believed: int, seed: int = 0) -> torch.Tensor:
+    """Probabilities of ``n`` images: ``believed`` labels have .02 or more, all others less than .01, in a random order."""
+    generator = torch.Generator().manual_seed(seed)
+    f = torch.rand(n, outputs, generator=generator) * 0.001
+    for row in f:
+        row[torch.randperm(outputs, generator=generator)[:believed]] += 0.02
+    return f
+
+
+@pytest.mark.parametrize("believed", [1, 2, 6])
+def test_wrong_labels_are_near_and_far_and_the_net_does_not_believe_them(believed: int) -> None:
+    f, images = _sure(40, 30, believed), pixels(40, 4)
+    keys = wrong_keys(images, 0)
+    chosen = LabelRule.parse("top2+wrong", [str(k) for k in range(30)]).choose(f, range(30), keys=keys)
+    near_places, far_places = set(), set()
+    for row, labels in zip(f.tolist(), chosen.tolist(), strict=True):
+        order = sorted(range(30), key=lambda a: -row[a])
+        assert labels[:2] == order[:2]
+        unbelieved = [a for a in order[2:] if row[a] < 0.01]
+        near, far = labels[2:]
+        near_places.add(unbelieved.index(near))
+        far_places.add(unbelieved.index(far) - (len(unbelieved) + 1) // 2)
+    size = 30 - max(2, believed)
+    assert near_places <= set(range(min(10, (size + 1) // 2))) and len(near_places) > 4
+    assert far_places <= set(range(size // 2)) and len(far_places) > 4
+
+
+def test_wrong_labels_go_by_image_and_seed_not_by_batch() -> None:
+    f, images = _sure(6, 50, 3), pixels(6, 4)
+    rule = LabelRule.parse("top3+wrong", [str(k) for k in range(50)])
+    whole = rule.choose(f, range(50), keys=wrong_keys(images, 0))
+    parts = [rule.choose(f[i : i + 1], range(50), keys=wrong_keys(images[i : i + 1], 0)) for i in range(6)]
+    assert (torch.cat(parts) == whole).all()
+    other = rule.choose(f, range(50), keys=wrong_keys(images, 1))
+    assert (other[:, :3] == whole[:, :3]).all() and (other[:, 3:] != whole[:, 3:]).any()
+
+
+def test_wrong_labels_are_left_out_if_the_net_believes_the_rest() -> None:
+    names, images = [str(k) for k in range(4)], pixels(2, 4)
+    rule = LabelRule.parse("top2+wrong", names)
+    f = torch.tensor([[0.5, 0.3, 0.1, 0.1], [0.6, 0.39, 0.009, 0.001]])
+    chosen = rule.choose(f, range(4), keys=wrong_keys(images, 0)).tolist()
+    assert chosen == [[0, 1, -1, -1], [0, 1, 2, 3]]
+    assert rule.choose(f[:1], range(4), keys=wrong_keys(images[:1], 0)).tolist() == [[0, 1]]
+    assert rule.choose(f[1:], (0, 1, 3), keys=wrong_keys(images[1:], 0)).tolist() == [[0, 1, 3]]
+
+
+def test_a_rule_with_wrong_labels_prints_as_it_is_written() -> None:
+    assert str(LabelRule.parse("top-3+wrong", "abc")) == "top3+wrong"
+    with pytest.raises(InputError, match="wrong labels follow top ones, as in 'top5\\+wrong'"):
+        LabelRule.parse("p>=0.1+wrong", "abc")
+    with pytest.raises(InputError, match="drawn by the seed"):
+        LabelRule.parse("top1+wrong", "abc").choose(torch.tensor([[1.0, 0, 0]]), range(3))

@@ -17,7 +17,7 @@ from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table, wrong_keys
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.version import source_version
@@ -75,7 +75,7 @@ class Judge:
         classifier: Classifier,
         *,
         methods: Sequence[MethodLike],
-        labels: Labels = "top5",
+        labels: Labels = "top5+wrong",
         metrics: Sequence[str | Metric] | None = None,
         fills: Sequence[str | Fill] = (),
         controls: bool = False,
@@ -152,7 +152,8 @@ class Judge:
         f = classifier.frozen().probabilities(images)
         rule = self.rule if labels is None else LabelRule.parse(labels, classifier.names)
         true_labels = None if truth is None else truth_table(label_rows(truth, classifier.names, len(images)))
-        table = rule.choose(f, classifier.label_set, true_labels, image_names)
+        keys = wrong_keys(images, self.study.seed) if rule.wrong else None
+        table = rule.choose(f, classifier.label_set, true_labels, image_names, keys)
         _check_boxes(boxes, objects, true_labels, image_names)
         known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
         subjects = Subjects(images, table, true_labels, boxes, known)
@@ -261,7 +262,7 @@ def evaluate(
     images: ImagesLike,
     *,
     methods: Sequence[MethodLike],
-    labels: Labels = "top5",
+    labels: Labels = "top5+wrong",
     metrics: Sequence[str | Metric] | None = None,
     names: Sequence[str] | None = None,
     truth: Truth | None = None,
@@ -282,7 +283,7 @@ def evaluate(
         images: images in memory; a dataset, or a ``DataLoader`` or other iterable of batches, of which one block is in memory at a
             time: see :func:`proofmap.data.given.as_dataset`.
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
-        labels: a rule such as ``"all"``, ``"top5"`` or ``"p>=0.01"``; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index, for every image;
+        labels: a rule such as ``"all"``, ``"top5"``, ``"top5+wrong"`` (and two labels that the net does not believe, drawn by the seed) or ``"p>=0.01"``; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index, for every image;
             a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
             :meth:`proofmap.core.labels.LabelRule.parse`.
         metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.

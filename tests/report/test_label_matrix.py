@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import proofmap as pm
+from proofmap.results.label_matrix import LabelMatrices
 from tests.toys import conv_classifier, pixels
 
 METRICS = ["soundness:points=2", "insertion:points=2"]
@@ -50,12 +51,42 @@ def test_every_form_has_the_means_of_a_loop(found: pm.Evaluation) -> None:
         assert float(line["f"]) == pytest.approx(f, abs=1e-6) == pytest.approx(record["f"][b], abs=1e-6)
 
 
+def test_the_question_is_answered_by_the_worst_cell(found: pm.Evaluation) -> None:
+    def with_matrices(*matrices: list[list[float]]) -> LabelMatrices:
+        first = found.results[0]
+        labels = torch.tensor([[0, 1]]).expand(len(matrices), -1)
+        curves = replace(
+            first.insertion.select_images([0] * len(matrices)), matrix=torch.tensor(matrices), labels=labels
+        )
+        return pm.label_matrices(
+            replace(
+                found.select_images([0] * len(matrices)),
+                results=(replace(first, insertion=curves),),
+                labels=labels,
+            )
+        )
+
+    a, b = found.label_names[:2]
+    low, high = [[0.5, 0.1], [0.2, 0.3]], [[0.5, 0.1], [0.45, 0.05]]
+    assert with_matrices(low).answers() == {
+        "gradient": "Yes: on average every map raises its own label most."
+    }
+    said = f"No: the map of {b} raises {a} to .37 and its own label to .13; {a} is higher on 2 of 3 images."
+    assert with_matrices(low, high, high).answers() == {"gradient": said}
+    assert with_matrices(low, high, high).record()["own_label_only"] == {"gradient": said}
+
+
 def test_a_table_per_method_ends_with_f(found: pm.Evaluation) -> None:
     result = pm.label_matrices(found, methods=["random"])
     ((header, rows),) = result.tables()
     assert header == ["random: map of", *found.label_names]
     assert [row[0] for row in rows] == [*found.label_names, "f"]
-    assert str(result).splitlines()[-1].endswith("last row: f; means over 3 images")
+    assert str(result).splitlines()[-2].endswith("last row: f; means over 3 images")
+    assert (
+        str(result)
+        .splitlines()[-1]
+        .startswith("does a map of random prove its own label only? No: the map of ")
+    )
     with pytest.raises(pm.InputError, match="no method 'grdient' was judged; there are gradient, random"):
         pm.label_matrices(found, methods=["grdient"])
 

@@ -42,7 +42,7 @@ from proofmap.classifier.view import (
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows
-from proofmap.core.labels import LabelRule, Labels, is_by_probability
+from proofmap.core.labels import LabelRule, Labels, is_by_probability, wrong_keys
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
 from proofmap.plugins.code import Digest
@@ -344,13 +344,16 @@ class Classifier:
         """The ``k`` most probable labels of the label set, ``(N, k)``, best first."""
         return LabelRule.parse(f"top{k}", self.names).choose(self.probabilities(images), self.label_set)
 
-    def choose_labels(self, images: Tensor, labels: Labels) -> Tensor:
-        """The labels ``(N, L)`` of these images that a rule chooses; see :meth:`LabelRule.parse` for the forms of ``labels``."""
+    def choose_labels(self, images: Tensor, labels: Labels, *, seed: int = 0) -> Tensor:
+        """The labels ``(N, L)`` of these images that a rule chooses; see :meth:`LabelRule.parse` for the forms of ``labels``.
+
+        ``seed`` draws the wrong labels of a rule such as ``top5+wrong``.
+        """
         rule = LabelRule.parse(labels, self.names)
         f = torch.zeros(len(images), len(self.names), device=self.device)
         if is_by_probability(str(rule)):
             f = self.frozen().probabilities(images)
-        return rule.choose(f, self.label_set)
+        return rule.choose(f, self.label_set, keys=wrong_keys(images, seed) if rule.wrong else None)
 
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device, or an error that says what is wrong with them."""

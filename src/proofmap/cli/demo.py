@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.cli import options
 from proofmap.cli.console import print_result, print_written, progress_for, stderr
 from proofmap.core.files import check_output
-from proofmap.core.labels import LabelRule
+from proofmap.core.labels import WRONG, LabelRule
 from proofmap.core.text import counted
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import photographs
@@ -38,7 +38,7 @@ def demo(
     photos: Annotated[
         str, typer.Option(help="Sample photos, separated by commas.")
     ] = "cat,rocket,coffee,motorcycle,astronaut",
-    labels: Annotated[str, options.LABELS] = "top3",
+    labels: Annotated[str, options.LABELS] = "top3+wrong",
     methods: Annotated[str, options.METHODS] = options.DEFAULT_METHODS,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Time limit; photos, labels or steps are cut to keep it.")
@@ -54,14 +54,15 @@ def demo(
     chosen = [pm.make_method(spec) for spec in split_specs(methods)]
     rule = LabelRule.parse(labels, classifier.names)
     check_output(out)
-    full = Scale(len(dataset), expected_labels(rule, classifier))
-    scale = _scale_for(classifier, chosen, full, rule.kind == "top", 60 * minutes, quiet)
+    wrong = WRONG * rule.wrong  # few and never cut: they test soundness
+    full = Scale(len(dataset), expected_labels(rule, classifier) - wrong)
+    scale = _scale_for(classifier, chosen, full, wrong, rule.kind == "top", 60 * minutes, quiet)
     (block,) = load_blocks(dataset, classifier, range(scale.photos), block_size=len(dataset))
     found = pm.evaluate(
         classifier,
         block.images,
         methods=[with_fewer_steps(method, scale.steps) for method in chosen],
-        labels=labels if scale.labels == full.labels else f"top{scale.labels}",
+        labels=labels if scale.labels == full.labels else f"top{scale.labels}{'+wrong' if wrong else ''}",
         names=dataset.names[: scale.photos],
         seed=seed,
         progress=progress_for(stderr, quiet),
@@ -81,7 +82,7 @@ def demo(
 
 @dataclass(frozen=True)
 class Scale:
-    """Size of the demo: photos, labels per photo, and the share of the steps of methods that learn."""
+    """Size of the demo: photos, labels per photo without the wrong ones, and the share of the steps of methods that learn."""
 
     photos: int
     labels: int
@@ -143,6 +144,7 @@ def _scale_for(
     classifier: pm.Classifier,
     methods: Sequence[Method],
     full: Scale,
+    wrong: int,
     cut_labels: bool,
     budget: float,
     quiet: bool,
@@ -152,7 +154,7 @@ def _scale_for(
 
     def cost(scale: Scale) -> Cost:
         cut = [with_fewer_steps(method, scale.steps) for method in methods]
-        return expected_cost(classifier, cut, metrics, scale.photos, scale.labels).known
+        return expected_cost(classifier, cut, metrics, scale.photos, scale.labels + wrong).known
 
     speed = measure_speed(classifier, cost(full), quick=True)
     learning = any(with_fewer_steps(method, 0.5) != method for method in methods)

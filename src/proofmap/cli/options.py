@@ -82,7 +82,8 @@ METHODS = typer.Option(help=METHODS_HELP)
 METHOD = typer.Option(help="Only this method. May be repeated.")
 METRICS = typer.Option(help="Only these metrics, separated by commas.")
 LABELS_HELP = (
-    "all, top5, p>=0.01, true (the true labels of each image), or names or indices separated by commas."
+    "all, top5, top5+wrong (and two that the net does not believe), p>=0.01, true (the true labels of each image), or names or indices "
+    "separated by commas."
 )
 LABELS = typer.Option(help=LABELS_HELP)
 LABEL_SET = typer.Option(

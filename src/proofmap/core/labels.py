@@ -1,4 +1,13 @@
-"""Rules that choose the labels to explain, such as ``top5`` or ``p>=0.01``: from probabilities to output indices (N, L)."""
+"""Rules that choose the labels to explain, such as ``top5`` or ``p>=0.01``: from probabilities to output indices (N, L).
+
+``top5+wrong`` adds two labels that the net does not believe, to test soundness. Of the u labels of the label set that are not among the
+top ones and have f < .01, in the order of their probability, with the stream of the image's content and the seed:
+
+    near   one of the first min(10, ceil(u / 2)), each as probable as another: what the net takes the image for next
+    far    one of the last floor(u / 2)
+
+An image with u = 1 has no far one, and with u = 0 neither.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted, shortened
 
@@ -24,7 +34,13 @@ NO_LABEL = -1
 LONGEST_NAME = 200
 """Longer names get no suggestions, which take time, and are not printed in full."""
 
-_TOP = re.compile(r"top-?(\d+)$")
+UNBELIEVED = 0.01
+"""The net does not believe a label with a smaller probability: the paper's e1, below which no proof is needed."""
+WRONG = 2
+"""How many wrong labels ``+wrong`` adds to an image."""
+_NEAREST = 10
+
+_TOP = re.compile(r"top-?(\d+)(\+wrong)?$")
 _PROBABLE = re.compile(r"p\s*>=?\s*([0-9.eE+-]+)$")
 
 Labels = str | int | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor | np.ndarray
@@ -101,7 +117,8 @@ def canonical_name(name: str) -> str:
 
 @dataclass(frozen=True)
 class LabelRule:
-    """A rule that chooses labels: ``all``, ``top5``, ``p>=0.01``, ``true``, a list for every image, or the labels of each image.
+    """A rule that chooses labels: ``all``, ``top5``, ``top5+wrong``, ``p>=0.01``, ``true``, a list for every image, or the labels of each
+    image.
 
     >>> f = torch.tensor([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]])
     >>> LabelRule.parse("top2", "abc").choose(f, range(3))
@@ -116,12 +133,15 @@ class LabelRule:
     number: float = 0.0
     indices: tuple[int, ...] = ()
     rows: tuple[tuple[int, ...], ...] = ()
+    wrong: bool = False
+    """Whether two labels that the net does not believe follow the top ones."""
 
     @classmethod
     def parse(cls, rule: Any, names: Sequence[str]) -> LabelRule:
         """The rule that ``labels`` stands for.
 
-        - A text: ``all``, ``top5``, ``p>=0.01``, ``true`` (the true labels of each image), or names or indices separated by commas.
+        - A text: ``all``, ``top5``, ``top5+wrong`` (and two labels that the net does not believe), ``p>=0.01``, ``true`` (the true labels
+          of each image), or names or indices separated by commas.
         - One label, or a list of labels, by index or name: these labels for every image. ``["true"]`` is a label named "true".
         - A list of lists: the labels of each image.
         - A tensor or array, as Captum reads ``target``: one number is the label of every image, ``(N,)`` has one label per image,
@@ -175,7 +195,9 @@ class LabelRule:
         if match := _TOP.match(text):
             if int(match[1]) < 1:
                 raise InputError(f"labels {rule!r}: ask for at least the top label, 'top1'")
-            return cls("top", number=int(match[1]))
+            return cls("top", number=int(match[1]), wrong=match[2] is not None)
+        if text.endswith("+wrong"):
+            raise InputError(f"labels {rule!r}: wrong labels follow top ones, as in 'top5+wrong'")
         if match := _PROBABLE.match(text):
             try:
                 threshold = float(match[1])
@@ -203,11 +225,12 @@ class LabelRule:
         label_set: Sequence[int],
         truth: Tensor | None = None,
         image_names: Sequence[str] = (),
+        keys: Tensor | None = None,
     ) -> Tensor:
         """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first; lists and true labels keep their order.
 
         Every image has at least one label; rows are padded with ``NO_LABEL``. The rule ``true`` needs ``truth``, the true labels
-        ``(N,)`` or ``(N, T)`` of every image.
+        ``(N,)`` or ``(N, T)`` of every image. Wrong labels need ``keys``, the images' streams, from :func:`wrong_keys`.
         """
         if self.kind == "true":
             return self._true_rows(truth, image_names).choose(probabilities, label_set)
@@ -228,10 +251,33 @@ class LabelRule:
         if self.kind == "all":
             return labels
         if self.kind == "top":
-            return labels[:, : int(self.number)]
+            top = labels[:, : int(self.number)]
+            return top if not self.wrong else self._with_wrong(top, labels, f.gather(1, order), keys)
         chosen = f.gather(1, order) >= self.number
         chosen[:, 0] = True
         return labels.masked_fill(~chosen, NO_LABEL)[:, : max(1, int(chosen.sum(dim=1).max()))]
+
+    @staticmethod
+    def _with_wrong(top: Tensor, labels: Tensor, f: Tensor, keys: Tensor | None) -> Tensor:
+        """The top labels and two wrong ones, drawn from ``labels`` ``(N, A)``, which have the falling probabilities ``f``."""
+        if keys is None:
+            raise InputError("labels with '+wrong' are drawn by the seed: pass keys=wrong_keys(images, seed)")
+        first = (f >= UNBELIEVED).sum(dim=1).clamp_min(top.shape[1])
+        n = labels.shape[1] - first
+        near, far = (n + 1) // 2, n // 2
+        drawn = streams.uniform(keys, WRONG).double().to(f.device)
+        places = [
+            first + (drawn[:, 0] * near.clamp_max(_NEAREST)).long(),
+            first + near + (drawn[:, 1] * far).long(),
+        ]
+        found = [
+            labels.gather(1, place.clamp_max(labels.shape[1] - 1)[:, None]).masked_fill(
+                (size == 0)[:, None], NO_LABEL
+            )
+            for place, size in zip(places, (near, far), strict=True)
+        ]
+        whole = torch.cat([top, *found], dim=1)
+        return whole[:, : int((whole != NO_LABEL).sum(dim=1).max())]
 
     @staticmethod
     def _true_rows(truth: Tensor | None, image_names: Sequence[str]) -> LabelRule:
@@ -269,7 +315,7 @@ class LabelRule:
         if self.kind == "given":
             return "given"
         if self.kind == "top":
-            return f"top{int(self.number)}"
+            return f"top{int(self.number)}{'+wrong' if self.wrong else ''}"
         if self.kind == "probable":
             return f"p>={self.number}"
         return self.kind if self.kind in ("all", "true") else ",".join(map(str, self.indices))
@@ -301,11 +347,26 @@ def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
 def is_by_probability(rule: str) -> bool:
     """Whether a rule, as text, orders labels by their probability.
 
-    >>> [is_by_probability(rule) for rule in ("all", "top5", "p>=0.01", "tabby,topaz", "given", "true")]
+    >>> [is_by_probability(rule) for rule in ("all", "top5+wrong", "p>=0.01", "tabby,topaz", "given", "true")]
     [True, True, True, False, False, False]
     """
     text = rule.strip()
     return text == "all" or any(form.match(text) for form in (_TOP, _PROBABLE))
+
+
+def wrong_keys(images: Tensor, seed: int) -> Tensor:
+    """The streams ``(N,)`` by which the wrong labels of images are drawn: of their content and the seed."""
+    return streams.image_keys(images, seed, "wrong labels")
+
+
+def first_wrong(rule: str) -> int | None:
+    """The place of the first wrong label under a rule, as text; the second follows. None if the rule has none.
+
+    >>> first_wrong("top3+wrong"), first_wrong("top3")
+    (3, None)
+    """
+    found = _TOP.match(rule.strip())
+    return int(found[1]) if found and found[2] else None
 
 
 def label_table(labels: Sequence[Sequence[int]]) -> Tensor:

@@ -111,7 +111,7 @@ class Method(Plugin):
             images = images.clone() if images.is_inference() else images
             pools = Pools(lambda: from_images(classifier.check_images(images), classifier.inputs))
             if not (isinstance(labels, Tensor) and labels.ndim == 2):
-                labels = classifier.choose_labels(images, labels)
+                labels = classifier.choose_labels(images, labels, seed=seed)
             return pools.bind(self).prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:

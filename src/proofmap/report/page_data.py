@@ -24,6 +24,7 @@ from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 from proofmap.results.verdict import verdict
+from proofmap.results.wrong_labels import rule_words
 
 
 def page_record(
@@ -72,7 +73,7 @@ def subject(evaluation: Evaluation) -> str:
     parts = [
         counted(len(evaluation.results), "method"),
         counted(len(evaluation), "image"),
-        f"labels {settings.get('labels', 'given')}",
+        f"labels {rule_words(str(settings.get('labels', 'given')))}",
         str(settings.get("model", "")),
     ]
     return " · ".join(part for part in parts if part)
@@ -87,16 +88,12 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
     areas = [m for m in found.areas if m is not None]
     if len(areas) < len(found.areas) or len(found.f) < 2:
         return None
-    names = (
-        [f"label {k + 1}" for k in range(len(found.f))]
-        if found.labels is None
-        else [evaluation.label_names[a] for a in found.labels]
-    )
     return {
-        "names": names,
+        "names": list(found.names),
         "shared": found.labels is not None,
         "methods": [_numbers_of(m) for m in areas],
         "f": _numbers_of(found.f[None])[0],
+        "answers": list(found.answers().values()),
         "images": len(evaluation),
     }
 

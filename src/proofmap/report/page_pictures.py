@@ -31,6 +31,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values
+from proofmap.results.wrong_labels import wrong_kind
 
 STEPS = 200
 """Steps of the slider over all positions: half a percent each."""
@@ -128,6 +129,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
                 "label": int(evaluation.labels[index, j]),
                 "f": json_number(float(evaluation.f[index, j])),
                 "place": order.index(j) + 1,
+                "wrong": wrong_kind(evaluation, index, j),
             }
             for j in places
         ],

@@ -31,6 +31,7 @@ from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
 from proofmap.results.proof_shape import ProofShape, percent, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import OTHER_CURVE, Word, judged_on_another_curve
+from proofmap.results.wrong_labels import WRONG_WORDS, wrong_kind
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
@@ -248,7 +249,8 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         name = SheetText(evaluation.label_names[label], strong=True)
         belief = SheetText(f"whole {input_word(inputs)} {_short(float(evaluation.f[index, j]))}")
         over = overlay(image, heat, inputs, signed=result.signed)
-        top.append(proof_cell(evaluation, result, index, j, over, [name, belief]))
+        wrong = [SheetText(WRONG_WORDS)] if wrong_kind(evaluation, index, j) else []
+        top.append(proof_cell(evaluation, result, index, j, over, [name, belief, *wrong]))
         bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=hidden.colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
     notes = [*sheet_notes(evaluation, index), hidden.words]
@@ -261,7 +263,8 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     head = [SheetCell(None)]
     for j, label in labels:
         belief = SheetText(f"whole {input_word(inputs)} {_short(float(evaluation.f[index, j]))}")
-        head.append(SheetCell(None, (SheetText(evaluation.label_names[label], strong=True), belief)))
+        wrong = [SheetText(WRONG_WORDS)] if wrong_kind(evaluation, index, j) else []
+        head.append(SheetCell(None, (SheetText(evaluation.label_names[label], strong=True), belief, *wrong)))
     rows = [head]
     for result in evaluation.results:
         lines = [SheetText(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]

@@ -38,5 +38,5 @@ def draw_sample(job: Job, data: str | None = None, number: int | None = None) ->
     if block.failures:
         raise InputError(block.failures[0].reason)
     images = classifier.check_images(block.images)
-    labels = classifier.choose_labels(images, study.labels)
+    labels = classifier.choose_labels(images, study.labels, seed=study.seed)
     return Sample(classifier, images, labels, {name: ready.method for name, ready in session.methods.items()})

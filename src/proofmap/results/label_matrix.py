@@ -14,6 +14,7 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.tables import Cells, Tables
+from proofmap.results.wrong_labels import place_names
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,38 @@ class LabelMatrices(Tables):
     f: Tensor
     """``(L,)``: the mean probability of each label."""
     notes: tuple[str, ...]
+    raised: tuple[Tensor | None, ...] = ()
+    """``(L, L)`` of each method: on how many images the map of a raises b more than a itself; None if the matrix was not kept."""
+    images: int = 0
+
+    def answers(self) -> dict[str, str]:
+        """For each method with a matrix: does a map prove its own label only? In words, with the worst cell.
+
+        The mean cell (a, b) should not be above the diagonal (a, a): else the map of a shows more of b than of a. The worst cell is the
+        one that is furthest above it.
+        """
+        found = {}
+        for method, areas, raised in zip(self.methods, self.areas, self.raised, strict=True):
+            if areas is None or raised is None:
+                continue
+            own = areas.diagonal()[:, None]
+            excess = (areas - own).nan_to_num(nan=-torch.inf).fill_diagonal_(-torch.inf)
+            worst = int(excess.argmax())
+            a, b = divmod(worst, len(areas))
+            if excess[a, b] <= 0:
+                found[method] = "Yes: on average every map raises its own label most."
+            else:
+                found[method] = (
+                    f"No: the map of {self.names[a]} raises {self.names[b]} to {tables.number(float(areas[a, b]))} and its own label to "
+                    f"{tables.number(float(areas[a, a]))}; {self.names[b]} is higher on {int(raised[a, b])} of {counted(self.images, 'image')}."
+                )
+        return found
+
+    def footer(self) -> list[str]:
+        return [
+            f"does a map of {method} prove its own label only? {words}"
+            for method, words in self.answers().items()
+        ]
 
     def kept(self) -> dict[str, Tensor]:
         """The matrix of each method that has one."""
@@ -76,6 +109,7 @@ class LabelMatrices(Tables):
             "indices": self.labels,
             "f": self.f.tolist(),
             "methods": {method: areas.tolist() for method, areas in self.kept().items()},
+            "own_label_only": self.answers(),
             "notes": self.notes,
         }
 
@@ -103,7 +137,7 @@ def label_matrices(
     lacking = [result.name for result, matrix in zip(chosen, matrices, strict=True) if matrix is None]
     return LabelMatrices(
         indices,
-        tuple(f"label {k + 1}" for k in range(labels.shape[1]))
+        tuple(place_names(evaluation))
         if indices is None
         else tuple(evaluation.label_names[a] for a in indices),
         tuple(result.name for result in chosen),
@@ -118,7 +152,14 @@ def label_matrices(
             ),
             *((f"no matrix was kept for {', '.join(lacking)}",) if lacking else ()),
         ),
+        tuple(None if m is None else _raised(_ordered(m.cpu(), order)) for m in matrices),
+        len(labels),
     )
+
+
+def _raised(matrix: Tensor) -> Tensor:
+    """On how many images ``(L, L)`` the cell (a, b) of ``(N, L, L)`` is above the cell (a, a)."""
+    return (matrix > matrix.diagonal(dim1=1, dim2=2)[:, :, None]).sum(dim=0)
 
 
 def _ordered(matrix: Tensor, order: Tensor) -> Tensor:

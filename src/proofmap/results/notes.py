@@ -14,6 +14,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, SOUNDNESS
 from proofmap.results.statistics import Score
 from proofmap.results.tables import number
+from proofmap.results.wrong_labels import rule_words
 
 
 def thresholds_words(evaluation: Evaluation) -> str:
@@ -100,7 +101,7 @@ def coverage_notes(evaluation: Evaluation) -> list[str]:
     if is_by_probability(rule) and rule.strip().startswith("p"):
         notes.append(
             f"labels {rule} are those that the net itself believes: a label with a small probability, which soundness "
-            f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5"
+            f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5+wrong"
         )
     return notes
 
@@ -132,6 +133,7 @@ def subject_words(evaluation: Evaluation) -> str:
     settings = evaluation.settings
     return (
         f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {settings['labels']}, {in_words(settings)}, "
+        f"{counted(len(evaluation), 'image')}, labels {rule_words(str(settings['labels']))}, {in_words(settings)}, "
         f"model {settings['model']}, seed {settings['seed']}"
     )
 

@@ -39,6 +39,7 @@ from proofmap.results.tables import (
     table_html,
     with_interval,
 )
+from proofmap.results.wrong_labels import WRONG_WORDS, wrong_kind
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -116,11 +117,11 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
         [
             *([result.name] if several else []),
             str(row["image"]),
-            f"{row['name']} ({row['label']})",
+            f"{row['name']} ({row['label']}){wrong}",
             *(number(row[key]) + (FILL_MARK if given and key in marked else "") for key in values),
         ]
         for result in results
-        for row, given in zip(result.rows, _given(result), strict=True)
+        for row, given, wrong in zip(result.rows, _given(result), _wrong(evaluation), strict=True)
     ]
     return header, rows
 
@@ -129,6 +130,12 @@ def _given(result: MethodResult) -> list[bool]:
     """For each row of a result, whether the fill gives its label."""
     found: list[bool] = given_by_fill(result)[result.insertion.labels.cpu() != NO_LABEL].tolist()
     return found
+
+
+def _wrong(evaluation: Evaluation) -> list[str]:
+    """For each row of a result, words behind the name of a wrong label."""
+    judged = (evaluation.labels != NO_LABEL).nonzero().tolist()
+    return [f", {WRONG_WORDS}" if wrong_kind(evaluation, i, j) else "" for i, j in judged]
 
 
 def pair_table(evaluation: Evaluation, methods: int | None = None) -> str:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Literal
 
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.core.text import counted
 from proofmap.results.controls import NO_EFFORT, is_above, role_of, soundness_notes, soundness_values
 from proofmap.results.evaluation import Evaluation
@@ -37,8 +37,6 @@ JUDGED = (*PROOF, BEST_EFFORT)
 """The scores of a verdict: the two halves of the definition, and best effort if it was judged."""
 ENOUGH = 20
 """Images from which on a plain verdict is given."""
-UNBELIEVED = 0.01
-"""The net does not believe a label with a smaller probability: the paper's e1, below which no proof is needed."""
 _NAMED = 3
 
 Grade = Literal["is", "best", "none", "nothing", "unjudged"]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from proofmap.classifier import Classifier
-from proofmap.core.labels import LabelRule
+from proofmap.core.labels import WRONG, LabelRule
 from proofmap.methods.method import Cost, Method, PlannedMethod, ReadyMethod
 from proofmap.methods.wrappers import Wrapper
 from proofmap.metrics.metric import ReadyMetric
@@ -88,7 +88,7 @@ def expected_labels(rule: LabelRule, classifier: Classifier) -> int:
     """About how many labels an image has under a rule, before any image was read."""
     most = len(classifier.label_set)
     if rule.kind == "top":
-        return min(int(rule.number), most)
+        return min(int(rule.number) + WRONG * rule.wrong, most)
     given = max(map(len, rule.rows), default=0)
     return {"all": most, "list": len(rule.indices), "given": given, "true": 1}.get(rule.kind, min(5, most))
 

@@ -87,8 +87,8 @@ class Study:
     """A dataset string, or photos and folders."""
     images: Selection = field(default_factory=Selection)
     """Which of its pictures."""
-    labels: str | int | Sequence[int | str] = "top5"
-    """The label rule: ``all``, ``top5``, ``p>=0.01``, ``true`` (the true labels of each picture), or labels by name or index, for every picture."""
+    labels: str | int | Sequence[int | str] = "top5+wrong"
+    """The label rule: ``all``, ``top5``, ``top5+wrong`` (and two that the net does not believe), ``p>=0.01``, ``true`` (the true labels of each picture), or labels by name or index, for every picture."""
     label_set: Sequence[int | str] = ()
     """The labels that count; empty for all outputs."""
     renormalise: bool | None = setting(None, "softmax over the label set, in place of all outputs")

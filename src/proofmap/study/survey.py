@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from torch import Tensor
 
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.labels import NO_LABEL, LabelRule, label_table
+from proofmap.core.labels import NO_LABEL, LabelRule, label_table, wrong_keys
 from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
@@ -31,6 +31,7 @@ class Survey:
         dataset, classifier = session.data, session.classifier
         self.dataset, self.classifier, self.selection = dataset, classifier, selection
         self.rule = LabelRule.parse(session.study.labels, classifier.names)
+        self.seed = session.study.seed
         strict = self.rule.kind == "true"
         self.truths = (
             true_outputs(dataset, classifier.names, strict=strict)
@@ -110,7 +111,7 @@ class Survey:
             return
         label_set, floor = self.classifier.label_set, self.selection.min_second_probability
         f = self.classifier.frozen().probabilities(block.images)
-        labels = self._labels(f, block.indices)
+        labels = self._labels(f, block)
         believed = f.gather(1, labels.clamp_min(0)).tolist()
         sorted_f, order = f[:, list(label_set)].sort(dim=1, descending=True, stable=True)
         seconds = sorted_f[:, 1].tolist() if len(label_set) > 1 else [0.0] * len(f)
@@ -129,14 +130,15 @@ class Survey:
                 f=tuple(believed[k][: len(chosen)]),
             )
 
-    def _labels(self, f: Tensor, indices: Sequence[int]) -> Tensor:
+    def _labels(self, f: Tensor, block: ImageBlock) -> Tensor:
         """The labels ``(N, L)`` that these pictures are judged for; nothing but ``NO_LABEL`` for a picture without a true label of
         the label set, if true labels are judged.
         """
         if self.rule.kind != "true":
-            return self.rule.choose(f, self.classifier.label_set)
+            keys = wrong_keys(block.images, self.seed) if self.rule.wrong else None
+            return self.rule.choose(f, self.classifier.label_set, keys=keys)
         members = set(self.classifier.label_set)
-        rows = [[label for label in self.truths[i] if label in members] for i in indices]
+        rows = [[label for label in self.truths[i] if label in members] for i in block.indices]
         return label_table([row or [NO_LABEL] for row in rows]).to(f.device)
 
     def _unreadable(self, index: int, reason: str) -> ImageRow:

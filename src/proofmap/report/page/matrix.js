@@ -8,19 +8,23 @@ function inkOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-/** The matrix of one method; the last row is f on the whole image. */
+/** The matrix of one method; the last row is f on the whole image. Cells above their row's diagonal are outlined. */
 function matrixTable(names, values, f, top, words) {
-  const cell = (value) => {
+  const cell = (value, own = null) => {
     if (value === null) return make("td", { class: "number" }, "-");
     const colour = heatColour(value / top);
-    return make("td", { style: `background: rgb(${colour}); color: ${inkOn(colour)}` }, number(value));
+    const above = own !== null && value > own;
+    return make("td", {
+      class: above ? "above" : null, style: `background: rgb(${colour}); color: ${inkOn(colour)}`,
+      title: above ? `above its own label's ${number(own)}` : null,
+    }, number(value), ...(above ? [make("span", { class: "unseen" }, ", more than its own label")] : []));
   };
   const short = (name) => make("span", { title: name }, name);
   return make("table", { class: "matrix", "aria-label": words },
     make("thead", {}, make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, short(name))))),
     make("tbody", {},
-      ...values.map((row, a) => make("tr", {}, make("th", { scope: "row" }, short(names[a])), ...row.map(cell))),
-      make("tr", { class: "believed" }, make("th", { scope: "row" }, "f"), ...f.map(cell))),
+      ...values.map((row, a) => make("tr", {}, make("th", { scope: "row" }, short(names[a])), ...row.map((value) => cell(value, row[a])))),
+      make("tr", { class: "believed" }, make("th", { scope: "row", title: "f: the net's probability on the whole image" }, "whole"), ...f.map((value) => cell(value)))),
   );
 }
 
@@ -38,7 +42,7 @@ function matrixCanvas(values, f, top, words) {
 }
 
 /** One picture for each method, all on one scale. */
-function matrixFigures(names, matrices, f) {
+function matrixFigures(names, matrices, f, answers = []) {
   const top = Math.max(1e-6, ...matrices.flat(2).filter((v) => v !== null), ...f.filter((v) => v !== null));
   return matrices.map((values, method) => {
     const words = `Label by label matrix of ${record.methods[method].name}`;
@@ -46,7 +50,8 @@ function matrixFigures(names, matrices, f) {
       ? matrixTable(names, values, f, top, words)
       : matrixCanvas(values, f, top, `${words}, ${names.length} labels, dark is 0 and bright is ${number(top)}`);
     const name = make("figcaption", {}, methodMark(method), record.methods[method].name);
-    return make("figure", {}, name, make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": words }, drawn));
+    const answer = answers[method] ? [make("p", { class: "answer" }, answers[method])] : [];
+    return make("figure", {}, name, ...answer, make("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": words }, drawn));
   });
 }
 
@@ -61,5 +66,5 @@ function matrixDetails(image) {
   return details;
 }
 
-if (record.matrix) byId("matrices").append(...matrixFigures(record.matrix.names, record.matrix.methods, record.matrix.f));
+if (record.matrix) byId("matrices").append(...matrixFigures(record.matrix.names, record.matrix.methods, record.matrix.f, record.matrix.answers));
 if (record.pictured.length) new Gallery();

@@ -77,6 +77,9 @@ class Cell {
   }
 }
 
+/** What stands next to the name of a label that was judged although the net does not believe it. */
+const wrongWords = ({ wrong }) => `a wrong one, to test (${wrong === "near" ? "near to what the net believes" : "far from what the net believes"})`;
+
 /** A step of the slider in percent of the positions. */
 const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
 
@@ -93,7 +96,7 @@ class Row {
   static ofMethods(card, place) {
     const label = card.image.labels[place];
     const cells = record.methods.map((_, method) => new Cell(card, place, method));
-    const rank = label.place === 1 ? "the net's first choice" : `number ${label.place} for the net`;
+    const rank = label.wrong ? wrongWords(label) : label.place === 1 ? "the net's first choice" : `number ${label.place} for the net`;
     return new Row(card, cells, make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
       make("header", {},
         make("h4", {}, label.name),
@@ -110,7 +113,7 @@ class Row {
     const cells = card.image.labels.map((label, place) => {
       const cell = new Cell(card, place, method);
       cell.node.querySelector("figcaption").replaceChildren(
-        make("h4", {}, label.name), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
+        make("h4", {}, label.name), ...(label.wrong ? [make("span", { class: "soft" }, wrongWords(label))] : []), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
       if (alone) cell.node.append(make("p", { class: "plain-words" }, card.image.words[method][place]));
       return cell;
     });
