@@ -36,7 +36,7 @@ def test_the_papers_table_is_marked_as_the_paper_marks_it() -> None:
 
 def test_values_count_as_they_are_printed() -> None:
     assert bold(score_tables.latex(scored(m=[0.9, 0.8449, 0.8401, 0.82]))) == [[".90"], [".84"], [".84"], []]
-    assert bold(score_tables.latex(scored(cost=[0.001, 0.002, 0.003]))) == [["1e-3"], ["2e-3"], []]
+    assert bold(score_tables.latex(scored(cost=[0.001, 0.002, 0.003]))) == [[".001"], [".002"], []]
 
 
 def test_of_two_methods_the_better_is_bold_and_of_one_none() -> None:

@@ -21,6 +21,7 @@ from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import score_tables, tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
+from proofmap.results.proof_shape import shape_of
 from tests.report.pages import judged as page_judged
 from tests.report.test_compare import with_values
 
@@ -70,10 +71,14 @@ def test_numbers_are_printed_as_papers_print_them() -> None:
         0.844: ".84",
         1.0: "1.00",
         0.0: ".00",
-        0.00123: "1e-3",
+        0.00123: ".001",
+        0.0006: ".0006",
+        0.00096: ".001",
+        0.00002: "<.0001",
+        -0.00002: ">-.0001",
         -0.35: "-.35",
         -1.18: "-1.18",
-        -0.002: "-2e-3",
+        -0.002: "-.002",
     }
     assert {value: tables.number(value) for value in printed} == printed
     assert tables.number(-0.0) == ".00" and tables.number(float("nan")) == "-"
@@ -278,3 +283,23 @@ def test_the_step_error_is_called_an_estimate() -> None:
     found = page_judged(2, 8, methods=["gradient"])
     error = float(found.results[0].insertion.error.max())
     assert f"about {error:.3f} or less (measured by leaving out every second step)" in found.table()
+
+
+def test_a_table_that_is_too_wide_is_stacked_and_loses_nothing(evaluation: pm.Evaluation) -> None:
+    header, rows = score_tables.score_cells(evaluation)
+    wide, narrow = tables.aligned(header, rows), tables.aligned(header, rows, 60)
+    assert max(map(len, wide.splitlines())) > 60 >= max(map(len, narrow.splitlines()))
+    for row in rows:
+        block = narrow.split(row[0] + "\n")[1]
+        assert all(
+            f"{name} " in block and cell in block for name, cell in zip(header[1:], row[1:], strict=True)
+        )
+    assert tables.aligned(header, rows, 500) == wide
+    assert evaluation.table(60).startswith(narrow) and evaluation.table().startswith(wide)
+
+
+def test_rows_of_pairs_have_the_bar_of_their_proof(evaluation: pm.Evaluation) -> None:
+    lines = score_tables.pair_table(evaluation, methods=1).splitlines()
+    assert lines[0].endswith(score_tables.SHAPE)
+    first = shape_of(evaluation, evaluation.results[0], 0, 0)
+    assert lines[1].endswith(first.text()) and len(first.text()) == 20

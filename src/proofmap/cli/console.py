@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -38,9 +40,18 @@ def print_result(*texts: object, end: str = "\n") -> None:
     print(*(terminal_text(str(text)) for text in texts), end=end)
 
 
-def print_as(result: object, format: str) -> None:
+def table_width() -> int | None:
+    """The width of the terminal in columns; None if stdout is no terminal: then a table is as wide as it is."""
+    return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
+
+
+def print_as(result: Any, format: str) -> None:
     """Print a result on stdout in one of the formats that it has: table, md, csv or json."""
-    text = getattr(result, "markdown" if format == "md" else format)()
+    text = (
+        result.table(table_width())
+        if format == "table"
+        else getattr(result, "markdown" if format == "md" else format)()
+    )
     print_result(text.rstrip("\n"))
 
 

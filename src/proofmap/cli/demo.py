@@ -12,7 +12,7 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import print_result, print_written, progress_for, stderr
+from proofmap.cli.console import print_result, print_written, progress_for, stderr, table_width
 from proofmap.core.files import check_output
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.core.text import counted
@@ -68,9 +68,9 @@ def demo(
         progress=progress_for(stderr, quiet),
     )
     print_result(
-        f"what the maps of {found.results[0].name} prove\n\n{score_tables.pair_table(found, methods=1)}\n"
+        f"what the maps of {found.results[0].name} prove\n\n{score_tables.pair_table(found, 1, table_width())}\n"
     )
-    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table()}\n")
+    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table(table_width())}\n")
     print_result(verdict(found))
     written = found.save(out)
     report = write_report(found, out / "report.html", command=options.command_line())

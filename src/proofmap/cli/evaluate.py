@@ -12,7 +12,7 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import print_result, stderr
+from proofmap.cli.console import print_result, stderr, table_width
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.inputs import inputs_of
@@ -35,7 +35,7 @@ from proofmap.study.watchers.trackers import TRACKERS, make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
-    "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table()}",
+    "table": lambda evaluation: f"{verdict(evaluation)}\n\n{evaluation.table(table_width())}",
     "md": score_tables.score_markdown,
     "csv": score_tables.scores_csv,
     "json": evaluation_json,

@@ -11,7 +11,7 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import print_result, print_written, progress_for, stderr
+from proofmap.cli.console import print_result, print_written, progress_for, stderr, table_width
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import RESULTS, Fit
@@ -113,7 +113,7 @@ def explain(
             stderr.print(expected.words(speed))
     judge.update(block.images, names=[Path(photos.names[i]).stem for i in block.indices])
     proof = pm.Proof(judge.compute())
-    print_result(proof)
+    print_result(proof.table(table_width()))
     for note in distractor_notes(proof.evaluation):
         stderr.print(note)
     if fill_notes(proof.evaluation):

@@ -21,12 +21,14 @@ from proofmap.core.files import write_text
 from proofmap.core.text import counted, terminal_text
 from proofmap.report import page_explained, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
+from proofmap.report.opening import opening
 from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared, shared_settings, without_folders
+from proofmap.results.verdict import verdict
 
 TITLE = "What do the heat maps prove?"
 _STYLES = ("look.css", "report.css")
@@ -87,15 +89,19 @@ def write_report(
             picture.record.update(_explained(evaluation, picture.record))
     record |= {"choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
     record["explained"] = page_explained.headline(evaluation) if explained else None
+    first = None if explained else opening(evaluation, verdict(evaluation))
     target = Path(path)
-    write_text(target, page_html(record, pictures, scatter.scatter_panels(evaluation)))
+    write_text(target, page_html(record, pictures, scatter.scatter_panels(evaluation), first))
     return target
 
 
 def page_html(
-    record: Mapping[str, Any], pictures: Sequence[Picture], panels: Sequence[scatter.ScatterPanel]
+    record: Mapping[str, Any],
+    pictures: Sequence[Picture],
+    panels: Sequence[scatter.ScatterPanel],
+    opening: Mapping[str, Any] | None = None,
 ) -> str:
-    """The page of a record, its pictures and its scatter plots; equal data gives equal text."""
+    """The page of a record, its pictures, its scatter plots and its opening; equal data gives equal text."""
     return (
         _environment()
         .get_template("report.html")
@@ -107,6 +113,7 @@ def page_html(
             script=Markup("\n".join(_page_file(name) for name in _SCRIPTS)),
             scatter=scatter,
             panels=panels,
+            opening=opening,
         )
     )
 

@@ -112,9 +112,9 @@ class Evaluation:
             run_scores=(),
         )
 
-    def table(self) -> str:
-        """The scores as text: one line per method, one column per metric, intervals in brackets."""
-        return display().score_table(self)
+    def table(self, width: int | None = None) -> str:
+        """The scores as text: one line per method, one column per metric, intervals in brackets; stacked if wider than ``width``."""
+        return display().score_table(self, width)
 
     def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
         """The numbers as a pandas DataFrame, one row per value: ``scores`` (means with intervals), ``per_image`` or ``per_label``."""

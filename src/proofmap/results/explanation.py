@@ -32,8 +32,12 @@ class PairScores:
     def __getitem__(self, index: int) -> Mapping[str, object]:
         return self.rows[index]
 
+    def table(self, width: int | None = None) -> str:
+        """The rows as aligned text, with a bar for each proof; stacked if they are wider than ``width``."""
+        return "\n".join([pair_table(self.evaluation, width=width), *fill_notes(self.evaluation)])
+
     def __str__(self) -> str:
-        return "\n".join([pair_table(self.evaluation), *fill_notes(self.evaluation)])
+        return self.table()
 
     def _repr_html_(self) -> str:
         return pairs_html(self.evaluation)
@@ -81,8 +85,12 @@ class Proof:
         """One row per method, image and label: f, completeness, soundness, insertion (the AUC). Prints as a table."""
         return PairScores(self.evaluation)
 
+    def table(self, width: int | None = None) -> str:
+        """What each map proves, as text; stacked if wider than ``width``."""
+        return self.scores.table(width)
+
     def __str__(self) -> str:
-        return str(self.scores)
+        return self.table()
 
     def _repr_html_(self) -> str:
         return display().proof_html(self.evaluation)

@@ -132,8 +132,7 @@ def subject_words(evaluation: Evaluation) -> str:
     """What was judged: ``20 images, labels top5, softmax over all outputs, model resnet, seed 0``."""
     settings = evaluation.settings
     return (
-        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {settings['labels']}, {in_words(settings)}, "
-        f"{counted(len(evaluation), 'image')}, labels {rule_words(str(settings['labels']))}, {in_words(settings)}, "
+        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(str(settings['labels']))}, {in_words(settings)}, "
         f"model {settings['model']}, seed {settings['seed']}"
     )
 

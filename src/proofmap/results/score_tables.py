@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ from proofmap.results.notes import (
     subject_words,
     thresholds_words,
 )
+from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
 TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for :func:`dataframe`."""
 LABEL_FREE_MARK = "*"
+SHAPE = "0 to 1: █ average, │ belief, ─ peak"
+"""The header of the bars of proofs in a terminal."""
 MOST_ROWS = 50
 """Rows of a table of pairs in a notebook."""
 
@@ -96,11 +100,12 @@ def score_notes(evaluation: Evaluation) -> list[str]:
     return quoted + soundness_notes(evaluation) + run_notes(evaluation) + counting_notes(evaluation)
 
 
-def score_table(evaluation: Evaluation) -> str:
-    """The scores as aligned text with notes below; a row for each method and fill if there are several fills."""
+def score_table(evaluation: Evaluation, width: int | None = None) -> str:
+    """The scores as aligned text with notes below, stacked if wider than ``width``; a row for each method and fill if there are several
+    fills."""
     several = bool(scores_by_fill(evaluation.results[0].scores))
     header, rows = fill_cells(evaluation, LABEL_FREE_MARK) if several else score_cells(evaluation)
-    return "\n".join([aligned(header, rows), *score_notes(evaluation)])
+    return "\n".join([aligned(header, rows, width), *score_notes(evaluation)])
 
 
 def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
@@ -138,9 +143,15 @@ def _wrong(evaluation: Evaluation) -> list[str]:
     return [f", {WRONG_WORDS}" if wrong_kind(evaluation, i, j) else "" for i, j in judged]
 
 
-def pair_table(evaluation: Evaluation, methods: int | None = None) -> str:
-    """One line per image and label, for all methods or the first ``methods``: f, and what the map proves."""
-    return aligned(*pair_cells(evaluation, methods))
+def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | None = None) -> str:
+    """One line per image and label, for all methods or the first ``methods``: f, and what the map proves, as a bar and in numbers."""
+    header, rows = pair_cells(evaluation, methods)
+    bars = [
+        shape_of(evaluation, result, i, j).text()
+        for result in evaluation.results[:methods]
+        for i, j in (evaluation.labels != NO_LABEL).nonzero().tolist()
+    ]
+    return aligned([*header, SHAPE], [[*row, bar] for row, bar in zip(rows, bars, strict=True)], width)
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
@@ -222,11 +233,19 @@ def latex(
 def _latex_score(score: Score, bold: bool, interval: bool, with_n: bool) -> str:
     if math.isnan(score.value):
         return "--"
-    value = number(score.value).replace("-", "$-$", 1) if score.value < 0 else number(score.value)
+    value = _latex_number(score.value)
     shown = rf"\textbf{{{value}}}" if bold else value
-    small = [f"[{number(score.low)}, {number(score.high)}]"] if interval and not math.isnan(score.low) else []
+    small = (
+        [f"[{_latex_number(score.low)}, {_latex_number(score.high)}]"]
+        if interval and not math.isnan(score.low)
+        else []
+    )
     small += [f"n={score.n}"] if with_n else []
     return rf"{shown} {{\scriptsize {' '.join(small)}}}" if small else shown
+
+
+def _latex_number(value: float) -> str:
+    return re.sub(r"[<>-]", lambda sign: f"${sign[0]}$", number(value))
 
 
 def _sentence(note: str) -> str:
@@ -235,7 +254,8 @@ def _sentence(note: str) -> str:
 
 def _as_printed(value: float) -> float:
     """The value behind its printed form: what a reader can tell apart."""
-    return value if math.isnan(value) else float(f"{value:.0e}" if 0 < abs(value) < 0.005 else f"{value:.2f}")
+    text = number(value)
+    return value if math.isnan(value) or text[0] in "<>" else float(text)
 
 
 def scores_csv(evaluation: Evaluation) -> str:

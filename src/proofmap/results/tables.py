@@ -37,9 +37,9 @@ class Tables(ABC):
         """Lines below the notes."""
         return []
 
-    def table(self) -> str:
-        """Aligned text with the notes below."""
-        found = "\n\n".join(aligned(*cells) for cells in self.tables())
+    def table(self, width: int | None = None) -> str:
+        """Aligned text with the notes below; tables wider than ``width`` are stacked."""
+        found = "\n\n".join(aligned(*cells, width) for cells in self.tables())
         return "\n".join([found, *self.notes, *self.footer()])
 
     def markdown(self) -> str:
@@ -74,8 +74,10 @@ class Table(Tables):
         return [self.cells()]
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
     """Columns padded to equal width; text to the left, numbers to the right; every row in one line.
+
+    A table that is wider than ``width`` is stacked: for each row its text, and below it the numbers with their names.
 
     >>> print(aligned(["method", "x"], [["a", ".5"], ["bcd", "1.0"]]))
     method    x
@@ -93,6 +95,36 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
             for cell, width, text in zip(row, widths, textual, strict=True)
         ]
         lines.append("  ".join(cells).rstrip())
+    if width is None or max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    return _stacked(header, rows, textual, width)
+
+
+def _stacked(header: list[str], rows: list[list[str]], textual: list[bool], width: int) -> str:
+    """Each row as a heading, its leading cells of text, and below it the other cells with their names, as many as fit in a line.
+
+    >>> print(
+    ...     aligned(["method", "soundness", "n"], [["a long name", ".5", "3"], ["b", ".25", "4"]], width=20)
+    ... )
+    a long name
+      soundness  .5
+      n           3
+    b
+      soundness .25
+      n           4
+    """
+    first = next((k for k, text in enumerate(textual) if not text), len(header))
+    names, values = header[first:], [row[first:] for row in rows]
+    wide = max(map(len, names), default=0)
+    long = max((len(value) for row in values for value in row), default=0)
+    in_a_line = max(1, (width - 2 + 3) // (wide + 1 + long + 3))
+    lines = []
+    for row, cells in zip(rows, values, strict=True):
+        lines.append(", ".join(row[:first]))
+        named = [f"{name:<{wide}} {value:>{long}}" for name, value in zip(names, cells, strict=True)]
+        lines += [
+            "  " + "   ".join(named[k : k + in_a_line]).rstrip() for k in range(0, len(named), in_a_line)
+        ]
     return "\n".join(lines)
 
 
@@ -154,13 +186,20 @@ def with_interval(value: float, low: float, high: float) -> str:
 
 
 def number(value: object) -> str:
-    """Two decimals without the leading zero, as papers print probabilities; small ones in scientific form."""
+    """Two decimals without the leading zero, as papers print probabilities. A smaller value has as many decimals as its first digit
+    needs, up to four.
+
+    >>> [number(x) for x in (0.391, 1.0, 0.0, 0.0023, 0.0006, 0.00001, -0.00001)]
+    ['.39', '1.00', '.00', '.002', '.0006', '<.0001', '>-.0001']
+    """
     assert isinstance(value, float)
     if math.isnan(value):
         return "-"
-    if 0 < abs(value) < 0.005:
-        return f"{value:.0e}".replace("e-0", "e-")
-    return re.sub(r"^(-?)0\.", r"\1.", f"{value + 0.0:.2f}")  # -0.0 has no sign
+    size = abs(value)
+    if 0 < size < 0.00005:
+        return "<.0001" if value > 0 else ">-.0001"
+    places = 2 if size >= 0.005 or size == 0 else 3 if size >= 0.00095 else 4
+    return re.sub(r"^(-?)0\.", r"\1.", f"{value + 0.0:.{places}f}")  # -0.0 has no sign
 
 
 def table_html(

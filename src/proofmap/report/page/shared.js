@@ -16,11 +16,13 @@ function make(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Two decimals without the leading zero, small values in scientific form, "-" for a missing value. */
+/** Two decimals without the leading zero, up to four for smaller values, "-" for a missing value; as results/tables.py prints. */
 function number(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "-";
-  if (value !== 0 && Math.abs(value) < 0.005) return value.toExponential(0);
-  return evenHundredths(value).toFixed(2).replace(/^(-?)0\./, "$1.");
+  const size = Math.abs(value);
+  if (size > 0 && size < 0.00005) return value > 0 ? "<.0001" : ">-.0001";
+  const places = size >= 0.005 || size === 0 ? 2 : size >= 0.00095 ? 3 : 4;
+  return (places === 2 ? evenHundredths(value) : value).toFixed(places).replace(/^(-?)0\./, "$1.");
 }
 
 /** Python rounds .125 to .12 and .375 to .38, toFixed rounds both up; only odd eighths are halfway. */

@@ -1,0 +1,112 @@
+"""The opening of the report: one image, a method's pixels for a label that the net believes, and its pixels for one that it does not.
+
+The method is the first that the verdict names, or else the first with a map for each label. The image is the first, of those shown in
+full, that was judged for a label with f < .01 and whose top label the method proves; if there is none, the first with such a label. The
+label is the one of these that the method proves most.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from proofmap.core.labels import NO_LABEL, UNBELIEVED
+from proofmap.report.colours import hidden_of
+from proofmap.report.page_pictures import photo_uri
+from proofmap.report.pictures import KEPT_SHARE, data_uri, input_word, masked_photo
+from proofmap.results.controls import role_of
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.records import MethodResult
+from proofmap.results.verdict import Verdict
+
+
+def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
+    """The opening as data for the page; None if no method has a map for each label, or no such label was judged."""
+    result = _method(evaluation, verdict)
+    found = None if result is None else _choice(evaluation, result)
+    if result is None or found is None:
+        return None
+    index, believed, wrong = found
+    noun, inputs = input_word(evaluation.inputs), evaluation.inputs
+    proof, attempt = (shape_of(evaluation, result, index, place) for place in (believed, wrong))
+    names = [evaluation.label_names[int(evaluation.labels[index, place])] for place in (believed, wrong)]
+    share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
+    too_much = attempt.strength.word == "strong"
+    shown = _share_of_peak(result, index, wrong) if too_much else share
+    height, width = inputs.picture_size()
+    return {
+        "image": evaluation.image_names[index],
+        "method": result.name,
+        "height": height,
+        "width": width,
+        "photo": photo_uri(evaluation.image_of(index), inputs),
+        "whole": f"The net sees the whole {noun} and says {names[0]}: {percent(proof.belief)}.",
+        "believed": {
+            "label": names[0],
+            "picture": _kept(evaluation, result, index, believed, share),
+            "words": believed_words(proof, names[0], evaluation, share),
+        },
+        "wrong": {
+            "label": names[1],
+            "picture": _kept(evaluation, result, index, wrong, shown),
+            "asked": f"Asked for {names[1]}, which the net does not believe ({percent(attempt.belief)}), {result.name} should fail. Does it?",
+            "words": wrong_words(attempt, names[1], evaluation, shown),
+            "too_much": too_much,
+        },
+    }
+
+
+def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
+    """What the pixels of a label that the net believes show."""
+    noun, positions = input_word(evaluation.inputs), evaluation.inputs.position_noun
+    if proof.reach is not None and proof.reach < 1:
+        return f"These {positions} alone, {percent(share)} of the {noun}, make the net say {name} about as strongly as the whole {noun} does."
+    return f"No part of the {noun} makes the net say {name} as strongly as the whole {noun} does; shown are the top {percent(share)}."
+
+
+def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
+    """Whether the method fails to prove a label that the net does not believe, as it should."""
+    positions = evaluation.inputs.position_noun
+    if attempt.strength.word == "strong":
+        return (
+            f"It does not: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
+            f"{percent(attempt.average)} on average. The method is not sound here."
+        )
+    most = "less than 1 %" if attempt.peak < 0.005 else f"at most {percent(attempt.peak)}"
+    return f"It does: its {positions} make the net say {name} with {most}."
+
+
+def _method(evaluation: Evaluation, verdict: Verdict) -> MethodResult | None:
+    named = [evaluation[name] for name in verdict.methods]
+    own = [r for r in evaluation.results if role_of(r, evaluation.results) == "method"]
+    return next((r for r in (*named, *own) if not r.label_free), None)
+
+
+def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int] | None:
+    """An image, the place of its top label, and that of a label that the net does not believe."""
+    found = []
+    for index in evaluation.pictured:
+        f = evaluation.f[index].tolist()
+        places = [j for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+        unbelieved = [j for j in places if f[j] < UNBELIEVED]
+        if unbelieved:
+            top = max(places, key=lambda j: f[j])
+            worst = max(unbelieved, key=lambda j: float(result.insertion.auc[index, j]))
+            proves = shape_of(evaluation, result, index, top).strength.word == "match"
+            found.append((not proves, index, top, worst))
+    return min(found)[1:] if found else None
+
+
+def _share_of_peak(result: MethodResult, index: int, place: int) -> float:
+    """The share of the positions at which the curve is largest, with something shown."""
+    curves = result.insertion
+    some = curves.counts > 0
+    best = int(curves.probabilities[index, place, some.to(curves.probabilities.device)].argmax())
+    return int(curves.counts[some][best]) / curves.positions
+
+
+def _kept(evaluation: Evaluation, result: MethodResult, index: int, place: int, share: float) -> str:
+    heat = evaluation.map_of(result, index, place)
+    hidden = hidden_of(evaluation).colour
+    kept = masked_photo(evaluation.image_of(index), heat, evaluation.inputs, share, hidden)
+    return data_uri(kept, "PNG", optimize=True)
