@@ -109,7 +109,7 @@ def test_scores_that_rest_on_it_carry_a_mark_in_tables(gray_is_dark: pm.Proof) -
     assert {cell for cell in header if cell.endswith("†")} == {
         "completeness ↑†",
         "soundness ↑†",
-        "best-effort ↑†",
+        "best effort ↑†",
     }
     assert any(note.startswith("† gray alone gives 'dark'") for note in score_tables.score_notes(evaluation))
     assert r"soundness $\uparrow$$^{\dagger}$" in score_tables.latex(evaluation)

@@ -212,7 +212,9 @@ def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest
     assert found["images"] == ["cat", "rocket", "coffee", "motorcycle", "astronaut"]
     net = pm.load_classifier(registry.DEFAULT_MODEL)
     photos = pm.load_images([f"sample:{name}" for name in found["images"]], net)
-    again = pm.evaluate(net, photos, methods=["gradient", "random"], labels="top3", names=found["images"])
+    again = pm.evaluate(
+        net, photos, methods=["gradient", "random"], labels="top3+wrong", names=found["images"]
+    )
     again.save(folder / "again")
     for file in ("scores.csv", "pairs.csv"):
         assert (folder / "demo" / file).read_text() == (folder / "again" / file).read_text()
@@ -221,9 +223,9 @@ def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest
 def test_a_demo_on_a_slow_machine_says_what_it_cut(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli.demo, "measure_speed", lambda *_, **__: Speed(3.5, 1.0))
+    monkeypatch.setattr(cli.demo, "measure_speed", lambda *_, **__: Speed(5.0, 1.0))
     run(monkeypatch, *DEMO)
     told = capsys.readouterr()
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
     assert "so this one has 3 of 5 photos, 2 of 3 labels" in told.err and "--minutes" in told.err
-    assert len(found["images"]) == 3 and "labels top2" in told.out
+    assert len(found["images"]) == 3 and "labels top2 and two wrong ones" in told.out

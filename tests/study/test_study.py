@@ -79,7 +79,7 @@ def test_a_file_may_set_everything(tmp_path: Path) -> None:
 def test_what_is_left_out_has_its_usual_value(tmp_path: Path) -> None:
     study = Study.from_toml(written(tmp_path, 'data = "photos"\nmethods = "random"'))
     assert study == Study(data=("photos",), methods=("random",))
-    assert (study.model, study.labels, study.maps, study.seed) == (DEFAULT_MODEL, "top5", "float16", 0)
+    assert (study.model, study.labels, study.maps, study.seed) == (DEFAULT_MODEL, "top5+wrong", "float16", 0)
     assert study.images == Selection(number=None, correct=False, min_second_probability=None, names=())
     assert list(study.named_metrics()) == [
         "completeness",

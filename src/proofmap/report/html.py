@@ -27,6 +27,7 @@ from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
+from proofmap.results.proof_shape import percent
 from proofmap.results.sharing import shared, shared_settings, without_folders
 from proofmap.results.verdict import verdict
 
@@ -157,6 +158,7 @@ def templates_of(package: str, folder: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["counted"] = counted
+    environment.filters["percent"] = lambda value: "-" if value is None else percent(value)
     environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
     return environment
 

@@ -19,6 +19,9 @@ from proofmap.results.proof_shape import ProofShape, percent, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.verdict import Verdict
 
+NOTICED = 0.1
+"""A wrong label that reaches this probability on some part of the image is worth a word, although the average is low."""
+
 
 def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
     """The opening as data for the page; None if no method has a map for each label, or no such label was judged."""
@@ -32,7 +35,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
     names = [evaluation.label_names[int(evaluation.labels[index, place])] for place in (believed, wrong)]
     share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
     too_much = attempt.strength.word == "strong"
-    shown = _share_of_peak(result, index, wrong) if too_much else share
+    shown = _share_of_peak(result, index, wrong) if too_much or attempt.peak >= NOTICED else share
     height, width = inputs.picture_size()
     return {
         "image": evaluation.image_names[index],
@@ -51,7 +54,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
             "picture": _kept(evaluation, result, index, wrong, shown),
             "asked": f"Asked for {names[1]}, which the net does not believe ({percent(attempt.belief)}), {result.name} should fail. Does it?",
             "words": wrong_words(attempt, names[1], evaluation, shown),
-            "too_much": too_much,
+            "grade": "strong" if too_much else "match" if attempt.peak < NOTICED else "",
         },
     }
 
@@ -71,6 +74,11 @@ def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: f
         return (
             f"It does not: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
             f"{percent(attempt.average)} on average. The method is not sound here."
+        )
+    if attempt.peak >= NOTICED:
+        return (
+            f"On average it does ({percent(attempt.average)}), but {percent(share)} of the {positions} make the net say {name} with "
+            f"{percent(attempt.peak)}."
         )
     most = "less than 1 %" if attempt.peak < 0.005 else f"at most {percent(attempt.peak)}"
     return f"It does: its {positions} make the net say {name} with {most}."

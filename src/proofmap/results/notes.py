@@ -13,7 +13,7 @@ from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, SOUNDNESS
 from proofmap.results.statistics import Score
-from proofmap.results.tables import number
+from proofmap.results.tables import metric_words, number
 from proofmap.results.wrong_labels import rule_words
 
 
@@ -145,7 +145,7 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
     by_the_rule = only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
-        name, rule = scores[0].name, best_effort_rule(scores[0])
+        name, rule = metric_words(scores[0].name), best_effort_rule(scores[0])
         least, most = min(s.n for s in scores), max(s.n for s in scores)
         many = f"{least}" if least == most else f"{least} to {most}"
         if uneven:

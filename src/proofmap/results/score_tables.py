@@ -36,6 +36,7 @@ from proofmap.results.tables import (
     aligned,
     latex_text,
     markdown,
+    metric_words,
     number,
     records_csv,
     table_html,
@@ -49,8 +50,8 @@ if TYPE_CHECKING:
 TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for :func:`dataframe`."""
 LABEL_FREE_MARK = "*"
-SHAPE = "0 to 1: █ average, │ belief, ─ peak"
-"""The header of the bars of proofs in a terminal."""
+SHAPE = "proof: a bar from 0 to 1; █ average while positions appear, │ belief (f), ─ up to the peak"
+"""What the bars of proofs in a terminal mean."""
 MOST_ROWS = 50
 """Rows of a table of pairs in a notebook."""
 
@@ -76,7 +77,7 @@ def score_cells(evaluation: Evaluation) -> Cells:
 
 def _header(evaluation: Evaluation, score: Score) -> str:
     mark = FILL_MARK if is_marked(evaluation, score) else ""
-    return f"{score.name} {'↑' if score.higher_is_better else '↓'}{mark}"
+    return f"{metric_words(score.name)} {'↑' if score.higher_is_better else '↓'}{mark}"
 
 
 def score_notes(evaluation: Evaluation) -> list[str]:
@@ -95,7 +96,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
     ]
     if any(r.label_free for r in evaluation.results):
         effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
-        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best-effort")
+        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best effort")
     quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
     return quoted + soundness_notes(evaluation) + run_notes(evaluation) + counting_notes(evaluation)
 
@@ -151,7 +152,11 @@ def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | 
         for result in evaluation.results[:methods]
         for i, j in (evaluation.labels != NO_LABEL).nonzero().tolist()
     ]
-    return aligned([*header, SHAPE], [[*row, bar] for row, bar in zip(rows, bars, strict=True)], width)
+    at = header.index("label") + 1
+    header.insert(at, "proof")
+    for row, bar in zip(rows, bars, strict=True):
+        row.insert(at, bar)
+    return f"{aligned(header, rows, width)}\n{SHAPE}"
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:

@@ -202,6 +202,11 @@ def number(value: object) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", f"{value + 0.0:.{places}f}")  # -0.0 has no sign
 
 
+def metric_words(name: str) -> str:
+    """The name of a metric as tables print it: ``best effort``."""
+    return name.replace("-", " ")
+
+
 def table_html(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],

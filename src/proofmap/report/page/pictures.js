@@ -100,7 +100,7 @@ class Row {
     return new Row(card, cells, make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
       make("header", {},
         make("h4", {}, label.name),
-        make("p", {}, "f ", make("b", {}, number(label.f)), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` })),
+        make("p", { title: "f, the net's probability of the label" }, `whole ${record.noun} `, make("b", {}, inPercent(label.f)), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` })),
         make("p", { class: "soft" }, rank)),
       make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Methods for ${label.name}` },
         ...cells.map((cell) => cell.node)),
