@@ -116,7 +116,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
     doubts = [words for r in passing[:_NAMED] for words in lacking[r.name].values()]
     return Verdict(
         "best",
-        f"{_joined(names)} {verb} on {counted(n, 'image')}; {_DOUBTS[first]}",
+        f"{_joined(names)} {verb} on {counted(n, evaluation.inputs.singular)}; {_DOUBTS[first]}",
         (*map(_scores_words, passing[:_NAMED]), *dict.fromkeys(doubts), *context, bar),
         tuple(names),
     )
@@ -140,7 +140,7 @@ def _lacking(evaluation: Evaluation, result: MethodResult, images: int) -> dict[
             else f", on which a judged label has f < {number(BAR)} and soundness can fail"
         )
         found["images"] = (
-            f"{counted(n, 'image')} count{'s' if n == 1 else ''}{sure}; a plain verdict needs {ENOUGH}."
+            f"{counted(n, evaluation.inputs.singular)} count{'s' if n == 1 else ''}{sure}; a plain verdict needs {ENOUGH}."
         )
     below = [_plain(s.kind) for s in scores if not s.low >= BAR]
     if below:
@@ -190,8 +190,12 @@ def _coverage(evaluation: Evaluation) -> str:
 
 
 def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int) -> str:
-    few = f" on these {counted(len(evaluation), 'image')}" if images < ENOUGH and len(evaluation) > 1 else ""
-    few = " on this image" if len(evaluation) == 1 else few
+    few = (
+        f" on these {counted(len(evaluation), evaluation.inputs.singular)}"
+        if images < ENOUGH and len(evaluation) > 1
+        else ""
+    )
+    few = f" on this {evaluation.inputs.singular}" if len(evaluation) == 1 else few
     if len(own) == 1:
         return f"{own[0].name} is not both complete and sound{few}"
     return f"No method is both complete and sound{few}"
