@@ -443,6 +443,7 @@ def test_a_fill_is_known_by_its_name() -> None:
         "images",
         "near-rows",
         "class-median",
+        "infill",
     }
     mine = Gray(color=(0.1,))
     assert make_fill(mine) is mine

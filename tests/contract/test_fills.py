@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.fills import FILLS, ClassMedian, Fill, Images, NearRows, make_fill
+from proofmap.fills import FILLS, ClassMedian, Fill, Images, Infill, NearRows, make_fill
 from proofmap.testing import check_fill
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, values
 
@@ -20,6 +20,7 @@ VARIANTS: list[str | Fill] = [
     "noise",
     "noise:sigma=0.5,center=0:0.5:1",
     "road",
+    Infill(net=lambda images, holes: images * (1 - holes) + images.mean(dim=(2, 3), keepdim=True) * holes),
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),
     Images(source=values(SERIES, 5, seed=1)),

@@ -2,6 +2,7 @@
 
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
+from proofmap.fills.infill import Infill
 from proofmap.fills.road import Road
 from proofmap.fills.rows import ClassMedian, NearRows
 from proofmap.fills.simple import Blur, Gray, Median, Noise
@@ -13,6 +14,7 @@ __all__ = [
     "Fill",
     "Gray",
     "Images",
+    "Infill",
     "Median",
     "NearRows",
     "Noise",

@@ -46,7 +46,7 @@ def load_state(path: str | Path, *, sha256: str | None = None) -> State:
         raise ModelError(f"there is no weights file {str(path)!r}.{hint}")
     if sha256 is not None:
         _check_digest(path, sha256)
-    content = _load_safetensors(path) if path.suffix == ".safetensors" else _load_checkpoint(path)
+    content = _load_safetensors(path) if path.suffix == ".safetensors" else load_checkpoint(path)
     return _weights_in(content, path)
 
 
@@ -96,7 +96,8 @@ def _load_safetensors(path: Path) -> Any:
         ) from error
 
 
-def _load_checkpoint(path: Path) -> Any:
+def load_checkpoint(path: Path) -> Any:
+    """Everything in a PyTorch checkpoint, on the CPU: tensors and plain values only."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a broken archive raises RuntimeError, EOFError, KeyError, ...

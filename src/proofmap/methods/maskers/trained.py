@@ -18,6 +18,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.maskers.belief import with_rivals
+from proofmap.methods.maskers.checkpoints import Encoder, Features, is_published, read_dabkowski, read_phang
 from proofmap.methods.maskers.features import Scale, read_features
 from proofmap.methods.maskers.file import (
     PACKAGED,
@@ -44,15 +45,25 @@ _WEIGHTS_HELP = (
 class Masker:
     """A masker on the net's device: the scales that it reads, the name and digest of its file, and what it was trained on.
 
-    ``first_maps`` is the method whose maps it changes; None if it makes masks from features alone.
+    ``first_maps`` is the method whose maps it changes; None if it makes masks from features alone. A masker that other authors
+    published has no header, and an ``encoder`` that reads features as theirs does.
     """
 
     net: nn.Module
     scales: tuple[Scale, ...]
     file: str
     digest: str
-    header: Header
+    header: Header | None
     first_maps: ReadyMethod | None
+    encoder: Encoder | None = None
+
+    def features(self, classifier: Classifier, images: Tensor) -> list[Tensor]:
+        """What the masker reads, the coarsest first."""
+        return (
+            read_features(classifier, images, self.scales)[0]
+            if self.encoder is None
+            else self.encoder(images)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +83,10 @@ class TrainedMasker(Method):
         if not isinstance(classifier.inputs, Pictures):
             raise InputError(f"{self.name} is for pictures; {classifier.name} takes {classifier.inputs.noun}")
         path = Path(self.weights) if self.weights else self._packaged(classifier)
+        if is_published(path) and (found := self.read_published(path, classifier)) is not None:
+            published, encoder = found
+            published = published.to(classifier.device).eval().requires_grad_(False)
+            return Masker(published, encoder.scales, path.name, file_digest(path), None, None, encoder)
         header, weights = read_masker(path)
         self._check(header, classifier, path)
         objective = KINDS[header.recipe.kind]
@@ -87,6 +102,10 @@ class TrainedMasker(Method):
             raise InputError(f"{path} holds other weights than its header says; train the masker again")
         net = net.to(classifier.device).eval().requires_grad_(False)
         return Masker(net, scales, path.name, file_digest(path), header, self.first_maps(classifier))
+
+    def read_published(self, path: Path, classifier: Classifier) -> tuple[nn.Module, Encoder] | None:
+        """The masker in a checkpoint that its authors published; None if they published none."""
+        return None
 
     def first_maps(self, classifier: Classifier) -> ReadyMethod | None:
         """The method whose maps the masker changes, if it changes any."""
@@ -150,6 +169,7 @@ class RealTimeSaliency(TrainedMasker):
     See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's
     evidence before the gate, so that labels with little evidence get empty masks. It is 0 as in training; the preset
     ``released`` has 6, as the released code, which suits its masker: a masker with less training has less evidence.
+    ``weights`` may be the authors' own checkpoint, for a ResNet-50 (:mod:`~proofmap.methods.maskers.checkpoints`).
 
     >>> RealTimeSaliency.preset("released").confidence
     6.0
@@ -168,9 +188,12 @@ class RealTimeSaliency(TrainedMasker):
     def trained_as(self) -> str:
         return "dabkowski"
 
+    def read_published(self, path: Path, classifier: Classifier) -> tuple[nn.Module, Encoder]:
+        return read_dabkowski(path, classifier)
+
     def check_labels(self, ready: ReadyMethod, labels: Tensor) -> None:
-        header: Header = ready.state.header
-        if header.present is None:
+        header: Header | None = ready.state.header
+        if header is None or header.present is None:
             return
         known = torch.tensor([*header.present, NO_LABEL], device=labels.device)
         if not bool(torch.isin(labels, known).all()):
@@ -184,7 +207,7 @@ class RealTimeSaliency(TrainedMasker):
 
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
         masker: Masker = ready.state
-        features, _ = read_features(ready.classifier, images, masker.scales)
+        features = masker.features(ready.classifier, images)
         parts = [masker.net(features, some, self.confidence) for some in labels.split(_LABELS, dim=1)]
         return resized(torch.cat(parts, dim=1), images.shape[2:])
 
@@ -192,7 +215,10 @@ class RealTimeSaliency(TrainedMasker):
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
 class PhangMasker(TrainedMasker):
-    """The masker of Phang et al. 2020: one mask for all labels, trained against the net (FIX) or against copies of it (CA)."""
+    """The masker of Phang et al. 2020: one mask for all labels, trained against the net (FIX) or against copies of it (CA).
+
+    ``weights`` may be the authors' own checkpoint, for a ResNet-50 (:mod:`~proofmap.methods.maskers.checkpoints`).
+    """
 
     name: ClassVar[str] = "phang-masker"
     description: ClassVar[str] = "the mask of a trained net that knows no label"
@@ -200,16 +226,22 @@ class PhangMasker(TrainedMasker):
     variant: Literal["ca", "fix"] = setting(
         "ca", "trained against a net that adapts (classifier-agnostic), or against the net as it is"
     )
+    encoder: Features = setting(
+        "own",
+        "whose features a masker of the authors reads: those of the net in its file, or of the explained net",
+    )
     label_free = True
 
     @property
     def trained_as(self) -> str:
         return f"phang-{self.variant}"
 
+    def read_published(self, path: Path, classifier: Classifier) -> tuple[nn.Module, Encoder]:
+        return read_phang(path, classifier, self.encoder)
+
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
         masker: Masker = ready.state
-        features, _ = read_features(ready.classifier, images, masker.scales)
-        return repeated(masker.net(features), images.shape[2:])
+        return repeated(masker.net(masker.features(ready.classifier, images)), images.shape[2:])
 
 
 @METHODS.register

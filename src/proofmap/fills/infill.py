@@ -1,0 +1,138 @@
+"""Generative infill: hidden positions are painted by a net that sees the others.
+
+    background = net(x where shown and gray elsewhere, holes),      holes = 1 where hidden.
+
+Such fills stand behind masks in Chang et al. 2019 (with the net of Yu et al. 2018) and in Phang et al. 2020 (also with DFNet, Hong et al.
+2019). No such net comes with Proofmap; any function or torch module of this form serves.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Pictures
+from proofmap.fills.fill import FILLS, Fill, ReadyFill, rounded
+from proofmap.plugins.code import code_record
+from proofmap.plugins.failures import check_call
+from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
+from proofmap.plugins.settings import required, setting
+
+Painter = Callable[[Tensor, Tensor], Tensor]
+_FORM = "(images, holes) -> images"
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class Infill(Fill):
+    """Hidden pixels as an inpainting net paints them, given those shown.
+
+    ``net`` is a function or a torch module ``(images, holes) -> images``, or ``FILE.py:NAME`` of one. Images are ``(N, C, H, W)`` in [0, 1],
+    gray in the holes; holes are ``(N, 1, H, W)``, 1 where pixels are hidden. What is returned is cut to [0, 1], and only its hidden pixels are
+    seen. A module is copied to the classifier's device and put into evaluation mode. The fill depends on what is shown, so it is for games and
+    metrics; methods take other fills.
+    """
+
+    name: ClassVar[str] = "infill"
+    description: ClassVar[str] = "hidden pixels painted by an inpainting net of yours (for judging)"
+    reference: ClassVar[str] = "Chang et al. 2019"
+    reads_mask: ClassVar[bool] = True
+    net: Any = required(f"FILE.py:NAME of a function or module {_FORM}, or the object", main=True)
+    batch: int = setting(16, "images that the net gets at once", least=1, most=128)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.net, str) and (not callable(self.net) or isinstance(self.net, type)):
+            raise InputError(
+                f"infill needs net = a function or a torch module {_FORM}, not {_title(self.net)}"
+            )
+
+    def prepare(self, classifier: Classifier) -> ReadyInfill:
+        inputs = classifier.inputs
+        if not isinstance(inputs, Pictures):
+            raise InputError(f"infill paints pictures, not {inputs.noun}; use another fill")
+        net = self._painter()
+        told = {
+            **self.settings(),
+            "gray": rounded(inputs.neutral),
+            **code_record(net),
+        }  # before it is copied and called
+        if isinstance(net, nn.Module):
+            net = copy.deepcopy(net).to(classifier.device).eval().requires_grad_(False)
+        return ReadyInfill(self, inputs, net, told)
+
+    def _painter(self) -> Painter:
+        net: Any = self.net
+        if isinstance(net, str):
+            if not is_python_file(net):
+                raise InputError(
+                    f"infill: net = {net!r} must be FILE.py:NAME of a function or module {_FORM}"
+                )
+            file, name, _ = split_python_file(net)
+            net = from_python_file(file, name, "net for infill")
+            if not callable(net) or isinstance(net, type):
+                raise InputError(
+                    f"infill: {self.net} is {_title(net)}, expected a function or a torch module {_FORM}"
+                )
+        call = net.forward if isinstance(net, nn.Module) else net
+        check_call(call, f"the infill {_title(self.net)}", "paint(images, holes)", None, None)
+        return net  # type: ignore[no-any-return]
+
+    def settings(self) -> dict[str, object]:
+        return {**super().settings(), "net": _title(self.net)}
+
+    def changes(self) -> list[str]:
+        batch = [] if self.batch == type(self).batch else [f"batch={self.batch}"]
+        return [f"net={_title(self.net)}", *batch]
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyInfill(ReadyFill):
+    """The fill with its net on a classifier's device, and the record made when it was prepared."""
+
+    fill: Infill
+    net: Painter
+    told: dict[str, object]
+
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
+        """What the net paints if nothing is shown."""
+        return self.painted(images, images.new_zeros((len(images), *self.inputs.positions), dtype=torch.bool))
+
+    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        return self.painted(images, keep)
+
+    def painted(self, images: Tensor, keep: Tensor) -> Tensor:
+        gray = self.inputs.per_channel(self.inputs.neutral.to(images))
+        shown, holes = torch.where(keep[:, None], images, gray), (~keep)[:, None].to(images)
+        parts = zip(shown.split(self.fill.batch), holes.split(self.fill.batch), strict=True)
+        with torch.no_grad():
+            found = torch.cat([self._part(x, hole) for x, hole in parts]) if len(images) else shown
+        low, high = self.inputs.limits or (0.0, 1.0)
+        return found.clamp(low, high)
+
+    def _part(self, shown: Tensor, holes: Tensor) -> Tensor:
+        who, found = f"the infill {_title(self.fill.net)}", self.net(shown.clone(), holes.clone())
+        if not isinstance(found, Tensor) or found.shape != shown.shape:
+            given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise InputError(f"{who} returned {given}, expected images {tuple(shown.shape)} in [0, 1]")
+        found = found.to(shown)
+        if not bool(found.isfinite().all()):
+            raise InputError(
+                f"{who} returned values that are not finite; check its weights and its input's range"
+            )
+        return found
+
+    def record(self) -> dict[str, object]:
+        return dict(self.told)
+
+
+def _title(net: Any) -> str:
+    """The text of a spec, or the name of an object."""
+    return net if isinstance(net, str) else str(getattr(net, "__qualname__", type(net).__name__))
