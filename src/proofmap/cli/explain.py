@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Annotated
@@ -15,9 +16,12 @@ from proofmap.cli.console import print_result, print_written, progress_for, stde
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import RESULTS, Fit
+from proofmap.core.text import did_you_mean
+from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
-from proofmap.data.specs import photographs
+from proofmap.data.specs import names_table, open_data, photographs
+from proofmap.data.table_rows import TableData
 from proofmap.judging import proof_metrics
 from proofmap.methods.method import default_method, make_method
 from proofmap.metrics.games import make_game
@@ -33,8 +37,20 @@ from proofmap.study.session import open_net
 
 def explain(
     images: Annotated[
-        list[str], typer.Argument(help="Photos or folders; sample:cat is a sample photo.", show_default=False)
+        list[str],
+        typer.Argument(
+            help="Photos or folders; sample:cat is a sample photo. Or one table of rows (CSV or Parquet).",
+            show_default=False,
+        ),
     ],
+    target: Annotated[str | None, options.TARGET] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows of a table: names, or numbers from 0, separated by commas.",
+            show_default="the first three",
+        ),
+    ] = None,
     model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
     weights: Annotated[Path | None, options.WEIGHTS] = None,
     labels: Annotated[str, options.LABELS] = "top5",
@@ -80,14 +96,22 @@ def explain(
         methods=split_specs(method or "belief-mask"),
     )
     chosen = list(study.named_methods().values())
-    photos = photographs(images)
-    given = pm.load_classifier(
-        model, weights=weights, device=options.check_device(device), batch_size=batch_size
-    )
-    classifier = open_net(study, given)
+    is_table = target is not None or rows is not None or names_table(images[0])
+    photos = open_data(options.with_target(images, target) or images) if is_table else photographs(images)
+    indices = _rows(photos, rows) if is_table else list(range(len(photos)))
+    if isinstance(photos, TableData):
+        study = replace(study, weights=weights)
+        classifier = open_net(study, device=options.check_device(device), dataset=photos)
+        if batch_size is not None:
+            classifier.fix_batches(batch_size, batch_size)
+    else:
+        given = pm.load_classifier(
+            model, weights=weights, device=options.check_device(device), batch_size=batch_size
+        )
+        classifier = open_net(study, given)
     if method is None:
         chosen = [make_method(default_method(classifier))]
-    (block,) = load_blocks(photos, classifier, block_size=len(photos))
+    (block,) = load_blocks(photos, classifier, indices, block_size=len(indices))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)
     if isinstance(classifier.inputs, Pictures):
@@ -111,7 +135,8 @@ def explain(
         speed = worth_telling(classifier, expected)
         if speed is not None:
             stderr.print(expected.words(speed))
-    judge.update(block.images, names=[Path(photos.names[i]).stem for i in block.indices])
+    names = [photos.names[i] if is_table else Path(photos.names[i]).stem for i in block.indices]
+    judge.update(block.images, names=names)
     proof = pm.Proof(judge.compute())
     print_result(proof.table(table_width()))
     for note in distractor_notes(proof.evaluation):
@@ -133,6 +158,23 @@ def explain(
         stderr.print(f"failed: {failure.reason}")
     if block.failures:
         raise typer.Exit(options.FAILED)
+
+
+def _rows(data: Dataset, wanted: str | None) -> list[int]:
+    """The rows that an option names, by name or number; the first three if it was left out."""
+    if wanted is None:
+        return list(range(min(3, len(data))))
+    places = {name: i for i, name in enumerate(data.names)}
+    found = []
+    for text in options.names_after("--rows", wanted) or []:
+        place = places.get(text, int(text) if text.isdecimal() else -1)
+        if not 0 <= place < len(data):
+            raise pm.InputError(
+                f"--rows names {text!r}, which {data.title} does not have; it has the rows 0 to {len(data) - 1}"
+                f"{did_you_mean(text, data.names)}"
+            )
+        found.append(place)
+    return list(dict.fromkeys(found))
 
 
 def _of_methods(names: Sequence[str]) -> str:

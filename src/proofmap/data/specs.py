@@ -74,6 +74,16 @@ def is_dataset(text: str) -> bool:
     return match is not None and match["kind"] in _KINDS
 
 
+def names_table(text: str) -> bool:
+    """Whether a text names a table of rows, and not photos: ``customers.csv``, ``table:customers.csv``.
+
+    >>> names_table("customers.csv?target=churned"), names_table("photos/cat.png")
+    (True, False)
+    """
+    place = text.partition("?")[0]
+    return place.startswith("table:") or Path(place).suffix.lower() in (".csv", ".tsv", *PARQUET)
+
+
 def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
     """Open the dataset that a string names; see :mod:`proofmap.data.specs` for its form.
 

@@ -26,7 +26,8 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.report.colours import displayed
 from proofmap.report.originals import Original
-from proofmap.report.pictures import data_uri, per_pixel, photo
+from proofmap.report.pictures import data_uri, explained_sheet, per_pixel, photo
+from proofmap.report.ranked_columns import is_ranked
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
@@ -40,12 +41,13 @@ _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, which would show t
 
 @dataclass(frozen=True)
 class Picture:
-    """One image in full: a plain record, the photo as a data URI, the levels of each method's maps as a data URI, and the
-    original if the net sees only a part of it."""
+    """One image in full: a plain record, the photo as a data URI, the levels of each method's maps as a data URI, the sheet of a row
+    of a table as a data URI, and the original if the net sees only a part of it."""
 
     record: dict[str, Any]
     photo: str
     levels: list[str]
+    ranked: str = ""
     original: Original | None = None
 
 
@@ -137,7 +139,8 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "methods": methods,
         "matrix": _matrices(evaluation, index, places),
     }
-    return Picture(record, photo_uri(image, inputs), levels)
+    ranked = data_uri(explained_sheet(evaluation, index), "PNG", optimize=True) if is_ranked(inputs) else ""
+    return Picture(record, photo_uri(image, inputs), levels, ranked)
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:

@@ -26,6 +26,7 @@ from proofmap.report.colours import (
     heat_colours,
     hidden_of,
 )
+from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
 from proofmap.results.proof_shape import ProofShape, percent, shape_of
@@ -45,6 +46,11 @@ _NOTES = (
     "best first (AUC), and a line up to the largest value. Lower bar: the share of the {positions} that reaches f.",
     "A proof has an average close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
 )
+_RANKED_NOTE = (
+    "Columns in the order of the map, best first. Bars: the probability of the label while the columns down to this line are shown and "
+    "the others are filled. Dark line: the belief, on the whole row. In the colour of the verdict: the first columns, up to the one that reaches it."
+)
+_MOST_RANKED = 4  # labels side by side
 KEPT_SHARE = 0.2
 MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made for the first ``MOST_IMAGES`` images, and show the first ``MOST_LABELS`` labels."""
@@ -233,8 +239,28 @@ def _draw_bar(page: Image.Image, draw: ImageDraw.ImageDraw, y: int, font: Font) 
     draw.text((_GAP + before + bar.width + 8, y), towards, _SOFT, font)
 
 
+def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
+    """One row of a table, one method: for each label the columns in the order of the map with their curve, and what they prove."""
+    result, side, cells = evaluation.results[0], 360, []
+    for j, label in _labels(evaluation, index)[:_MOST_RANKED]:
+        lines = [
+            SheetText(evaluation.label_names[label], strong=True),
+            SheetText(f"whole row {_short(float(evaluation.f[index, j]))}, maps by {result.name}"),
+        ]
+        drawn = ranked_columns(evaluation, result, index, j, side=side, most=16)
+        cells.append(proof_cell(evaluation, result, index, j, drawn, lines))
+    title, notes = ranked_title(evaluation, result, index), sheet_notes(evaluation, index)
+    return sheet(title, [cells], [_RANKED_NOTE, *notes], side=side, ratio=_ratio(cells[0].picture))
+
+
+def _ratio(picture: Image.Image | None) -> float:
+    return 1.0 if picture is None else picture.height / picture.width
+
+
 def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, one method: for each label the heat map, the positions kept, and what the map proves."""
+    if is_ranked(evaluation.inputs):
+        return ranked_sheet(evaluation, index)
     result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
     about = (SheetText(f"the {input_word(inputs)}", strong=True), SheetText(f"maps by {result.name}"))
     hidden = hidden_of(evaluation)
@@ -260,6 +286,8 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
 def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One image, all methods: a row per method, a column per label."""
     image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
+    ranked = is_ranked(inputs)
+    side = 300 if ranked else 190
     head = [SheetCell(None)]
     for j, label in labels:
         belief = SheetText(f"whole {input_word(inputs)} {_short(float(evaluation.f[index, j]))}")
@@ -270,21 +298,26 @@ def comparison_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         lines = [SheetText(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]
         if result.label_free:
             lines.append(SheetText("one map for all labels"))
-        if result.signed:
+        if result.signed and not ranked:
             lines.append(SheetText("signed"))
-        row = [SheetCell(photo(image, inputs) if result is evaluation.results[0] else None, tuple(lines))]
+        shown = result is evaluation.results[0] and not ranked
+        row = [SheetCell(photo(image, inputs) if shown else None, tuple(lines))]
         for j, _ in labels:
-            heat = overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
+            heat = (
+                ranked_columns(evaluation, result, index, j, side=side, most=8)
+                if ranked
+                else overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
+            )
             row.append(proof_cell(evaluation, result, index, j, heat))
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(
         title,
         rows,
-        sheet_notes(evaluation, index),
-        side=190,
-        ratio=picture_ratio(inputs),
-        signed=any(result.signed for result in evaluation.results),
+        [*([_RANKED_NOTE] if ranked else []), *sheet_notes(evaluation, index)],
+        side=side,
+        ratio=_ratio(rows[1][1].picture) if ranked else picture_ratio(inputs),
+        signed=not ranked and any(result.signed for result in evaluation.results),
     )
 
 

@@ -21,6 +21,7 @@ from proofmap.core.progress import Progress
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import open_data, rebuild_dataset
+from proofmap.data.table_rows import TableData
 from proofmap.fills import Pools
 from proofmap.methods.masks.method import MapWatcher, ReadyMask
 from proofmap.methods.method import ReadyMethod
@@ -28,6 +29,7 @@ from proofmap.methods.wrappers import MapMaker
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
 from proofmap.models import load_classifier
+from proofmap.models.spec import FILE_SCHEMES, ModelSpec
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.study import Study
 
@@ -129,7 +131,7 @@ def open_session(
         dataset = open_data(study.data)
     elif not isinstance(dataset, Dataset):
         dataset = rebuild_dataset(dataset)
-    net = open_net(study, classifier, device)
+    net = open_net(study, classifier, device, dataset)
     data, pinned = dataset, distractors
     if pinned is not None and pinned["data"] != data.title:
         pinned = None
@@ -144,9 +146,22 @@ def open_session(
     return replace(session, dataset=data, distractors=distractors)
 
 
-def open_net(study: Study, classifier: Classifier | None = None, device: str | None = None) -> Classifier:
-    """The study's net, or the given one in its place, with the study's fit and label set."""
-    net = classifier or load_classifier(study.model, weights=study.weights, device=device)
+def open_net(
+    study: Study,
+    classifier: Classifier | None = None,
+    device: str | None = None,
+    dataset: Dataset | None = None,
+) -> Classifier:
+    """The study's net, or the given one in its place, with the study's fit and label set.
+
+    A model of tables in a file that names no rows of its own has its columns described by the rows of the dataset.
+    """
+    net = classifier
+    if net is None:
+        spec = ModelSpec.parse(study.model)
+        lacks = spec.scheme in FILE_SCHEMES and "data" not in spec.options
+        rows = dataset.frame if lacks and isinstance(dataset, TableData) else None
+        net = load_classifier(study.model, weights=study.weights, device=device, data=rows)
     if study.fit is not None:
         net = net.fitting(study.fit)
     return net.restricted(list(study.label_set), renormalise=study.renormalise) if study.label_set else net

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
 from proofmap.core import streams
@@ -17,9 +18,11 @@ from proofmap.core.inputs.columns import Columns, Groups
 from proofmap.core.inputs.frames import Column, library_of, row_names
 from proofmap.core.inputs.table_row import TableRow
 from proofmap.core.tensors import NamedImages
+from proofmap.core.text import shortened
 
 _EXAMPLES = 1024
 _INK, _PAPER, _GRID = 40, 250, 225
+_BAND, _WIDE, _MOST_LISTED = 16, 260, 60  # pixels of a line and of its width; most lines of a picture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,31 +205,67 @@ class Rows(Inputs):
         return self.table.position_text(x, position)
 
     def picture_size(self) -> tuple[int, int]:
+        if self._is_listed:
+            return _BAND * self.count, _WIDE
         return 96, self.columns * max(2, 192 // self.columns)
+
+    @property
+    def _is_listed(self) -> bool:
+        """Whether the picture is a list of names and values; rows without names, or with many columns, are drawn as bars alone."""
+        return bool(self.names) and self.count <= _MOST_LISTED
 
     def pixel_positions(self) -> Tensor:
         height, width = self.picture_size()
+        if self._is_listed:
+            return (torch.arange(height) // _BAND)[:, None].expand(height, width)
         columns = torch.arange(width) * self.columns // width
         return self._places(torch.device("cpu"))[columns].expand(height, width)
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """A bar for each column, up or down from its mean, in standard deviations.
+        """A line for each position with its name and value, and a bar to the right or left of its mean, in standard deviations.
 
-        A missing value has no bar; a category or boolean has one if it is not the most frequent.
+        Without names, or with many columns, a bar for each column, up or down from its mean. A missing value has no bar; a category
+        or boolean has one if it is not the most frequent.
         """
         height, width = self.picture_size()
-        page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
         scaled = ((x.cpu() - torch.tensor(self.mean)) / torch.tensor(self.std)).nan_to_num().numpy()
         for k, column in enumerate(self.table.columns if self.table is not None else ()):
             if column.kind != "number":
                 scaled[k] = 2.0 * (scaled[k] != 0)
-        reach, wide, middle = max(2.0, float(np.abs(scaled).max())), width // self.columns, height // 2
+        reach = max(2.0, float(np.abs(scaled).max()))
+        if self._is_listed:
+            return self._list(x, scaled / reach)
+        page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
+        wide, middle = width // self.columns, height // 2
         for k, value in enumerate(scaled):
             end = middle - round(0.46 * height * float(value) / reach)
             low, high = sorted((middle, end))
             page[low : high + 1, k * wide + (wide > 3) : (k + 1) * wide] = _INK
         page[middle] = _GRID
         return page
+
+    def _list(self, x: Tensor, scaled: np.ndarray) -> np.ndarray:
+        """Names, values and bars, a line of ``_BAND`` pixels for each position; ``scaled`` is from -1 to 1 for each column."""
+        height, width = self.picture_size()
+        page = Image.new("RGB", (width, height), (_PAPER,) * 3)
+        draw, font = ImageDraw.Draw(page), ImageFont.load_default(11)
+        middle, half = round(0.88 * width), round(0.11 * width)
+        draw.line((middle, 0, middle, height), (_GRID,) * 3)
+        for p, (name, members) in enumerate(self._members):
+            y, value = _BAND * p, shortened(self.value_text(x, p), 14)
+            largest = max((float(scaled[k]) for k in members), key=abs)
+            room = round(0.76 * width) - draw.textlength(value, font) - 10
+            draw.text(
+                (3, y + 1),
+                shortened(name, room, measure=lambda t: draw.textlength(t, font)),
+                (_INK,) * 3,
+                font,
+            )
+            draw.text((round(0.76 * width), y + 1), value, (90,) * 3, font, anchor="ra")
+            low, high = sorted((middle, middle + round(half * largest)))
+            if largest:
+                draw.rectangle((low, y + 3, high, y + _BAND - 4), (90,) * 3)
+        return np.asarray(page)
 
 
 def _within(column: Column, share: float) -> float:

@@ -1,0 +1,97 @@
+"""A row of a table on a sheet: its columns in the order of the map, with the curve next to them.
+
+Line k has the name and the value of the k-th column, and to its right the probability of the label while the first k columns are shown.
+A dark line is the net's belief on the whole row. The lines up to the one that reaches it have the colour of the verdict: green if they are
+a proof, orange if the map is too strong, blue if it is too weak.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+
+from proofmap.core.inputs import Inputs, Rows
+from proofmap.core.ranking import rank
+from proofmap.core.text import shortened
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.records import MethodResult
+
+_INK, _SOFT, _PAPER = (24, 24, 28), (120, 120, 128), (250, 250, 250)
+_COLOURS = {"match": (0, 110, 75), "strong": (190, 70, 0), "weak": (0, 100, 170)}
+_LINE = 19
+_TEXT = 0.6
+"""Share of the width that has names and values."""
+
+
+def is_ranked(inputs: Inputs) -> bool:
+    """Whether inputs are shown as a ranked list: rows whose columns have names."""
+    return isinstance(inputs, Rows) and bool(inputs.names)
+
+
+def ranked_columns(
+    evaluation: Evaluation, result: MethodResult, index: int, place: int, *, side: int, most: int
+) -> Image.Image:
+    """The first ``most`` columns of a map, best first, and the curve: a picture ``side`` pixels wide."""
+    inputs, image = evaluation.inputs, evaluation.image_of(index)
+    heat = evaluation.map_of(result, index, place)
+    order = rank(heat[None], ties="index", keys=torch.zeros(1, dtype=torch.int64))[0].argsort().tolist()
+    curves = result.insertion
+    points = curves.probabilities[index, place].double().cpu().numpy()
+    along = np.interp(np.arange(inputs.count + 1), curves.counts.numpy(), points)
+    belief = float(evaluation.f[index, place])
+    shape = shape_of(evaluation, result, index, place)
+    enough, colour = proof_columns(evaluation, shape), _COLOURS.get(shape.strength.word, _SOFT)
+    lines = min(most, inputs.count)
+    page = Image.new("RGB", (side, _LINE * (lines + 2)), _PAPER)
+    draw, font = ImageDraw.Draw(page), ImageFont.load_default(12)
+    left, wide = round(_TEXT * side), round((1 - _TEXT) * side) - 8
+
+    def at(p: float) -> int:
+        return left + round(min(max(float(p), 0.0), 1.0) * wide)
+
+    for k in range(lines + 1):
+        y, proves = _LINE * k, 0 < k <= enough
+        if k == 0:
+            draw.text((4, y + 2), "nothing shown", _SOFT, font)
+        else:
+            value = shortened(inputs.value_text(image, order[k - 1]), 16)
+            room = left - draw.textlength(value, font) - 20
+            name = shortened(
+                inputs.position_names[order[k - 1]], room, measure=lambda t: draw.textlength(t, font)
+            )
+            draw.text((4, y + 2), name, colour if proves else _INK, font)
+            draw.text((left - 8, y + 2), value, _SOFT, font, anchor="ra")
+        draw.rectangle((left, y + 4, at(1.0), y + _LINE - 5), (236, 238, 242))
+        draw.rectangle((left, y + 4, at(along[k]), y + _LINE - 5), colour if proves else (150, 158, 170))
+    end = _LINE * (lines + 1)
+    draw.line((at(belief), 0, at(belief), end), _INK, 2)
+    left_out = inputs.count - lines
+    draw.text((4, end + 2), f"and {left_out} more" if left_out else "", _SOFT, font)
+    draw.text((left, end + 2), "0", _SOFT, font)
+    draw.text((at(1.0), end + 2), "1", _SOFT, font, anchor="ra")
+    return page
+
+
+def proof_columns(evaluation: Evaluation, shape: ProofShape) -> int:
+    """How many columns give the belief; 0 if the label is not believed, or no number of them does before all are shown."""
+    return 0 if shape.reach is None else round(shape.reach * evaluation.inputs.count)
+
+
+def ranked_title(evaluation: Evaluation, result: MethodResult, index: int) -> str:
+    """The finding about one row: ``4 of 30 columns give malignant; benign gets 2 % at most``."""
+    places = [j for j, label in enumerate(evaluation.labels[index].tolist()) if label >= 0]
+    first, *others = sorted(places, key=lambda j: -float(evaluation.f[index, j]))[:2]
+    names = [evaluation.label_names[int(evaluation.labels[index, j])] for j in (first, *others)]
+    count = proof_columns(evaluation, shape_of(evaluation, result, index, first))
+    verb = "gives" if count == 1 else "give"
+    said = (
+        f"{count} of {evaluation.inputs.count} columns {verb} {names[0]}"
+        if count
+        else f"no proof of {names[0]}"
+    )
+    for j, name in zip(others, names[1:], strict=True):
+        peak = percent(shape_of(evaluation, result, index, j).peak).replace("less than ", "<")
+        said += f"; {name} gets {peak} at most"
+    return f"{evaluation.image_names[index]}: {said}"

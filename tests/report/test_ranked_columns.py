@@ -1,0 +1,102 @@
+"""Rows of a table in pictures: columns in the order of the map with their curve, and the columns that carry proofs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.core.inputs import Rows
+from proofmap.report.figures import figures_of
+from proofmap.report.figures.columns import columns_figure
+from proofmap.report.pictures import explained_sheet
+from proofmap.report.ranked_columns import is_ranked, proof_columns, ranked_columns, ranked_title
+from proofmap.results.proof_shape import shape_of
+from tests.test_row_fills import classifier, people
+
+
+@pytest.fixture(scope="module")
+def proof() -> pm.Proof:
+    frame = people()
+    f = classifier(Rows.of(frame, groups={"money": ["income", "member"]}))
+    return pm.explain(f, frame[:8], labels="all", method="occlusion")
+
+
+def test_the_title_counts_the_columns_that_give_the_belief(proof: pm.Proof) -> None:
+    evaluation, result = proof.evaluation, proof.evaluation.results[0]
+    for i in range(8):
+        first = int(evaluation.f[i].argmax())
+        along = result.insertion.probabilities[i, first, 1:].tolist()  # 1, 2, 3 positions shown
+        assert len(along) == 3
+        expected = next(k for k, p in enumerate(along, 1) if p >= 0.9 * float(evaluation.f[i, first]))
+        assert proof_columns(evaluation, shape_of(evaluation, result, i, first)) == expected
+        label = evaluation.label_names[int(evaluation.labels[i, first])]
+        assert f"{expected} of 3 columns give{'s' * (expected == 1)} {label}; " in ranked_title(
+            evaluation, result, i
+        )
+
+
+def test_a_picture_of_a_map_has_a_line_for_each_column_and_one_for_nothing(proof: pm.Proof) -> None:
+    evaluation = proof.evaluation
+    drawn = [
+        ranked_columns(evaluation, evaluation.results[0], 0, j, side=200, most=most)
+        for j in (0, 1)
+        for most in (2, 9)
+    ]
+    assert [picture.size for picture in drawn] == [(200, 19 * 4), (200, 19 * 5)] * 2
+    assert not np.array_equal(np.asarray(drawn[1]), np.asarray(drawn[3]))
+    sheet = explained_sheet(evaluation, 0)
+    assert sheet.width == 18 + 2 * (360 + 18)  # two labels side by side
+
+
+def test_the_pictures_of_a_row_list_names_and_unnamed_rows_do_not() -> None:
+    inputs = Rows.of(people())
+    assert is_ranked(inputs) and not is_ranked(Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4))
+    assert inputs.picture_size() == (16 * 4, 260)
+    assert torch.equal(inputs.pixel_positions()[:, 0], torch.arange(64) // 16)
+    assert Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4).picture_size() == (96, 192)
+
+
+def test_columns_that_carry_proofs_come_first_and_dots_are_ranks(proof: pm.Proof) -> None:
+    evaluation, result = proof.evaluation, proof.evaluation.results[0]
+    figure = columns_figure(evaluation)
+    assert "columns" in figures_of(evaluation)
+    for panel in figure.panels:
+        label = evaluation.label_names.index(panel.label)
+        rows = [
+            (i, j)
+            for i in range(8)
+            for j in range(2)
+            if int(evaluation.labels[i, j]) == label and float(evaluation.f[i, j]) >= 0.01
+        ]
+        assert panel.rows == len(rows)
+        shares = []
+        for name, dots in panel.columns:
+            p = evaluation.inputs.position_names.index(name)
+            for (i, j), dot in zip(rows, dots, strict=True):
+                order = evaluation.map_of(result, i, j).argsort(descending=True, stable=True).tolist()
+                assert dot.place == order.index(p)
+                assert dot.proves == (
+                    dot.place < proof_columns(evaluation, shape_of(evaluation, result, i, j))
+                )
+            shares.append(np.mean([dot.proves for dot in dots]))
+        assert shares == sorted(shares, reverse=True)
+
+
+def test_the_figure_is_for_rows_with_names() -> None:
+    frame = people()
+    f = classifier(Rows.of(frame))
+    found = pm.evaluate(f, frame[:2], methods=["random"], metrics=["insertion"], labels="top1", keep_maps=0)
+    assert "columns" not in figures_of(found)
+    with pytest.raises(pm.InputError, match="needs stored maps"):
+        columns_figure(found)
+
+
+def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
+    page = pm.write_report(proof, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert page.count('class="ranked"') == 8
+    written = {path.name for path in proof.save(tmp_path / "out")}
+    assert "row-0.occlusion.png" in written
