@@ -187,12 +187,14 @@ class OrderSearch:
         return values
 
     def run(self, tolerance: float, patience: int) -> None:
-        """Try changes until the misfit is within the tolerance, the passes are used, or ``patience`` changes in a row were of no use."""
+        """Try changes until the misfit is within the tolerance, the passes are used, no change is predicted to help, or ``patience`` changes in a
+        row did not."""
+        going = torch.ones(self.pairs, dtype=torch.bool)
         while True:
-            change, gain = self._proposed()
+            going &= (self.misfit > tolerance) & (self.failures < patience)
+            change, gain = self._proposed(going)
             move, place = change // len(self.low), change % len(self.low)
-            going = (self.misfit > tolerance) & (self.failures < patience) & gain.isfinite()
-            going &= self.cost[place] <= self.left
+            going &= (gain > 0) & (self.cost[place] <= self.left)
             if not bool(going.any()):
                 return
             where = self.between[place] & going[:, None]
@@ -223,33 +225,33 @@ class OrderSearch:
         after[:, :-1] = torch.where(single[1:], steps[:, 1:], after[:, :-1])
         return adds, last, after
 
-    def _proposed(self) -> tuple[Tensor, Tensor]:
-        """The change ``(P,)`` with the largest predicted decrease of the misfit per pass, and that decrease; minus infinity if all were tried."""
-        adds, last, after = self._shifts()
-        weights, odds, believed = self.weights(self.order)[:, 1:], self.values[:, 1:].logit(), self.f
-        area = (self.weights(self.order) * self.values).sum(dim=1)
-        away = deviation(self.values[:, 1:], believed[:, None])
-        spread = (self.weights(self.order)[:, 1:] * away).sum(dim=1)
+    def _proposed(self, going: Tensor) -> tuple[Tensor, Tensor]:
+        """The change ``(P,)`` with the largest predicted decrease of the misfit per pass, for the pairs ``going`` ``(P,)``, and that
+        decrease; minus infinity for others, and if all were tried. Predictions are made in float32.
+        """
+        adds, last, after = (x.float() for x in self._shifts())
+        whole = self.weights(self.order)
+        area, now = (whole * self.values).sum(dim=1), self.misfit.float()
+        values, weights = self.values[:, 1:].float(), whole[:, 1:].float()
+        odds, f = self.values[:, 1:].logit().float(), self.f.float()
+        away, believed = deviation(values, f[:, None]), (area - self.f).float()
+        spread, unit = now - log_error(area, self.f).float(), 1 / (f + _FLOOR)
         change, gain = torch.zeros(self.pairs, dtype=torch.long), torch.full_like(self.f, -torch.inf)
-        size = max(1, _VALUES // max(1, self.between.numel()))
-        for start in range(0, self.pairs, size):
-            p = slice(start, start + size)
-            enters, leaves = adds[p, self.high], adds[p, self.low]  # (p, C, M)
+        for p in going.nonzero()[:, 0].split(max(1, _VALUES // self.between.numel())):
+            enters, leaves = adds[p][:, self.high], adds[p][:, self.low]  # (p, C, M)
+            weight = weights[p, None] * self.between
+            old, old_away = (weight * values[p, None]).sum(-1), (weight * away[p, None]).sum(-1)
             found = []
             for shift in (enters - leaves, enters - last[p, None], after[p, None] - leaves):
-                values = (odds[p, None] + shift).sigmoid()
-                moved = torch.where(self.between, values - self.values[p, None, 1:], 0.0)
-                strays = torch.where(
-                    self.between, deviation(values, believed[p, None, None]) - away[p, None], 0.0
-                )
-                predicted = log_error(
-                    area[p, None] + (moved * weights[p, None]).sum(-1), believed[p, None]
-                ) + self.steady * (spread[p, None] + (strays * weights[p, None]).sum(-1))
-                now = log_error(area[p], believed[p]) + self.steady * spread[p]
-                found.append((now[:, None] - predicted) / (self.cost + 1))
+                shown = shift.add_(odds[p, None]).sigmoid_()
+                error = believed[p, None] + (shown * weight).sum(-1) - old  # of the area
+                strays = shown.sub_(f[p, None, None]).abs_().mul_(unit[p, None, None]).clamp_max_(1.0)
+                steadier = spread[p, None] + self.steady * ((strays * weight).sum(-1) - old_away)
+                predicted = (error * unit[p, None]).clamp_min(-0.999999).log1p().abs() + steadier
+                found.append((now[p, None] - predicted) / (self.cost + 1))
             gains = torch.cat(found, dim=1).masked_fill(self.tried[p], -torch.inf)
             change[p] = _first_least(-gains)
-            gain[p] = gains.gather(1, change[p, None])[:, 0]
+            gain[p] = gains.gather(1, change[p, None])[:, 0].double()
         return change, gain
 
     def _learn(self, move: Tensor, place: Tensor, values: Tensor, where: Tensor) -> None:
