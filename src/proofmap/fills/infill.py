@@ -38,6 +38,13 @@ class Infill(Fill):
     gray in the holes; holes are ``(N, 1, H, W)``, 1 where pixels are hidden. What is returned is cut to [0, 1], and only its hidden pixels are
     seen. A module is copied to the classifier's device and put into evaluation mode. The fill depends on what is shown, so it is for games and
     metrics; methods take other fills.
+
+    >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=2)
+    >>> fill = Infill(net=lambda images, holes: 0.25 * holes.expand_as(images))
+    >>> keep = torch.tensor([[[True, False], [True, True]]])
+    >>> fill.prepare(f).behind(torch.ones(1, 3, 2, 2), torch.zeros(1, dtype=torch.long), keep)[0, 0]
+    tensor([[0.0000, 0.2500],
+            [0.0000, 0.0000]])
     """
 
     name: ClassVar[str] = "infill"

@@ -58,6 +58,9 @@ class RateDistortion(FilledMaskMethod):
     """The fewest positions that keep the label's score under noise; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (2000, one weight per position up to 224).
+
+    >>> RateDistortion.preset("thorough", rate=0.1).changes()
+    ['steps=500', 'samples=4', 'grid=224', 'rate=0.1']
     """
 
     name: ClassVar[str] = "rate-distortion"
