@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import zlib
@@ -21,6 +22,7 @@ from proofmap.report.pictures import overlay
 from proofmap.results import tables
 from tests.browser import pixels_of
 from tests.report.pages import judged, listed
+from tests.toys import linear_classifier, pixels
 
 ALL = 8000  # pixels: a window so high that all rows are in view
 GRAY = 128  # what the net of these tests sees in place of hidden pixels: its mean, .5
@@ -354,3 +356,106 @@ def test_no_serious_finding_about_accessibility(open_page: Any, tmp_path: Path, 
         for node in v["nodes"]
     ]
     assert serious == []
+
+
+@pytest.fixture(scope="module")
+def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The report of a net that is sure of one of twelve labels, with two wrong labels for each of three images."""
+    net = linear_classifier(16, 12, strength=0.3, names=[f"name {k}" for k in range(12)])
+    found = pm.evaluate(
+        net, pixels(3, 16), methods=["gradient", "gradient-x-input", "random"], labels="top1+wrong"
+    )
+    return write_report(found, tmp_path_factory.mktemp("tested") / "report.html", command="proofmap")
+
+
+def test_the_page_opens_with_one_photo_and_can_be_read_without_scrolling_through_it(
+    open_page: Any, tested: Path
+) -> None:
+    page = open_page(tested, height=700)
+    record = json.loads(page.locator("#record").text_content())
+    # the opening, then the verdict with its reasons directly under it
+    assert page.locator("main > section").first.get_attribute("id") == "opening"
+    assert page.locator("#opening img").count() == 3
+    assert page.locator("#verdict h2 + .reasons li").all_text_contents() == record["verdict"]["reasons"]
+    # links that follow
+    links = page.locator(".sections a")
+    assert page.locator(".sections a[aria-current]").text_content() == "One photo"
+    links.filter(has_text="Scores").click()
+    page.locator(".sections a[aria-current]").filter(has_text="Scores").wait_for()
+    assert page.locator("#scores").bounding_box()["y"] >= page.locator(".sections").bounding_box()["height"]
+    # numbers of a mark, by pointer and by keyboard
+    mark = page.locator(".plot").first.locator(".point-mark").first
+    mark.hover()
+    readout = page.locator(".plot .readout").first
+    assert (
+        readout.text_content() == mark.get_attribute("aria-label") and "soundness" in readout.text_content()
+    )
+    page.mouse.move(0, 0)
+    assert "Point at a mark" in readout.text_content()
+    mark.focus()
+    assert readout.text_content() == mark.get_attribute("aria-label")
+    # images to choose from, the worst first
+    soundness = next(k for k, m in enumerate(record["metrics"]) if m["kind"] == "soundness")
+    own = [m for m in record["methods"] if not m["label_free"]]
+    worst = sorted(range(3), key=lambda i: min(m["values"][soundness][i] for m in own))
+    hrefs = page.locator("#strip a").evaluate_all("(all) => all.map((a) => a.getAttribute('href'))")
+    assert hrefs == [f"#image-{i}" for i in worst]
+
+
+def test_a_proof_is_a_bar_with_its_words_and_its_curve_sets_the_slider(open_page: Any, tested: Path) -> None:
+    page = open_page(tested, height=ALL)
+    image = json.loads(page.locator("#record").text_content())["pictured"][0]
+    cell, facts = page.locator("#image-0 .row .cell").first, image["methods"][0]["labels"][0]
+    glyph = cell.locator(".glyph")
+    assert facts["words"] in glyph.get_attribute("aria-label") and facts["strength"] in glyph.get_attribute(
+        "class"
+    )
+    widths = glyph.locator("rect.belief, rect.average, rect.reach").evaluate_all(
+        "(all) => all.map((rect) => Number(rect.getAttribute('width')))"
+    )
+    assert widths == pytest.approx([100 * facts[k] for k in ("f", "average", "reach")], abs=0.01)
+    headers = page.locator("#image-0 .row header")
+    assert [("a wrong one, to test" in text) for text in headers.all_text_contents()] == [False, True, True]
+    # hover reads the curve, a click sets the slider
+    curve = cell.locator(".curve")
+    box = curve.bounding_box()
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 20)
+    assert curve.locator(".here").text_content().startswith("50 % shown: ")
+    page.mouse.click(box["x"] + box["width"] * 0.75, box["y"] + 20)
+    assert page.locator("#share").input_value() in ("149", "150", "151")
+    # the part above the belief has another colour, and ends at the belief
+    clip, line = curve.locator("svg.clip"), curve.locator("path.belief")
+    assert float(clip.get_attribute("height")) == pytest.approx(
+        float(re.search(r"M0,([\d.]+)", line.get_attribute("d"))[1])  # type: ignore[index]
+    )
+    fills = curve.locator("path.area").evaluate_all("(all) => all.map((p) => getComputedStyle(p).fill)")
+    assert len(set(fills)) == 2
+    # cells of the matrix above their row's diagonal are outlined, and the question is answered
+    shown = json.loads(page.locator("#record").text_content())["matrix"]
+    above = sum(v > row[a] for m in shown["methods"] for a, row in enumerate(m) for v in row)
+    assert page.locator("#matrices td.above").count() == above > 0
+    assert page.locator("#matrices .answer").all_text_contents() == shown["answers"]
+
+
+@pytest.mark.parametrize("scheme, width", [("light", 1440), ("dark", 390)])
+def test_the_page_with_wrong_labels_is_accessible_and_fits(
+    open_page: Any, tested: Path, scheme: str, width: int
+) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    page = open_page(tested, width=width, height=ALL, scheme=scheme)
+    page.locator("details").evaluate_all("(all) => all.forEach((details) => { details.open = true; })")
+    assert page.evaluate("() => document.documentElement.scrollWidth") == width
+    found = axe.Axe().run(page).response["violations"]
+    serious = [
+        (v["id"], n["html"][:200])
+        for v in found
+        if v["impact"] in ("serious", "critical")
+        for n in v["nodes"]
+    ]
+    assert serious == []
+    page.emulate_media(media="print")
+    assert not page.locator(".sections").is_visible() and page.locator("#opening img").first.is_visible()
+    right = page.locator("main *").evaluate_all(
+        "(all) => Math.max(...all.map((n) => n.getBoundingClientRect().right))"
+    )
+    assert right <= width or width < 700, "nothing is cut off on paper"

@@ -115,8 +115,23 @@ def page_html(
             scatter=scatter,
             panels=panels,
             opening=opening,
+            sections=_sections(record, opening is not None),
         )
     )
+
+
+def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
+    """The sections of the page in their order: the id and the words of a link to each."""
+    images, scores = ("pictures", "Image by image"), ("scores", "Scores")
+    middle = [images, scores] if record["explained"] else [scores, images]
+    return [
+        *([("opening", f"One {record['noun']}")] if opens else []),
+        ("verdict", "Verdict"),
+        *middle,
+        ("images", "Every image"),
+        *([("matrix", "Own label only?")] if record["matrix"] else []),
+        ("made", "How it was made"),
+    ]
 
 
 def _pictures(

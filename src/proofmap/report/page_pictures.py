@@ -29,6 +29,7 @@ from proofmap.report.originals import Original
 from proofmap.report.pictures import data_uri, explained_sheet, per_pixel, photo
 from proofmap.report.ranked_columns import is_ranked
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values
@@ -167,6 +168,7 @@ def _label_record(evaluation: Evaluation, result: MethodResult, index: int, plac
         "strength": found.strength.word,
         "below": found.strength.below,
         "words": found.words,
+        "fill": fill_words(result, index, place),
     }
 
 

@@ -183,7 +183,8 @@ def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort)
         "settings": shared_settings(job.settings),
         "environment": environment(torch.device(job.device or "cpu")),
     }
-    heading = f"# {recipe.title}\n\nThe paper's {recipe.paper}."
+    banner = "**Quick run: not evidence.**\n\n" if quick else ""
+    heading = f"{banner}# {recipe.title}\n\nThe paper's {recipe.paper}."
     told = [f"- {claim.text()}" for claim in outcome.claims] + [f"- note: {note}" for note in notes]
     told.append(f"- {effort}")
     write_text(

@@ -67,4 +67,4 @@ function matrixDetails(image) {
 }
 
 if (record.matrix) byId("matrices").append(...matrixFigures(record.matrix.names, record.matrix.methods, record.matrix.f, record.matrix.answers));
-if (record.pictured.length) new Gallery();
+const gallery = record.pictured.length ? new Gallery() : null;

@@ -35,6 +35,7 @@ class Cell {
     this.kept = pictureCanvas(image, "kept", `The top ${record.positions} of ${name} for ${label.name}`);
     this.curve = new Curve(this.counts, this.probabilities, {
       end: record.counts[record.counts.length - 1], top: card.tops[place], f: label.f,
+      choose: (count) => gallery.choose(count),
       words: `Insertion curve of ${name} for ${label.name}: average ${inPercent(facts.average)}, whole image ${inPercent(label.f)}`,
     });
     this.reading = make("p", { class: "reading-off" });
@@ -44,6 +45,7 @@ class Cell {
       this.curve.node,
       this.reading,
       proofGlyph(facts, { whole: `whole ${record.noun}`, positions: record.positions }),
+      ...(facts.fill ? [make("p", { class: "from-fill", title: "With nothing shown, the net believes the label already: the scores speak of the fill." }, facts.fill)] : []),
     );
   }
 
@@ -174,10 +176,36 @@ class Gallery {
     const near = new IntersectionObserver((changes) => this.noticed(changes), { rootMargin: "150px" });
     for (const node of this.rowOf.keys()) near.observe(node);
     this.slider.addEventListener("input", () => this.follow());
+    this.setUpStrip();
     beforePrint(() => this.rowOf.forEach((row) => row.show(this.step)));
     this.setUpTools();
     this.follow();
     document.documentElement.dataset.ready = "true";
+  }
+
+  /** Set the slider to the step that is nearest to this number of positions. */
+  choose(count) {
+    const all = record.counts[record.counts.length - 1];
+    this.slider.value = Math.round(((record.counts.length - 1) * count) / all);
+    this.follow();
+  }
+
+  /** Small photos to choose from, the one with the lowest soundness of any method with a map for each label first. */
+  setUpStrip() {
+    const metric = record.metrics.findIndex(({ kind }) => kind === "soundness");
+    const own = record.methods.filter((method) => !method.label_free);
+    const lowest = ({ index }) => {
+      const values = metric < 0 ? [] : (own.length ? own : record.methods).map((method) => method.values[metric][index]);
+      return Math.min(...values.filter((value) => value !== null), 2);
+    };
+    const worst = [...this.cards].sort((a, b) => lowest(a.image) - lowest(b.image));
+    byId("strip").append(...worst.map(({ image, photo }) => {
+      const value = lowest(image) <= 1 ? `soundness ${number(lowest(image))}` : "";
+      const small = Math.max(image.width, image.height) <= 112 ? "small" : null;
+      return make("li", {}, make("a", { href: `#image-${image.index}` },
+        make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
+        make("span", { class: "strip-name" }, image.name), make("span", { class: "soft" }, value)));
+    }));
   }
 
   get step() {

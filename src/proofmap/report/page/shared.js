@@ -118,7 +118,8 @@ function pictureCanvas({ width, height }, kind, words) {
 
 /** A curve over 0 to `end` in a frame from 0 to `top`, which is printed above; f dashed, the area filled, otherwise above f. */
 class Curve {
-  constructor(xs, ys, { end, top, f, words }) {
+  /** `choose`, if given, is called with the place that is clicked. */
+  constructor(xs, ys, { end, top, f, words, choose = null }) {
     this.x = (place) => (100 * place) / end;
     this.y = (p) => 50 - (50 * p) / top;
     const line = xs.map((place, i) => `${this.x(place).toFixed(2)},${this.y(ys[i]).toFixed(2)}`).join("L");
@@ -127,14 +128,28 @@ class Curve {
     const above = { width: 100, height: Math.max(0, Math.min(50, this.y(f ?? top))) }; // an svg inside an svg is clipped
     this.cursor = make("svg:path", { class: "cursor" });
     this.dot = make("svg:path", { class: "dot" });
+    this.here = make("span", { class: "here", "aria-hidden": "true" });
     this.node = make("div", { class: "curve", role: "img", "aria-label": words },
-      make("span", { class: "scale", "aria-hidden": "true" }, `0 to ${number(top)}`),
+      make("span", { class: "scale", "aria-hidden": "true" }, `0 to ${number(top)}`), this.here,
       make("svg:svg", { viewBox: "0 0 100 50", preserveAspectRatio: "none", "aria-hidden": "true" },
         make("svg:path", { class: "area", d: area }),
         make("svg:svg", { class: "clip", ...above }, make("svg:path", { class: "area above", d: area })),
         make("svg:path", { class: "belief", d: `M0,${this.y(f ?? 0)}H100` }),
         make("svg:path", { class: "line", d: `M${line}` }),
         this.cursor, this.dot));
+    const placeOf = (event) => {
+      const { left, width } = this.node.getBoundingClientRect();
+      return end * Math.min(Math.max((event.clientX - left) / width, 0), 1);
+    };
+    this.node.addEventListener("pointermove", (event) => {
+      const place = placeOf(event);
+      this.here.textContent = `${inPercent(place / end)} shown: ${number(interpolated(xs, ys, place))}`;
+    });
+    this.node.addEventListener("pointerleave", () => { this.here.textContent = ""; });
+    if (choose) {
+      this.node.classList.add("chooses");
+      this.node.addEventListener("click", (event) => choose(placeOf(event)));
+    }
   }
 
   /** Mark the value p at a place. */
