@@ -320,7 +320,10 @@ def test_every_curve_says_its_scale_and_no_curve_is_written_over(open_page: Any,
     page = open_page(report, height=ALL)
     curves = page.locator("#image-0 .row").first.locator(".curve")
     assert all(re.fullmatch(r"0 to [.\d]+", words) for words in curves.locator(".scale").all_inner_texts())
-    scale, drawing = curves.first.locator(".scale").bounding_box(), curves.first.locator("svg").bounding_box()
+    scale, drawing = (
+        curves.first.locator(".scale").bounding_box(),
+        curves.first.locator("> svg").bounding_box(),
+    )
     assert scale["y"] + scale["height"] <= drawing["y"] + 1
     assert "it differs between labels" in page.inner_text("#pictures")
 

@@ -143,6 +143,25 @@ def test_check_fails_where_a_claim_does_not_hold(
     assert "undecided: pigs swim (1 of 2)" in capsys.readouterr().out
 
 
+def test_a_quick_run_says_above_everything_that_it_is_no_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = Findings(
+        (PaperTable("t", ("a",), (("b",),), ({"a": 1},)),), (Claim("pigs fly", False, "0 of 3"),)
+    )
+    monkeypatch.setattr(run, "EXPERIMENTS", {"desk": lambda job: found})
+    pages = {}
+    for quick in (False, True):
+        reproduce("desk", tmp_path / str(quick), data=tmp_path, quick=quick)
+        pages[quick] = (tmp_path / str(quick) / "paper.html").read_text()
+    first = pages[True].partition('<main class="quick">')[2].strip()
+    assert first.startswith('<p class="banner" role="alert"><b>Quick run: not evidence.</b>')
+    assert 'class="banner"' not in pages[False] and '<li class="fails">' in pages[False]
+    assert '<li class="fails">' not in pages[True], "verdicts are gray"
+    assert (tmp_path / "True" / "paper.md").read_text().startswith("**Quick run: not evidence.**")
+
+
 def test_a_picture_that_cannot_be_read_ends_with_exit_code_3(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

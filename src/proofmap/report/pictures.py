@@ -346,7 +346,12 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
     notes = [note.format(positions=inputs.position_noun, noun=input_word(inputs)) for note in _NOTES]
     other_fill_words = f"Another fill: --fill {other_fill(evaluation)}"
     fill = [f"{cause[:1].upper()}{cause[1:]}. {other_fill_words}" for cause in fill_causes(evaluation)]
-    return [*notes, *fill, *other, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
+    curve, settings = evaluation.results[0].insertion.settings, evaluation.settings
+    made = (
+        f"Made with the net {settings.get('model', '-')}, fill {curve.get('fill', '-')}, {curve.get('points', '-')} points of each curve, "
+        f"seed {settings.get('seed', '-')}."
+    )
+    return [*notes, *fill, *other, made, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
