@@ -74,7 +74,7 @@ def test_the_heat_of_a_position_colours_its_whole_band(
 def test_sheets_are_as_flat_as_their_pictures(inputs: Inputs, found: dict[Inputs, pm.Evaluation]) -> None:
     for draw in (pictures.proof_sheet, pictures.comparison_sheet):
         page = np.asarray(draw(found[inputs], 0))
-        assert page.std() > 10 and page.shape[0] < 0.7 * page.shape[1]  # notes and captions included
+        assert page.std() > 10 and page.shape[0] < 0.85 * page.shape[1]  # notes and captions included
     notes = pictures.sheet_notes(found[inputs], 0)
     assert f"while the map's {inputs.position_noun} are shown" in notes[0]
 

@@ -22,7 +22,10 @@ from proofmap.plugins.failures import place_of, reason_of
 
 COMMANDS = {
     "First steps": {
-        "demo": ("demo.demo", "Judge methods on sample photos: pictures, curves, a table and a report."),
+        "demo": (
+            "demo.demo",
+            "Judge methods on sample photos, or on rows of a table: pictures, curves, a table and a report.",
+        ),
         "explain": ("explain.explain", "Make a heat map for each label of a photo, and show what it proves."),
         "serve": ("serve.serve", "Open a web page on this machine that explains your photos."),
         "list": ("lists.list_kind", "List methods, metrics, models, datasets, runs and more."),

@@ -1,4 +1,4 @@
-"""``demo``: methods judged on sample photos, cut so that it takes a few minutes on any machine."""
+"""``demo``: methods judged on sample photos, cut so that it takes a few minutes on any machine; ``demo table`` on rows of a table."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 import proofmap as pm
 from proofmap.cli import options
 from proofmap.cli.console import print_result, print_written, progress_for, stderr, table_width
+from proofmap.cli.demo_table import demo_table
 from proofmap.core.files import check_output
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.core.text import counted
@@ -34,12 +35,27 @@ OVERHEAD = 1.1
 
 
 def demo(
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="photos, or table: a model of scikit-learn on rows of a table.",
+            parser=options.one_of(("photos", "table")),
+        ),
+    ] = "photos",
     out: Annotated[Path, options.OUT] = Path("demo"),
     photos: Annotated[
         str, typer.Option(help="Sample photos, separated by commas.")
     ] = "cat,rocket,coffee,motorcycle,astronaut",
-    labels: Annotated[str, options.LABELS] = "top3+wrong",
-    methods: Annotated[str, options.METHODS] = options.DEFAULT_METHODS,
+    labels: Annotated[
+        str | None,
+        typer.Option(help=options.LABELS_HELP, show_default="top3+wrong; all for the table"),
+    ] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            help=options.METHODS_HELP, show_default="seven methods; four without gradients for the table"
+        ),
+    ] = None,
     minutes: Annotated[
         float, typer.Option(min=0.1, help="Time limit; photos, labels or steps are cut to keep it.")
     ] = 4,
@@ -47,6 +63,10 @@ def demo(
     seed: Annotated[int, options.SEED] = 0,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
+    if what == "table":
+        demo_table(out, labels or "all", methods or options.METHODS_WITHOUT_GRADIENTS, seed, quiet)
+        return
+    labels, methods = labels or "top3+wrong", methods or options.DEFAULT_METHODS
     if math.isnan(minutes):
         raise pm.InputError("--minutes must be a number, such as 4")
     dataset = photographs([f"sample:{name}" for name in options.split_list(photos)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.statistics import Score
 from proofmap.results.tables import Cells, number, with_interval
@@ -70,7 +71,7 @@ def spread_notes(evaluation: Evaluation) -> list[str]:
     for kind, moved in fill_spread(evaluation).items():
         order = sorted(moved, key=lambda method: -moved[method])
         named = [f"{number(moved[method])} ({method})" for method in order[:_MOST]]
-        more = f" and less for {len(order) - _MOST} others" if len(order) > _MOST else ""
+        more = f" and less for {counted(len(order) - _MOST, 'other')}" if len(order) > _MOST else ""
         lines.append(f"between fills the mean {kind} moves by {', '.join(named)}{more}")
     return lines
 

@@ -1,0 +1,88 @@
+"""``demo table`` and ``explain`` of a CSV file: a model of another library, rows by name, all files written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from proofmap.cli import demo_table, make_app
+from proofmap.core.errors import MissingExtra
+from tests.command import run
+
+MODEL = f"onnx:{Path(__file__).parent / 'models' / 'logistic.onnx'}"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    values = np.random.default_rng(0).normal(size=(12, 3)).round(3)
+    frame = pd.DataFrame(values, columns=["age", "income", "visits"])
+    frame.assign(id=[f"c{k}" for k in range(12)], left=[0, 1] * 6).to_csv(tmp_path / "rows.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def invoke(*words: str) -> tuple[int, str]:
+    result = CliRunner().invoke(make_app(), list(words))
+    return result.exit_code, result.output
+
+
+def test_the_demo_judges_held_out_rows_of_a_forest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(demo_table, "TREES", 3)
+    monkeypatch.setattr(demo_table, "ROWS", 2)
+    code, text = invoke("demo", "table", "--methods", "occlusion,random", "--out", str(tmp_path / "demo"))
+    assert code == 0, text
+    assert "between fills the mean soundness moves by" in text and "row-460  malignant" in text
+    assert (tmp_path / "demo" / "report.html").is_file()
+
+
+def test_the_demo_says_which_package_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, **about: str) -> object:
+        raise MissingExtra(f"{about['purpose']} needs the package {name!r}")
+
+    monkeypatch.setattr(demo_table, "require", missing)
+    with pytest.raises(MissingExtra, match="demo table needs the package"):
+        demo_table.trained_forest()
+
+
+def test_explain_takes_rows_of_a_table_by_name_and_number(table: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    words = (
+        "explain",
+        "rows.csv?name=id",
+        "--target",
+        "left",
+        "--model",
+        MODEL,
+        "--method",
+        "occlusion",
+        "-q",
+    )
+    code, text = invoke(*words, "--rows", "c3,7", "--out", "proofs")
+    assert code == 0, text
+    assert {"c3.occlusion.png", "c7.occlusion.png"} <= {path.name for path in (table / "proofs").iterdir()}
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (("--target", "lfet"), "target is 'lfet', but rows.csv has no such column. Did you mean 'left'"),
+        (("--target", "left", "--rows", "99"), "--rows names '99', which rows.csv does not have"),
+        (("--rows", "0"), "rows.csv has no column of files"),
+    ],
+)
+def test_a_bad_table_ends_with_code_2_and_nothing_written(
+    table: Path,
+    words: tuple[str, ...],
+    told: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pytest.importorskip("onnxruntime")
+    assert run(monkeypatch, "explain", "rows.csv", "--model", MODEL, *words, "--out", "proofs") == 2
+    assert told in " ".join(capsys.readouterr().err.split())
+    assert not (table / "proofs").exists()
