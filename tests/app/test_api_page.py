@@ -45,6 +45,7 @@ def test_the_page_needs_no_other_server_and_no_inline_script(client: TestClient)
         "/api/theme.js",
         "/api/openapi.json",
         "/",
+        "/idea",
         "/runs",
         "/runs/compare",
         "/api",
@@ -60,7 +61,9 @@ def test_without_a_page_and_without_runs_nothing_is_linked_that_is_not_there() -
     page = alone.get("/api").text
     assert set(re.findall(r'href="([^"#]+)"', page)) == {"data:,", "/api/style.css", "/api/openapi.json"}
     assert "RunList" not in page
-    assert '"/runs"' not in TestClient(create_app(made()), base_url=HOME).get("/api").text
+    without = TestClient(create_app(made()), base_url=HOME)
+    for page in ("/runs", "/runs/compare"):  # they are linked, and say how to get a run
+        assert page in without.get("/api").text and "proofmap serve --runs" in without.get(page).text
 
 
 def test_the_documentation_names_every_route_and_no_other(client: TestClient) -> None:

@@ -149,6 +149,11 @@ def test_what_is_describe_kept_many_uploads_does_not_grow(
 def test_uploads_and_samples(client: TestClient) -> None:
     answer = client.post("/api/photos", json={"sample": "coffee"}).json()
     assert (answer["name"], answer["width"], answer["height"]) == ("sample:coffee", 600, 400)
+    small = client.get("/api/samples/coffee")
+    assert Image.open(io.BytesIO(small.content)).size == (192, 128) and len(small.content) < 20_000
+    assert (
+        client.get("/api/samples/..%2fcoffee").status_code == 404 == client.get("/api/samples/x").status_code
+    )
     assert "no sample is named" in client.post("/api/photos", json={"sample": "x"}).json()["error"]
     assert client.post("/api/photos", json={"sample": "cat", "path": "/etc"}).status_code == 422
     assert (

@@ -38,12 +38,19 @@ class Transport:
 
     def __init__(self) -> None:
         self.written, self.closed = b"", False
+        self.aborted, self.unread = False, 0
 
     def write(self, data: bytes) -> None:
         self.written += data
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = self.closed = True
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
 
     def is_closing(self) -> bool:
         return self.closed
@@ -154,3 +161,35 @@ def test_a_real_server_closes_half_a_request_and_goes_on(half: bytes) -> None:
         assert b"408 Request Timeout" in got
     finally:
         served.stop()
+
+
+def test_a_client_that_does_not_read_its_answer_is_dropped() -> None:
+    connection = Connection()
+    try:
+        protocol, transport = connection.protocol, connection.transport
+        connection.send(GET)
+        transport.unread = 100_000
+        protocol.pause_writing()
+        (timer,) = [t for t in connection.running if t.call == protocol._drop]
+        assert timer.seconds == TimedProtocol.seconds
+        protocol.resume_writing()  # it reads, slowly
+        assert timer.cancelled and not transport.aborted
+        protocol.pause_writing()
+        timer = connection.running[-1]
+        timer.call()
+        assert transport.aborted, "it read nothing for as long"
+    finally:
+        connection.close()
+
+
+def test_a_client_that_read_everything_is_not_dropped() -> None:
+    connection = Connection()
+    try:
+        connection.send(GET)
+        connection.transport.unread = 10
+        connection.protocol.pause_writing()
+        connection.transport.unread = 0
+        connection.running[-1].call()
+        assert not connection.transport.aborted
+    finally:
+        connection.close()

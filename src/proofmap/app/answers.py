@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MOST_LABELS = 8
 MOST_METHODS = 3
+MOST_BATCH = 50
+"""Photos of one batch."""
 LONGEST_SPEC = 300
 """Characters of a method or fill with its settings."""
 
@@ -86,6 +88,7 @@ class Limits(BaseModel):
     pixels: int = Field(description="of an uploaded picture")
     labels: int = Field(description="of one job")
     methods: int = Field(description="of one job")
+    batch: int = Field(description="photos of one batch; 0 if this server has no folder of runs")
 
 
 class About(BaseModel):
@@ -273,6 +276,28 @@ class MapAnswer(BaseModel):
     )
     words: str = Field(description="what the curve does, compared with f, in a few words")
     seconds: float = Field(description="time of the method for all labels, judging included")
+
+
+# ---- batches ----------------------------------------------------------------------------------------------------
+
+
+class BatchAsked(StrictRequest):
+    photos: list[PhotoId] = Field(min_length=2, max_length=MOST_BATCH)
+    net: Name
+    methods: list[Spec] = Field(min_length=1, max_length=MOST_METHODS)
+    fill: Spec = "gray"
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
+class BatchAnswer(BaseModel):
+    """Many photos judged as one run; its page is /runs/RUN once it has begun."""
+
+    run: str = Field(description="the run's name in addresses")
+    name: str = Field(description="the run's path below the folder of --runs")
+    state: State
+    message: str = Field(description="the error, if it failed")
+    photos: int
+    begun: bool = Field(description="whether the run can be opened")
 
 
 # ---- painting ---------------------------------------------------------------------------------------------------

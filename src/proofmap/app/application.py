@@ -19,7 +19,7 @@ from proofmap.app.job_routes import jobs_router
 from proofmap.app.pages import as_sentence, is_page_request, page, static_file
 from proofmap.app.photo_routes import photos_router
 from proofmap.app.photos import NotFound
-from proofmap.app.run_routes import LINKS, runs_router
+from proofmap.app.run_routes import LINKS, no_runs_router, runs_router
 from proofmap.app.security import Guard
 from proofmap.app.server import Server
 from proofmap.app.worker import Busy
@@ -60,8 +60,9 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
         _add_page(app)
     if server.runs is not None:
         app.include_router(runs_router(server.runs, pages=not api_only))
-    pages = {name: where for name, where in LINKS.items() if server.runs or not where.startswith("/runs")}
-    app.state.links = {} if api_only else pages
+    elif not api_only:
+        app.include_router(no_runs_router())
+    app.state.links = {} if api_only else LINKS
     app.include_router(api_page(app.state.links))
     return app
 
@@ -79,6 +80,10 @@ def _add_page(app: FastAPI) -> None:
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
         return answer("index.html")
+
+    @app.get("/idea", include_in_schema=False)
+    async def idea() -> Response:
+        return answer("idea.html")
 
     @app.get("/static/{file}", include_in_schema=False)
     async def static(file: str) -> Response:

@@ -11,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from proofmap.app import answers
 from proofmap.app.answers import JobAsked, PaintAsked
+from proofmap.app.batches import LABEL_COUNT, Batches
 from proofmap.app.choices import MOST_PASSES
 from proofmap.app.jobs import OVER, MapJob
 from proofmap.app.nets import check_known
@@ -97,6 +98,30 @@ def jobs_router(server: Server) -> APIRouter:
             headers={"content-disposition": f'attachment; filename="{named}"'},
         )
 
+    @router.post("/api/batches", status_code=202)
+    async def add_batch(asked: answers.BatchAsked) -> answers.BatchAnswer:
+        """Judge many photos as one run, below the folder of --runs; it starts when the jobs before it are done."""
+        photos = [server.photos[photo] for photo in dict.fromkeys(asked.photos)]
+        methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
+        server.nets.offer(asked.net)
+        if len({*asked.methods}) < len(asked.methods):
+            raise InputError("give every method once")
+        _check_passes(methods, LABEL_COUNT * len(photos))
+        batch = await run_in_threadpool(_batches(server).add, asked, photos, methods, fill)
+        return batch.answer()
+
+    @router.get("/api/batches/{run}")
+    async def one_batch(run: answers.JobId) -> answers.BatchAnswer:
+        """How far a batch is."""
+        return _batches(server)[run].answer()
+
+    @router.delete("/api/batches/{run}")
+    async def cancel_batch(run: answers.JobId) -> answers.BatchAnswer:
+        """Stop a batch; what is computed stays in its run."""
+        batch = _batches(server)[run]
+        _batches(server).cancel(batch)
+        return batch.answer()
+
     @router.post("/api/paint")
     async def paint(asked: PaintAsked) -> answers.PaintAnswer:
         """The net's answer when only the painted pixels are shown, and its answers to the methods' proofs of that size."""
@@ -107,6 +132,12 @@ def jobs_router(server: Server) -> APIRouter:
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
 
     return router
+
+
+def _batches(server: Server) -> Batches:
+    if server.batches is None:
+        raise InputError("this server keeps no runs: start it with proofmap serve --runs FOLDER")
+    return server.batches
 
 
 def _check_passes(methods: Sequence[Method], labels: int) -> None:

@@ -17,7 +17,7 @@ from proofmap.app.run_records import BelievedLabel, ImageRecord
 from proofmap.report.html import templates_of
 from proofmap.study.watchers.status import duration
 
-_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript"}
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
 _SHARED = ("look.css", "shared.js", "theme.js")  # files that the page shares with the report
 _BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
 PAGE_POLICY = (

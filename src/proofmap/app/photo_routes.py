@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from PIL import Image
 
 from proofmap.app import answers
@@ -16,17 +16,22 @@ from proofmap.app.answers import PhotoId, SampleAsked
 from proofmap.app.beliefs import parts_of, seen_in_parts, top_labels, wrong_labels
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
 from proofmap.app.nets import check_known, hidden_by
-from proofmap.app.photos import PIXELS, UPLOAD_BYTES
+from proofmap.app.photos import PIXELS, UPLOAD_BYTES, NotFound
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.version import __version__
-from proofmap.data.photos import SAMPLES
+from proofmap.data.photos import SAMPLES, sample_path
 from proofmap.report.pictures import picture_bytes
 
 _FIRST_LABELS = 3
 _PNG: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
 }
+_JPEG: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
+}
+_THUMBNAIL = (192, 192)
+"""The largest width and height of a sample's small picture."""
 _PHOTO_BODY = {
     "requestBody": {
         "required": True,
@@ -62,6 +67,7 @@ def photos_router(server: Server) -> APIRouter:
                 pixels=PIXELS,
                 labels=answers.MOST_LABELS,
                 methods=answers.MOST_METHODS,
+                batch=0 if server.runs is None else answers.MOST_BATCH,
             ),
         )
 
@@ -82,6 +88,14 @@ def photos_router(server: Server) -> APIRouter:
             raise InputError('send a picture as image/..., or JSON {"sample": NAME}')
         nets.warm_soon(photo, nets.first)
         return answers.PhotoAnswer(photo=photo.id, name=photo.name, width=photo.width, height=photo.height)
+
+    @router.get("/api/samples/{sample}", response_class=Response, responses=_JPEG)
+    async def sample_picture(sample: Annotated[str, Path(max_length=100)]) -> Response:
+        """A sample photograph, small."""
+        if sample not in SAMPLES or find_spec("skimage") is None:
+            raise NotFound("no sample has that name; they are in /api/about")
+        content = await server.decode(partial(_thumbnail, sample))
+        return Response(content, media_type="image/jpeg", headers={"cache-control": "max-age=3600"})
 
     @router.get("/api/photos/{photo}/view", response_class=Response, responses=_PNG)
     async def view(photo: PhotoId, net: answers.Name) -> Response:
@@ -159,6 +173,14 @@ def photos_router(server: Server) -> APIRouter:
         )
 
     return router
+
+
+@cache
+def _thumbnail(sample: str) -> bytes:
+    with Image.open(sample_path(sample)) as picture:
+        small = picture.convert("RGB")
+    small.thumbnail(_THUMBNAIL)
+    return picture_bytes(small, "JPEG", quality=80)
 
 
 def _png(pixels: np.ndarray) -> Response:

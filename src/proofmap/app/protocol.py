@@ -1,7 +1,8 @@
-"""HTTP with a deadline: a client must send each request completely within a given time, or its connection is closed.
+"""HTTP with deadlines: a client must send each request completely, and read what is sent, within a given time each.
 
 uvicorn closes connections that are idle after an answer. Without the deadline, connections on which nothing, part of the headers or
-part of a body was sent would stay open forever, and a thousand of them would block the server.
+part of a body was sent would stay open forever, and a thousand of them would block the server. A client that does not read its
+answer keeps the answer in memory: its connection is closed if nothing that waits to be sent is taken for as long.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ class TimedProtocol(H11Protocol):
 
     seconds: ClassVar[float] = 60.0
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -28,8 +30,21 @@ class TimedProtocol(H11Protocol):
         super().handle_events()
         self._watch()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_unread()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unwatch_unread()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch_unread()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._unwatch()
+        self._unwatch_unread()
         super().connection_lost(exc)
 
     def _watch(self) -> None:
@@ -43,6 +58,22 @@ class TimedProtocol(H11Protocol):
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _watch_unread(self) -> None:
+        """Run the deadline while bytes of an answer wait to be read. It begins again when the client reads."""
+        if self._unread is None and self.transport.get_write_buffer_size():
+            self._unread = self.loop.call_later(self.seconds, self._drop)
+
+    def _unwatch_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _drop(self) -> None:
+        """Close the connection without waiting for the client, if it has still not read everything."""
+        self._unread = None
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
 
     def _refuse(self) -> None:
         """Close the connection. A client that sent part of a request and has no answer yet gets the reason."""

@@ -68,7 +68,7 @@ class RunFolders:
             if real not in seen:
                 seen.add(real)
                 name = "." if path == self.root else path.relative_to(self.root).as_posix()
-                yield RunFolder(_digest(name)[:32], name, path)
+                yield RunFolder(run_id(name), name, path)
 
     def find(self, run: str) -> RunFolder:
         """The run of this name."""
@@ -135,6 +135,11 @@ class RunFolders:
             return None, False
         alive = process_runs(process) or abs(age) < SILENT_SECONDS  # abs: a clock may have been set back
         return progress.model_copy(update={"last": public_text(progress.last)}), alive
+
+
+def run_id(name: str) -> str:
+    """The name in addresses of the run at a place below the folder."""
+    return _digest(name)[:32]
 
 
 def public_text(text: str) -> str:

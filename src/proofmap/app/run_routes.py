@@ -24,7 +24,7 @@ from proofmap.app.run_views import RunViews, comparison_record, split_names
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.results.drops import HEADER as DROP_HEADER
 
-LINKS = {"Photo": "/", "Runs": "/runs", "Compare": "/runs/compare", "API": "/api"}
+LINKS = {"Photo": "/", "The idea": "/idea", "Runs": "/runs", "Compare": "/runs/compare", "API": "/api"}
 ROWS = 50
 """Images on one page of the list."""
 
@@ -41,6 +41,18 @@ def runs_router(root: FilePath, *, pages: bool = True) -> APIRouter:
     _add_json(router, views)
     if pages:
         router.include_router(_page_routes(views))
+    return router
+
+
+def no_runs_router() -> APIRouter:
+    """The pages of runs of a server without a folder of runs: they say how to get one."""
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/runs")
+    @router.get("/runs/compare")
+    async def explanation() -> Response:
+        return page("no_runs.html", links=LINKS)
+
     return router
 
 

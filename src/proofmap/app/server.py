@@ -12,6 +12,7 @@ from typing import TypeVar
 from anyio import CapacityLimiter, to_thread
 from torch import Tensor
 
+from proofmap.app.batches import Batches
 from proofmap.app.choices import Choices
 from proofmap.app.jobs import JobQueue
 from proofmap.app.nets import Facts, Nets
@@ -40,6 +41,7 @@ class Server:
     def __post_init__(self) -> None:
         self.photos = Photos(self.nets.look)
         self.jobs = JobQueue(self.worker, JobRunner(self.nets, self.worker))
+        self.batches = None if self.runs is None else Batches(self.runs, self.nets, self.worker)
         self._decoders, self._undecoded = CapacityLimiter(DECODERS), 0
 
     def warm_up(self) -> None:

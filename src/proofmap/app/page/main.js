@@ -1,6 +1,7 @@
 // The whole page: a photo, what the net believes about it, a job that finds proofs, and a painted proof.
 
 import { get, Silent } from "./api.js";
+import { Batch } from "./batch.js";
 import { Choices } from "./choices.js";
 import { Duel } from "./duel.js";
 import { cancelJob, Follower, leaveJob, Queue, startJob } from "./job.js";
@@ -20,7 +21,6 @@ class Page {
     this.about = about;
     this.stage = "empty";
     byId("about").textContent = `Proofmap ${about.version} on ${about.device}`;
-    byId("runs-link").hidden = !about.runs;
     this.choices = new Choices(about, {
       changedNet: () => this.tried(() => this.changeNet()),
       changed: () => this.draw(),
@@ -49,7 +49,13 @@ class Page {
         this.notice(`${problem.message} This page continues when the server answers.`);
       },
     });
-    setUpPhotos(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words));
+    this.batch = new Batch(about, this.choices, (problem) => this.complain(problem));
+    const takeMany = (files) => {
+      this.notice("");
+      byId("choices").hidden = false;
+      this.batch.offer(files);
+    };
+    setUpPhotos(about, (source) => this.tried(() => this.take(source)), takeMany, (words) => this.notice(words));
     byId("fill").addEventListener("change", () => this.tried(() => this.changeFill()));
     byId("cancel").addEventListener("click", () => this.tried(() => this.stop()));
     byId("share-link").addEventListener("click", () => this.tried(() => this.shareLink()));

@@ -1,6 +1,7 @@
 // The photo: dropped, pasted, chosen or a sample; sent to the server, and sent again if the server no longer has it.
 
 import { get, picture, post, Refused, send } from "./api.js";
+import { filesIn } from "./dropped.js";
 import { byId, make } from "./shared.js";
 
 /** A photo that the server knows by its id, with what is needed to send it again: its bytes or the sample's name. */
@@ -40,8 +41,8 @@ export class Photo {
   }
 }
 
-/** Set up all ways to choose a photo; `took` is called with a source, `refused` with a message. */
-export function setUpPhotos(about, took, refused) {
+/** Set up all ways to choose photos; `took` is called with a source, `tookMany` with several files, `refused` with a message. */
+export function setUpPhotos(about, took, tookMany, refused) {
   const most = about.limits.upload_bytes;
   const take = (blob) => {
     const accepted = `JPEG, PNG or WebP, up to ${most / 1e6} MB.`;
@@ -49,17 +50,22 @@ export function setUpPhotos(about, took, refused) {
     if (blob.size > most) return refused(`${blob.name} has ${Math.ceil(blob.size / 1e6)} MB. ${accepted}`);
     return took({ blob });
   };
-  byId("file").addEventListener("change", (event) => {
-    if (event.target.files.length) take(event.target.files[0]);
-    event.target.value = ""; // the same file may be chosen again
-  });
+  const takeAll = (files) => (files.length > 1 ? tookMany(files) : take(pictureIn(files)));
+  for (const id of ["file", "folder"]) {
+    byId(id).addEventListener("change", (event) => {
+      const files = [...event.target.files].filter(({ name }) => !name.startsWith("."));
+      if (files.length) takeAll(files);
+      event.target.value = ""; // the same file may be chosen again
+    });
+  }
   byId("samples").append(...about.samples.map(({ name }) => {
-    const button = make("button", { type: "button", class: "quiet" }, name);
+    const button = make("button", { type: "button", class: "quiet sample" },
+      make("img", { src: `api/samples/${encodeURIComponent(name)}`, alt: "", width: 96, height: 72, loading: "lazy" }), name);
     button.addEventListener("click", () => took({ sample: name }));
     return button;
   }));
   addEventListener("paste", (event) => {
-    if (event.clipboardData.files.length) take(pictureIn(event.clipboardData.files));
+    if (event.clipboardData.files.length) takeAll([...event.clipboardData.files]);
   });
   addEventListener("dragover", (event) => {
     event.preventDefault();
@@ -69,10 +75,12 @@ export function setUpPhotos(about, took, refused) {
   addEventListener("drop", (event) => {
     event.preventDefault();
     byId("drop").classList.remove("over");
-    if (event.dataTransfer.files.length) take(pictureIn(event.dataTransfer.files));
-    else refused("That is not a file. Drop a photo from a folder of this computer.");
+    filesIn(event.dataTransfer).then((files) => {
+      if (files.length) takeAll(files);
+      else refused("That is not a file. Drop a photo, or a folder of photos, of this computer.");
+    }, () => refused("The folder cannot be read. Drop the photos themselves."));
   });
 }
 
 /** The first picture among files, or the first file. */
-const pictureIn = (files) => [...files].find((file) => file.type.startsWith("image/")) ?? files[0];
+const pictureIn = (files) => files.find((file) => file.type.startsWith("image/")) ?? files[0];

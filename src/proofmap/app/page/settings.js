@@ -39,7 +39,8 @@ export class SettingsForm {
   constructor(method, spec, values, which, changed) {
     Object.assign(this, { method, values, spec });
     this.summary = make("summary");
-    this.node = make("details", { class: "settings" }, this.summary, ...method.settings.map((setting) => this.field(setting, which, changed)));
+    this.node = make("details", { class: "settings" }, this.summary,
+      make("div", { class: "fields" }, ...method.settings.map((setting) => this.field(setting, which, changed))));
     this.count();
   }
 

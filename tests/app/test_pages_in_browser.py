@@ -1,0 +1,132 @@
+"""The other pages in a real browser: the idea by hand, runs and comparison without a folder, a page that is not there; the theme."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra app is not installed")
+
+from proofmap.results.proof_shape import percent
+from tests.app.threaded import Served, png
+from tests.browser import pixels_of
+from tests.toys import linear_classifier, pixels
+
+DATA = json.loads((files("proofmap.app") / "page" / "idea.json").read_text("utf-8"))
+PAGES = ("idea", "runs", "runs/compare", "api", "nothing", "")
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    found = Served(linear_classifier(8, 3))
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def tab(browser: Any) -> Iterator[Any]:
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.set_default_timeout(600_000)
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    page.close()
+    assert complaints == []
+
+
+def test_four_steps_teach_complete_and_sound(tab: Any, served: Served) -> None:
+    tab.goto(f"{served.address}idea")
+    tab.wait_for_selector("html[data-ready]", state="attached")
+    said = tab.locator("#cells-2 .says")
+    (proof,) = [p for p in DATA["proofs"] if p["label"] == 0 and p["method"] == "belief-mask"]
+    for step in (0, 20, 100):
+        tab.locator("#share-2").fill(str(step))
+        assert f"missile {percent(proof['curve'][step])}; " in said.inner_text()
+        (shown,) = pixels_of(tab.locator("#cells-2 canvas"))
+        hidden = (shown[..., :3] == np.array(DATA["gray"])).all(-1).mean()
+        assert 1 - hidden == pytest.approx(step / 100, abs=0.02), "the slider shows this share of the pixels"
+    tab.locator("#share-3").focus()
+    tab.keyboard.press("End")
+    whole = [percent(p["curve"][-1]) for p in DATA["proofs"] if p["label"] == 1]
+    assert [
+        text.split("mosque ")[1].split(";")[0] for text in tab.locator("#cells-3 .says").all_inner_texts()
+    ] == whole
+    assert "too much" in tab.inner_text("#unsound"), "a method fails on the wrong label"
+    glyphs = [node.get_attribute("aria-label") for node in tab.locator("#verdicts .glyph").all()]
+    assert all(p["words"] in glyph for p, glyph in zip(DATA["proofs"], glyphs, strict=True))
+    assert "does not rank methods" in tab.inner_text("#step-4")
+
+
+def test_the_documentation_has_the_same_steps_and_numbers() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "idea-by-hand.md").read_text("utf-8")
+    html = (files("proofmap.app") / "page" / "idea.html").read_text("utf-8")
+    headings = [line.removeprefix("## ") for line in page.splitlines() if line.startswith("## ")]
+    assert len(headings) == 4 and all(f">{heading}</h2>" in html for heading in headings)
+    for proof in DATA["proofs"]:
+        row = f"| {proof['method']} | {DATA['labels'][proof['label']]['name']} | {proof['words']} |"
+        assert row in page
+
+
+def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Served) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+    for theme in ("dark", "light"):
+        tab.goto(f"{served.address}idea")
+        tab.locator("#theme").filter(has_text=f"{theme.capitalize()} theme").click()
+        for path in PAGES:
+            tab.goto(f"{served.address}{path}")
+            if path in ("", "idea"):
+                tab.wait_for_selector("html[data-ready]", state="attached")
+            assert tab.evaluate("() => getComputedStyle(document.documentElement).colorScheme") == theme
+            links = tab.locator("nav a").all()
+            assert len(links) == 5, "every page leads to every other"
+            for width in (390, 1440):
+                tab.set_viewport_size({"width": width, "height": 900})
+                assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, path
+            found = axe.Axe().run(tab).response["violations"]
+            assert not [(v["id"], v["nodes"]) for v in found if v["impact"] in ("serious", "critical")], path
+    tab.goto(f"{served.address}nothing")
+    assert tab.inner_text("h1") == "Not found" and "nothing at this address" in tab.inner_text("main")
+    tab.goto(f"{served.address}runs")
+    assert "proofmap serve --runs" in tab.inner_text("main")
+
+
+def test_photos_that_are_dropped_together_become_a_run(tab: Any, tmp_path: Path) -> None:
+    served = Served(linear_classifier(8, 3), runs=tmp_path)
+    try:
+        tab.goto(served.address)
+        tab.wait_for_selector("html[data-ready]", state="attached")
+        files = [
+            {"name": f"{k}.png", "mimeType": "image/png", "buffer": png(pixels(1, 8, seed=k)[0])}
+            for k in range(3)
+        ]
+        wrong = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"words"}
+        tab.locator("#file").set_input_files([*files, wrong])
+        assert tab.inner_text(
+            "#batch-heading"
+        ) == "3 photos together" and "1 file left out" in tab.inner_text("#batch-words")
+        tab.get_by_label("Method", exact=True).select_option("gradient")
+        tab.locator("#batch-run").focus()
+        tab.keyboard.press("Enter")
+        tab.locator("#batch-link", has_text="Open the report").click()
+        tab.locator(".state", has_text="finished").wait_for()
+        assert len([*tmp_path.glob("photos-*/photos/*.png")]) == 3
+    finally:
+        served.stop()
+
+
+def test_without_a_folder_of_runs_the_page_says_how_to_get_one(tab: Any, served: Served) -> None:
+    tab.goto(served.address)
+    tab.wait_for_selector("html[data-ready]", state="attached")
+    picture = png(pixels(1, 8)[0])
+    files = [{"name": f"{k}.png", "mimeType": "image/png", "buffer": picture} for k in range(2)]
+    tab.locator("#file").set_input_files(files)
+    assert "proofmap serve --runs FOLDER" in tab.inner_text("#batch-words")
+    assert not tab.locator("#batch-run").is_visible()
+    tab.locator("#batch-close").click()
+    assert not tab.locator("#batch").is_visible()
