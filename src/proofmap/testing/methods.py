@@ -177,7 +177,7 @@ def pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps(method: Method) -> Non
         inputs = Pictures(size=size, mean=(0.4,) * channels, std=(0.25,) * channels)
         what = f"pictures of {channels} channels and {size[0]} x {size[1]} pixels"
         with may_be_refused(inputs, what, allowed=channels != 3 or is_trained(method)):
-            maps = method(shared_classifier(inputs, attention=attends(method)), values(inputs, N), LABELS)
+            maps = method(shared_classifier(inputs, attention=attends(method)), values(inputs, 1), LABELS[:1])
             assert_usable(maps, size, what)
 
 
@@ -186,7 +186,7 @@ def nets_of_half_precision_get_maps(method: Method) -> None:
     for dtype in (torch.float16, torch.bfloat16):
         net = picture_net(PICTURES, attention=attends(method)).to(dtype)
         with may_be_refused(PICTURES, f"a net of {dtype}", allowed=is_trained(method)):
-            maps = method(Classifier(net, inputs=PICTURES, batch_size=64), images(), LABELS)
+            maps = method(Classifier(net, inputs=PICTURES, batch_size=64), images()[:1], LABELS[:1])
             assert maps.dtype == torch.float32, f"a net of {dtype} gets maps of {maps.dtype}"
             assert_usable(maps, SIZE, f"a net of {dtype}")
 
@@ -198,7 +198,7 @@ def nets_without_convolution_and_functions_get_maps_or_are_refused(method: Metho
     for what, given in (("a net without convolution", net), ("a function", lambda x: net(x))):
         with may_be_refused(PICTURES, what):
             f = Classifier(given, inputs=PICTURES, batch_size=64)
-            assert_usable(method(f, images(), LABELS), SIZE, what)
+            assert_usable(method(f, images()[:1], LABELS[:1]), SIZE, what)
 
 
 @check_method.promise
@@ -225,7 +225,8 @@ def spread(maps: Tensor) -> Tensor:
 
 
 def assert_usable(maps: Tensor, size: tuple[int, ...], what: str) -> None:
-    expected = (*LABELS.shape, *size)
+    """Assert that the maps of the first image are finite, and that not all of them are constant."""
+    expected = (*LABELS[:1].shape, *size)
     assert maps.shape == expected, f"{what}: got maps {tuple(maps.shape)}, expected {expected}"
     assert bool(maps.isfinite().all()), f"{what}: a map has NaN or infinity"
     assert bool((spread(maps) > 0).any()), f"{what}: every map has one value only"

@@ -225,7 +225,7 @@ def the_same_maps_get_the_same_values(metric: Metric) -> None:
 
 @per_image
 def the_batch_size_changes_nothing(metric: Metric) -> None:
-    found = metric(judged(shared_classifier(PICTURES, batch_size=5)))
+    found = metric(judged(shared_classifier(PICTURES, batch_size=5), maps=usual_maps(PICTURES)))
     assert_close(found, usual(metric), "values", "with batches of 5")
 
 
@@ -309,7 +309,7 @@ def what_is_judged_stays_as_it_is(metric: Metric) -> None:
 
 @per_image
 def the_net_is_afterwards_what_it_was(metric: Metric) -> None:
-    assert_net_stays_as_it_is(lambda classifier: metric(judged(classifier)))
+    assert_net_stays_as_it_is(lambda classifier: metric(judged(classifier, maps=usual_maps(PICTURES))))
 
 
 @per_image
