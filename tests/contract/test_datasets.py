@@ -88,6 +88,12 @@ def imagenet(at: Path) -> Dataset:
     return load_dataset(f"imagenet:{devkit_at(at)}")
 
 
+def imagenet_real(at: Path) -> Dataset:
+    saved(at, *(f"val/ILSVRC2012_val_0000000{k}.png" for k in (1, 2, 3)))
+    (at / "real.json").write_text("[[1, 5], [], [2]]")
+    return load_dataset(f"imagenet-real:{at / 'val'}")
+
+
 def photos(at: Path) -> Dataset:
     saved(at, "one/a.png", "two/a.png", "b.png")
     return open_data([at / "one", at / "two", at / "b.png"])
@@ -137,6 +143,7 @@ KINDS: dict[str, list[Callable[[Path], Dataset]]] = {
     "imagenette": [imagenette],
     "imagenette-corner": [imagenette_corner],
     "imagenet": [imagenet],
+    "imagenet-real": [imagenet_real],
     "cifar10": [cifar10],
     "cifar100": [cifar100],
     "hf": [huggingface],
