@@ -28,7 +28,7 @@ def processes() -> Iterator[Processes]:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
     """A study and a finished run of it, which nobody changes."""
     folder = tmp_path_factory.mktemp("whole")
-    study = toy_study(folder)
+    study = toy_study(folder, 4)
     run_study(study, folder / "run", threads=1)
     return study, folder / "run"
 

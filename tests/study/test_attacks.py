@@ -222,7 +222,7 @@ def test_a_clock_that_jumps_changes_no_result(
     for module in (manifest_module, sink_module):
         monkeypatch.setattr(module, "datetime", Jumping)
     monkeypatch.setattr(time, "time", lambda: -1e9)
-    assert run_study(study, tmp_path / "run", threads=1).units == 9
+    assert run_study(study, tmp_path / "run", threads=1).units == 6
     assert Jumping.reads >= 10
     assert facts(tmp_path / "run") == facts(folder) and verify_run(tmp_path / "run") == []
     with closing(sqlite3.connect(tmp_path / "run" / DATABASE)) as database:
@@ -284,7 +284,7 @@ class Killed(BaseException):
     """The process ends here."""
 
 
-@pytest.mark.parametrize("copies", [1, 9, 10])  # nine files of maps, the database, the manifest
+@pytest.mark.parametrize("copies", [1, 6, 7])  # six files of maps, the database, the manifest
 def test_a_copy_of_a_run_that_was_killed_is_made_whole_by_the_next(
     copies: int, run: tuple[Study, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -175,7 +175,7 @@ def test_a_damaged_database_is_named_set_aside_and_made_anew(
         run_and_read(study, folder)
     verify_run(folder, repair=True)
     assert (folder / f"{DATABASE}.damaged-1").exists() and not (folder / DATABASE).exists()
-    assert run_study(study, folder).units == 9
+    assert run_study(study, folder).units == 6
     assert facts(folder) == before and verify_run(folder) == []
 
 
@@ -194,7 +194,7 @@ def test_a_missing_database_is_reported_and_computed_again(run: tuple[Study, Pat
     assert "missing" in problem.what
     with pytest.raises(StoreError, match=f"has no {DATABASE}: .* computes it again"):
         Run(folder)
-    assert run_study(study, folder).units == 9 and facts(folder) == before
+    assert run_study(study, folder).units == 6 and facts(folder) == before
 
 
 @pytest.mark.parametrize(

@@ -354,8 +354,8 @@ def test_a_changed_picture_is_refused_by_name(run: tuple[Study, Path], tmp_path:
 
 def test_a_picture_that_is_gone_is_refused_by_name(run: tuple[Study, Path], tmp_path: Path) -> None:
     study, pictures = with_own_pictures(run[0], tmp_path)
-    (pictures / "04.png").unlink()
-    with pytest.raises(InputError, match=r"04\.png is gone"):
+    (pictures / "03.png").unlink()
+    with pytest.raises(InputError, match=r"03\.png is gone"):
         run_study(study, run[1])
 
 
