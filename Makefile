@@ -33,7 +33,7 @@ test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every 
 	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time=build/test-times.txt $(TESTS)
 
 test-all: TESTS := --hypothesis-profile thorough
-test-all: test  ## the same with more random examples, and the slow tests: what Ray itself does with errors, interrupts and clusters
+test-all: test  ## the same with more random examples, and the slow tests: Ray clusters, and more of the same nets, disks and pages
 
 lint: types style texts  ## format, lint, strict types, spelling, and the files that other programs read
 
