@@ -223,7 +223,7 @@ def test_a_clock_that_jumps_changes_no_result(
         monkeypatch.setattr(module, "datetime", Jumping)
     monkeypatch.setattr(time, "time", lambda: -1e9)
     assert run_study(study, tmp_path / "run", threads=1).units == 6
-    assert Jumping.reads >= 10
+    assert Jumping.reads >= 7  # at the start, and for each unit
     assert facts(tmp_path / "run") == facts(folder) and verify_run(tmp_path / "run") == []
     with closing(sqlite3.connect(tmp_path / "run" / DATABASE)) as database:
         assert database.execute("SELECT min(seconds) >= 0 FROM units").fetchone() == (1,)
