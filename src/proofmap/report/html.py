@@ -126,7 +126,7 @@ def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
     middle = [images, scores] if record["explained"] else [scores, images]
     return [
         *([("opening", f"One {record['noun']}")] if opens else []),
-        ("verdict", "Verdict"),
+        ("verdict", "What the net says" if record["explained"] else "Verdict"),
         *middle,
         ("images", "Every image"),
         *([("matrix", "Own label only?")] if record["matrix"] else []),

@@ -15,12 +15,9 @@ from proofmap.report.page_pictures import photo_uri
 from proofmap.report.pictures import KEPT_SHARE, data_uri, input_word, masked_photo
 from proofmap.results.controls import role_of
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.proof_shape import NOTICED, ProofShape, percent, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.verdict import Verdict
-
-NOTICED = 0.1
-"""A wrong label that reaches this probability on some part of the image is worth a word, although the average is low."""
 
 
 def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:

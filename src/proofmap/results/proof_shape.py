@@ -20,6 +20,9 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import BAR, Strength, proof_values, strength
 
+NOTICED = 0.1
+"""A label that the net does not believe and that reaches this probability on some part of the image is worth a word, although the average
+is low."""
 BAR_WIDTH = 20
 """Characters of the picture in a terminal."""
 
@@ -49,6 +52,8 @@ class ProofShape:
         if self.reach is None:  # the net does not believe the label
             if self.strength.word == "strong":
                 return f"proves too much: {percent(self.average)} on average, at most {percent(self.peak)}"
+            if self.peak >= NOTICED:
+                return f"no proof on average, but {percent(self.peak)} at its peak"
             most = "always below 1 %" if self.peak < 0.005 else f"at most {percent(self.peak)}"
             return f"no proof, as it should be: {most}"
         if self.strength.word == "strong":

@@ -197,7 +197,7 @@ function proofGlyph({ f, average, peak, reach = null, strength = "unknown", word
     make("p", { "aria-hidden": "true" }, `${whole} `, make("b", { title: "f, the net's probability of the label on the whole image" }, inPercent(f)),
       " · average ", make("b", { title: "AUC, the mean of the curve while the pixels appear, best first" }, inPercent(average)),
       " · peak ", make("b", { title: "the largest point of the curve" }, inPercent(peak))),
-    make("p", { "aria-hidden": "true" }, reached || `a wrong label: ${positions} should not prove it`));
+    make("p", { "aria-hidden": "true" }, reached || `the net does not believe it: no ${positions} should prove it`));
   if (words) node.append(make("p", { class: "verdict-words", "aria-hidden": "true", title: WHY[strength] }, words));
   return node;
 }
