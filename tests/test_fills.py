@@ -443,6 +443,8 @@ def test_a_fill_is_known_by_its_name() -> None:
         "images",
         "near-rows",
         "class-median",
+        "time-reversal",
+        "time-shift",
         "infill",
     }
     mine = Gray(color=(0.1,))

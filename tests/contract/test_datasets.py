@@ -49,6 +49,11 @@ def table(at: Path) -> Dataset:
     return load_dataset(f"{at / 'rows.csv'}?target=left&name=id")
 
 
+def ts(at: Path) -> Dataset:
+    (at / "beats.ts").write_text("@classLabel true a b\n@data\n1,2,3:4,5,6:b\n2,2,2:1,1,1:a\n")
+    return load_dataset(f"series:{at / 'beats.ts'}")
+
+
 def voc(at: Path) -> Dataset:
     saved(at, "a.png", "b.png")
     corners = "<bndbox><xmin>1</xmin><ymin>2</ymin><xmax>8</xmax><ymax>8</ymax></bndbox>"
@@ -138,6 +143,7 @@ KINDS: dict[str, list[Callable[[Path], Dataset]]] = {
     "folder": [folder, labelled_folder],
     "csv": [csv, things],
     "table": [table],
+    "series": [ts],
     "voc": [voc],
     "npz": [npz, npy],
     "imagenette": [imagenette],

@@ -20,6 +20,8 @@ VARIANTS: list[str | Fill] = [
     "noise",
     "noise:sigma=0.5,center=0:0.5:1",
     "road",
+    "time-reversal",
+    "time-shift",
     Infill(net=lambda images, holes: images * (1 - holes) + images.mean(dim=(2, 3), keepdim=True) * holes),
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),

@@ -10,6 +10,7 @@ from proofmap.data.imagenet_real import imagenet_real
 from proofmap.data.loader import ImageBlock, Unreadable, load_blocks
 from proofmap.data.photos import SAMPLES, load_sample, sample_path
 from proofmap.data.pool import build_pool
+from proofmap.data.series_files import SeriesFile, series_file
 from proofmap.data.specs import (
     DatasetInfo,
     list_datasets,
@@ -55,6 +56,8 @@ __all__ = [
     "cifar100",
     "TensorData",
     "TableData",
+    "SeriesFile",
+    "series_file",
     "table_file",
     "BatchData",
     "as_dataset",

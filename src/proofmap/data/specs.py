@@ -2,6 +2,7 @@
 
 photos/                             a folder of images, or one with a sub-folder per label
 photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
+series:beats.ts                     series of a .ts, CSV, .npz or WAV file
 customers.csv?target=churned        rows of a table with the column of true labels; also customers.parquet
 KIND:PLACE                          data in a known layout, such as cifar10:data/ or hf:ORG/NAME
 KIND:PLACE[SPLIT]                   ... one part of it: imagenette:data/imagenette[train]
@@ -32,6 +33,7 @@ from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
 from proofmap.data.imagenet_real import imagenet_real
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
+from proofmap.data.series_files import series_file
 from proofmap.data.table_rows import PARQUET, table_file
 from proofmap.data.voc import pascal_voc
 
@@ -232,6 +234,7 @@ _OPENERS: dict[str, Callable[..., Dataset]] = {
     "folder": image_folder,
     "csv": image_csv,
     "table": table_file,
+    "series": series_file,
     "voc": pascal_voc,
     "npz": array_file,
     "imagenette": imagenette,
@@ -257,6 +260,11 @@ _KINDS = {
             "table",
             "table:FILE?target=COLUMN&name=COLUMN",
             "rows of a CSV or Parquet file; target has the true labels, name the names of rows",
+        ),
+        (
+            "series",
+            "series:FILE?target=COLUMN",
+            "series of a .ts file, a CSV file (a series in each row), a .npz file (series and labels), a WAV file or a folder of them",
         ),
         ("voc", "voc:FOLDER[SPLIT]", "photos with Pascal VOC's XML files: boxes of several labels"),
         (

@@ -5,6 +5,7 @@ from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
 from proofmap.fills.infill import Infill
 from proofmap.fills.road import Road
 from proofmap.fills.rows import ClassMedian, NearRows
+from proofmap.fills.series import TimeReversal, TimeShift
 from proofmap.fills.simple import Blur, Gray, Median, Noise
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "Pools",
     "ReadyFill",
     "Road",
+    "TimeReversal",
+    "TimeShift",
     "make_fill",
     "pools_in",
     "uses_default_pool",

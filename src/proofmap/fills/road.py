@@ -71,7 +71,7 @@ class Road(Fill):
         gray = inputs.per_channel(inputs.neutral.to(images))
         x, known = (images - gray).float(), keep
         if len(inputs.positions) == 1:  # a series is a picture of one row
-            x, known = x[:, :, None], known[:, None]
+            x, known = x[:, :, None], inputs.over_channels(known)
         imputed = impute(x, known).view_as(images).to(images.dtype) + gray
         noise = self.noise * streams.normal(keys, images[0].numel()).view_as(images).to(images)
         if inputs.limits is None:

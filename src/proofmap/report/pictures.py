@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import counted, shortened, wrapped
@@ -51,6 +51,7 @@ _RANKED_NOTE = (
     "the others are filled. Dark line: the belief, on the whole row. In the colour of the verdict: the first columns, up to the one that reaches it."
 )
 _MOST_RANKED = 4  # labels side by side
+_TINT, _LINE_INK = (222, 236, 230), 200
 KEPT_SHARE = 0.2
 MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made for the first ``MOST_IMAGES`` images, and show the first ``MOST_LABELS`` labels."""
@@ -77,6 +78,19 @@ def masked_photo(
     """The picture with only the top ``share`` of positions; the rest has the colour ``hidden``."""
     keep = per_pixel(keep_top(heat[None], share)[0].cpu().numpy(), inputs)
     return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.array(hidden, np.uint8)))
+
+
+def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) -> Image.Image:
+    """A series with its proof on the line: the first positions of the map that give the belief, in the colour of the verdict.
+
+    Nothing is marked if the label is not believed.
+    """
+    drawn = inputs.picture(image).copy()
+    keep = per_pixel(keep_top(heat[None], shape.reach or 0.0)[0].cpu().numpy(), inputs)
+    ink = drawn.mean(axis=2) < _LINE_INK
+    drawn[keep & ~ink] = _TINT
+    drawn[keep & ink] = _COLOURS[shape.strength.word] or _SOFT
+    return Image.fromarray(drawn)
 
 
 def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
@@ -265,11 +279,10 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     about = (SheetText(f"the {input_word(inputs)}", strong=True), SheetText(f"maps by {result.name}"))
     hidden = hidden_of(evaluation)
     top = [SheetCell(photo(image, inputs), about)]
-    bottom = [
-        SheetCell(
-            None, (SheetText(f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}"), SheetText("of each map"))
-        )
-    ]
+    below = (f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}", "of each map")
+    if isinstance(inputs, Series):
+        below = ("on the line: the first positions", "that give the belief")
+    bottom = [SheetCell(None, tuple(map(SheetText, below)))]
     for j, label in _labels(evaluation, index):
         heat = evaluation.map_of(result, index, j)
         name = SheetText(evaluation.label_names[label], strong=True)
@@ -277,9 +290,12 @@ def proof_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         over = overlay(image, heat, inputs, signed=result.signed)
         wrong = [SheetText(WRONG_WORDS)] if wrong_kind(evaluation, index, j) else []
         top.append(proof_cell(evaluation, result, index, j, over, [name, belief, *wrong]))
-        bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=hidden.colour)))
+        if isinstance(inputs, Series):
+            bottom.append(SheetCell(marked_line(image, heat, inputs, shape_of(evaluation, result, index, j))))
+        else:
+            bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=hidden.colour)))
     title = f"{evaluation.image_names[index]}: what does each heat map prove?"
-    notes = [*sheet_notes(evaluation, index), hidden.words]
+    notes = [*sheet_notes(evaluation, index), *([] if isinstance(inputs, Series) else [hidden.words])]
     return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs), signed=result.signed)
 
 

@@ -168,6 +168,8 @@ def region_means(images: Tensor, region: Tensor | None, inputs: Inputs) -> Tenso
     channels = images.flatten(2)  # (N, C, n)
     if region is None:
         return channels.mean(dim=2, keepdim=True).expand_as(channels).reshape(images.shape)
+    if tuple(region.shape[1:]) != tuple(images.shape[2:]):  # segments of a series
+        region = inputs.over_channels(region)[:, 0]
     means = []
     for values, index in zip(channels, region.flatten(1), strict=True):
         inside = F.one_hot(index).to(values)  # a product adds in the same order each time
