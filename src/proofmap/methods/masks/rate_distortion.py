@@ -75,10 +75,10 @@ class RateDistortion(FilledMaskMethod):
     samples: int = setting(2, "draws of the noise per step", least=1)
     grid: int = setting(28, "weights along the longest side", least=1)
     rate: float = setting(
-        0.3, "weight of the mean of s, as a share of the distortion of noise alone", least=0
+        1.0, "weight of the mean of s, as a share of the distortion of noise alone", least=0
     )
     score: Kept = setting("logit", "what must not change: the label's logit, or its probability")
-    learning_rate: float = setting(0.05, "step size of Adam", above=0)
+    learning_rate: float = setting(0.1, "step size of Adam", above=0)
     fill: Fill = setting(Noise(), "what hidden positions show")
     precision: Precision = setting("auto", PRECISION_HELP)
     compile: bool | None = setting(None, COMPILE_HELP)
