@@ -53,19 +53,19 @@ def main() -> None:
     print(checks)
     told = {
         "command": "python benchmarks/studies/shuffled_labels.py",
-        "settings": {k: str(v) for k, v in vars(asked).items() if k not in ("data", "out", "device")},
+        "asked": {k: str(v) for k, v in vars(asked).items() if k not in ("data", "out", "device")},
         "training pictures": len(x),
         "accuracy on training pictures": learned[0],
         "accuracy on training pictures, shuffled labels": learned[1],
         "accuracy on test pictures": accuracy(nets[0], test_x, test_y),
         "seconds": round(time.perf_counter() - began, 1),
-        "numbers": [
+        "rows": [
             {"method": line.method, "score": line.measure, "value": line.value}
             | {"low": line.low, "high": line.high, "n": line.n}
             for line in checks.lines
         ],
     }
-    print(json.dumps({key: value for key, value in told.items() if key != "numbers"}, indent=1))
+    print(json.dumps({key: value for key, value in told.items() if key != "rows"}, indent=1))
     if asked.out is not None:
         asked.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 

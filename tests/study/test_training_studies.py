@@ -88,5 +88,5 @@ def test_maps_of_a_net_with_shuffled_labels_are_others_and_edges_stay_as_they_ar
     monkeypatch.setattr(sys, "argv", ["shuffled_labels.py", *given])
     studies["shuffled_labels"].main()
     found = json.loads(out.read_text())
-    ranks = {line["method"]: line["value"] for line in found["numbers"] if line["score"] == "rank"}
+    ranks = {line["method"]: line["value"] for line in found["rows"] if line["score"] == "rank"}
     assert ranks["edges"] == pytest.approx(1.0) and ranks["gradient"] < 0.9
