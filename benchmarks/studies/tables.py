@@ -1,6 +1,6 @@
 """Are SHAP's values complete and sound on tables? Three datasets of scikit-learn, four models, four fills.
 
-    python benchmarks/studies/tables.py --out tables.json [--rows 24] [--datasets cancer wine digits] [--models logistic forest boosting mlp]
+    python benchmarks/studies/tables.py --out tables.json [--rows 24] [--datasets cancer wine digits] [--models logistic forest boosting mlp] [--print]
 
 Models are fitted on one half of the rows. Rows of the other half are judged: the worst of all labels (digits: the three most probable), then the
 mean over rows. Random fills draw from the rows that the models were fitted on. The file is written after every model, and a model that is in it is not
@@ -84,7 +84,7 @@ def judged(dataset: str, model: str, number: int) -> dict[str, Any]:
         "dataset": dataset,
         "model": model,
         "columns": net.inputs.count,
-        "rows": len(rows),
+        "n": len(rows),
         "accuracy": float(fitted.score(other, other_truth)),
         "seconds": {result.name: round(result.seconds, 1) for result in found.results},
         "wall": round(time.time() - began, 1),
@@ -103,6 +103,48 @@ def judged(dataset: str, model: str, number: int) -> dict[str, Any]:
     }
 
 
+def cell(entry: dict[str, Any], method: str, fill: str, thresholds: str, *, interval: bool = False) -> str:
+    """Completeness / soundness of a method as text; a dash if it was not judged."""
+    found = []
+    for metric in ("completeness", "soundness"):
+        name = f"{metric}:fill={fill},draws={DRAWS},thresholds={thresholds}"
+        score = next((s for s in entry["scores"] if (s["method"], s["metric"]) == (method, name)), None)
+        if score is None:
+            return "–"
+        low, high = (number(score[end]) for end in ("low", "high"))
+        found.append(number(score["value"]) + (f" [{low}, {high}]" if interval else ""))
+    return " / ".join(found)
+
+
+def number(value: float) -> str:
+    """
+    >>> number(0.25), number(1.0)
+    ('.25', '1.00')
+    """
+    return f"{value:.2f}".removeprefix("0") if value < 1 else f"{value:.2f}"
+
+
+def printed(record: dict[str, Any]) -> None:
+    """The tables of the results page."""
+    titles = {KERNEL: "KernelSHAP", TREE: "TreeSHAP", "lime:samples=400": "LIME"}
+    titles |= {"greedy-insertion:candidates=8": "greedy", "occlusion": "drop-column"}
+    methods = [METHODS[0], KERNEL, TREE, *METHODS[2:]]
+    head = " | ".join(titles.get(method, method) for method in methods)
+    for thresholds in ("paper", "released"):
+        print(f"\n{thresholds}\n\n| data, model | {head} |\n|---{'|---' * len(methods)}|")
+        for entry in record["rows"]:
+            cells = " | ".join(cell(entry, method, "gray", thresholds) for method in methods)
+            print(f"| {entry['dataset']}, {entry['model']} | {cells} |")
+    print(f"\n| data, model, method | {' | '.join(FILLS)} |\n|---{'|---' * len(FILLS)}|")
+    for entry in record["rows"]:
+        for method in (METHODS[0], KERNEL, TREE):
+            cells = [cell(entry, method, fill, "released") for fill in FILLS]
+            if cells[0] != "–":
+                print(
+                    f"| {entry['dataset']}, {entry['model']}, {titles.get(method, method)} | {' | '.join(cells)} |"
+                )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -111,10 +153,17 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=24)
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument(
+        "--print", action="store_true", help="print the tables of the file, and judge nothing"
+    )
     args = parser.parse_args()
+    if args.print:
+        printed(json.loads(args.out.read_text()))
+        return
     record = json.loads(args.out.read_text()) if args.out.exists() else {}
     record |= {
         "title": "Completeness and soundness of methods on tables",
+        "asked": "Are SHAP's values complete and sound on tables?",
         "command": f"python benchmarks/studies/tables.py --rows {args.rows} --out tables.json",
         "seed": 0,
         "environment": {
@@ -123,14 +172,14 @@ def main() -> None:
             "proofmap": pm.__version__,
         },
     }
-    record.setdefault("numbers", [])
+    record.setdefault("rows", [])
     for dataset in args.datasets:
         for model in args.models:
-            if any((each["dataset"], each["model"]) == (dataset, model) for each in record["numbers"]):
+            if any((each["dataset"], each["model"]) == (dataset, model) for each in record["rows"]):
                 continue
-            record["numbers"].append(judged(dataset, model, args.rows))
+            record["rows"].append(judged(dataset, model, args.rows))
             args.out.write_text(json.dumps(record, indent=1) + "\n")
-            print(dataset, model, record["numbers"][-1]["processor"], "s", flush=True)
+            print(dataset, model, record["rows"][-1]["processor"], "s", flush=True)
 
 
 if __name__ == "__main__":

@@ -215,3 +215,25 @@ def test_an_onnx_model_of_pictures_is_explained_by_superpixels() -> None:
     assert torch.allclose(net.probabilities(x), expected, atol=1e-6)
     proof = pm.explain(net, x, labels="all", method="belief-order:regions=4")
     assert proof.maps.shape == (1, 3, 8, 8)
+
+
+@pytest.mark.parametrize("package", ["xgboost", "lightgbm"])
+def test_boosters_give_their_probabilities_as_estimators_as_objects_and_from_files(
+    package: str, tmp_path: Path
+) -> None:
+    library = pytest.importorskip(package)
+    x = pd.DataFrame(RANDOM.normal(size=(60, 3)).astype(np.float32), columns=["a", "b", "c"])
+    y, file = (x["a"] > 0).astype(int), tmp_path / "model.json"
+    if package == "xgboost":
+        model = library.XGBClassifier(n_estimators=3).fit(x, y)
+        model.save_model(file)
+        booster = model.get_booster()
+    else:
+        model = library.LGBMClassifier(n_estimators=3, verbose=-1).fit(x, y)
+        booster = model.booster_
+        booster.save_model(file)
+    for given in (model, booster):
+        net = pm.Classifier(given, data=x)
+        assert np.allclose(net.probabilities(torch.tensor(x.to_numpy())), model.predict_proba(x), atol=1e-6)
+    loaded = pm.load_classifier(f"{package}:{file}", data=x)
+    assert np.allclose(loaded.probabilities(torch.tensor(x.to_numpy())), model.predict_proba(x), atol=1e-6)
