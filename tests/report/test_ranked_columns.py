@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from proofmap.core.inputs import Rows
 from proofmap.report.figures import figures_of
 from proofmap.report.figures.columns import columns_figure
 from proofmap.report.pictures import explained_sheet
-from proofmap.report.ranked_columns import is_ranked, proof_columns, ranked_columns, ranked_title
+from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
+from proofmap.results.named_positions import proof_count, proof_names
 from proofmap.results.proof_shape import shape_of
 from tests.test_row_fills import classifier, people
 
@@ -32,7 +34,7 @@ def test_the_title_counts_the_columns_that_give_the_belief(proof: pm.Proof) -> N
         along = result.insertion.probabilities[i, first, 1:].tolist()  # 1, 2, 3 positions shown
         assert len(along) == 3
         expected = next(k for k, p in enumerate(along, 1) if p >= 0.9 * float(evaluation.f[i, first]))
-        assert proof_columns(evaluation, shape_of(evaluation, result, i, first)) == expected
+        assert proof_count(evaluation, shape_of(evaluation, result, i, first)) == expected
         label = evaluation.label_names[int(evaluation.labels[i, first])]
         assert f"{expected} of 3 columns give{'s' * (expected == 1)} {label}; " in ranked_title(
             evaluation, result, i
@@ -79,9 +81,7 @@ def test_columns_that_carry_proofs_come_first_and_dots_are_ranks(proof: pm.Proof
             for (i, j), dot in zip(rows, dots, strict=True):
                 order = evaluation.map_of(result, i, j).argsort(descending=True, stable=True).tolist()
                 assert dot.place == order.index(p)
-                assert dot.proves == (
-                    dot.place < proof_columns(evaluation, shape_of(evaluation, result, i, j))
-                )
+                assert dot.proves == (dot.place < proof_count(evaluation, shape_of(evaluation, result, i, j)))
             shares.append(np.mean([dot.proves for dot in dots]))
         assert shares == sorted(shares, reverse=True)
 
@@ -100,3 +100,28 @@ def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
     assert page.count('class="ranked"') == 8
     written = {path.name for path in proof.save(tmp_path / "out")}
     assert "row-0.occlusion.png" in written
+
+
+def test_tables_and_files_name_the_columns(proof: pm.Proof, tmp_path: Path) -> None:
+    evaluation, result = proof.evaluation, proof.evaluation.results[0]
+    text = str(proof)
+    header, first = text.splitlines()[:2]
+    names = proof_names(evaluation, result, 0, 0)
+    assert (
+        "columns" in header.split() and names in first and set(names.split(", ")) <= {"age", "money", "city"}
+    )
+    proof.save(tmp_path / "out")
+    with (tmp_path / "out" / "positions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 8 * 2 * 3
+    own = [
+        row
+        for row in rows
+        if row["row"] == "row-0" and row["label"] == evaluation.label_names[int(evaluation.labels[0, 0])]
+    ]
+    assert [row["place"] for row in own] == ["1", "2", "3"]
+    assert ", ".join(row["position"] for row in own if row["proves"] == "True") == names
+    assert float(own[2]["probability"]) == pytest.approx(float(evaluation.f[0, 0]), abs=1e-6)
+    assert {row["value"] for row in own} == {
+        evaluation.inputs.value_text(evaluation.image_of(0), p) for p in range(3)
+    }

@@ -172,6 +172,8 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
         "pairs.csv": score_tables.pairs_csv(evaluation),
         "evaluation.json": evaluation_json(evaluation) + "\n",
     }
+    if evaluation.inputs.has_names and evaluation.pictured:
+        texts["positions.csv"] = score_tables.positions_csv(evaluation)
     for name, text in texts.items():
         write_text(out / name, text)
     return [out / name for name in texts]

@@ -7,15 +7,13 @@ a proof, orange if the map is too strong, blue if it is too weak.
 
 from __future__ import annotations
 
-import numpy as np
-import torch
 from PIL import Image, ImageDraw, ImageFont
 
 from proofmap.core.inputs import Inputs, Rows
-from proofmap.core.ranking import rank
 from proofmap.core.text import shortened
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
+from proofmap.results.proof_shape import percent, shape_of
 from proofmap.results.records import MethodResult
 
 _INK, _SOFT, _PAPER = (24, 24, 28), (120, 120, 128), (250, 250, 250)
@@ -35,14 +33,11 @@ def ranked_columns(
 ) -> Image.Image:
     """The first ``most`` columns of a map, best first, and the curve: a picture ``side`` pixels wide."""
     inputs, image = evaluation.inputs, evaluation.image_of(index)
-    heat = evaluation.map_of(result, index, place)
-    order = rank(heat[None], ties="index", keys=torch.zeros(1, dtype=torch.int64))[0].argsort().tolist()
-    curves = result.insertion
-    points = curves.probabilities[index, place].double().cpu().numpy()
-    along = np.interp(np.arange(inputs.count + 1), curves.counts.numpy(), points)
+    order = positions_in_order(evaluation, result, index, place)
+    along = curve_of(evaluation, result, index, place)
     belief = float(evaluation.f[index, place])
     shape = shape_of(evaluation, result, index, place)
-    enough, colour = proof_columns(evaluation, shape), _COLOURS.get(shape.strength.word, _SOFT)
+    enough, colour = proof_count(evaluation, shape), _COLOURS.get(shape.strength.word, _SOFT)
     lines = min(most, inputs.count)
     page = Image.new("RGB", (side, _LINE * (lines + 2)), _PAPER)
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(12)
@@ -74,17 +69,12 @@ def ranked_columns(
     return page
 
 
-def proof_columns(evaluation: Evaluation, shape: ProofShape) -> int:
-    """How many columns give the belief; 0 if the label is not believed, or no number of them does before all are shown."""
-    return 0 if shape.reach is None else round(shape.reach * evaluation.inputs.count)
-
-
 def ranked_title(evaluation: Evaluation, result: MethodResult, index: int) -> str:
     """The finding about one row: ``4 of 30 columns give malignant; benign gets 2 % at most``."""
     places = [j for j, label in enumerate(evaluation.labels[index].tolist()) if label >= 0]
     first, *others = sorted(places, key=lambda j: -float(evaluation.f[index, j]))[:2]
     names = [evaluation.label_names[int(evaluation.labels[index, j])] for j in (first, *others)]
-    count = proof_columns(evaluation, shape_of(evaluation, result, index, first))
+    count = proof_count(evaluation, shape_of(evaluation, result, index, first))
     verb = "gives" if count == 1 else "give"
     said = (
         f"{count} of {evaluation.inputs.count} columns {verb} {names[0]}"

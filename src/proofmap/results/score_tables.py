@@ -17,6 +17,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
 from proofmap.results.fill_alone import fill_notes, fill_text, given_by_fill, is_marked
 from proofmap.results.fill_spread import fill_cells, scores_by_fill, spread_notes
+from proofmap.results.named_positions import position_records, proof_names
 from proofmap.results.notes import (
     certificate_notes,
     counting_notes,
@@ -147,16 +148,26 @@ def _wrong(evaluation: Evaluation) -> list[str]:
 def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | None = None) -> str:
     """One line per image and label, for all methods or the first ``methods``: f, and what the map proves, as a bar and in numbers."""
     header, rows = pair_cells(evaluation, methods)
-    bars = [
-        shape_of(evaluation, result, i, j).text()
+    pairs = [
+        (result, i, j)
         for result in evaluation.results[:methods]
         for i, j in (evaluation.labels != NO_LABEL).nonzero().tolist()
     ]
+    bars = [shape_of(evaluation, *pair).text() for pair in pairs]
+    if evaluation.inputs.has_names:
+        header.append(evaluation.inputs.position_noun)
+        for row, pair in zip(rows, pairs, strict=True):
+            row.append(proof_names(evaluation, *pair) if pair[1] in evaluation.pictured else "map not kept")
     at = header.index("label") + 1
     header.insert(at, "proof")
     for row, bar in zip(rows, bars, strict=True):
         row.insert(at, bar)
-    return f"{aligned(header, rows, width)}\n{SHAPE}"
+    named = (
+        f"\n{header[-1]}: the first ones of the map, which give the belief"
+        if evaluation.inputs.has_names
+        else ""
+    )
+    return f"{aligned(header, rows, width)}\n{SHAPE}{named}"
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
@@ -276,6 +287,11 @@ def scores_csv(evaluation: Evaluation) -> str:
 def pairs_csv(evaluation: Evaluation) -> str:
     """One line per method, image and label."""
     return records_csv([dict(row) for result in evaluation.results for row in result.rows])
+
+
+def positions_csv(evaluation: Evaluation) -> str:
+    """One line per method, input, label and position with a name: see :func:`~proofmap.results.named_positions.position_records`."""
+    return records_csv(list(position_records(evaluation)))
 
 
 def _flat(score: Score) -> dict[str, object]:

@@ -83,6 +83,11 @@ class Inputs(ABC):
         return math.prod(self.positions)
 
     @property
+    def has_names(self) -> bool:
+        """Whether the names of positions mean something to people, so that tables and files list them."""
+        return False
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         """A name for each position, in the order of a flattened map; by default its indices, such as ``3, 4``."""
         return tuple(", ".join(map(str, index)) for index in np.ndindex(*self.positions))

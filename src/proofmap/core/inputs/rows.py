@@ -103,6 +103,10 @@ class Rows(Inputs):
         return (self.columns,)
 
     @property
+    def has_names(self) -> bool:
+        return bool(self.names)
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._members)
 

@@ -75,6 +75,10 @@ class Series(Inputs):
         return (self.channels, self.length)
 
     @property
+    def has_names(self) -> bool:
+        return self.segments is not None
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         unit, per = ("", 1.0) if self.rate is None else (" s", self.rate)
         if self.segments is None:

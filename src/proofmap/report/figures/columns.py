@@ -13,8 +13,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.ranking import rank
 from proofmap.core.text import counted, shortened
 from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, escaped, evaluation_settings
-from proofmap.report.ranked_columns import is_ranked, proof_columns
+from proofmap.report.ranked_columns import is_ranked
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.named_positions import proof_count
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 
@@ -105,7 +106,7 @@ def _panel(
     inputs = evaluation.inputs
     maps = torch.stack([evaluation.map_of(result, i, j).flatten() for i, j in pairs])
     ranks = rank(maps, ties="index", keys=torch.zeros(len(maps), dtype=torch.int64)).numpy()
-    enough = np.array([proof_columns(evaluation, shape_of(evaluation, result, i, j)) for i, j in pairs])
+    enough = np.array([proof_count(evaluation, shape_of(evaluation, result, i, j)) for i, j in pairs])
     proves = ranks < enough[:, None]
     values = inputs.merged_channels(
         torch.stack([evaluation.image_of(i) for i, _ in pairs]).cpu(), "mean"
