@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
 from PIL import Image
+from starlette.concurrency import run_in_threadpool
 
 from proofmap.app import answers
 from proofmap.app.answers import PhotoId, SampleAsked
@@ -94,7 +95,7 @@ def photos_router(server: Server) -> APIRouter:
         """A sample photograph, small."""
         if sample not in SAMPLES or find_spec("skimage") is None:
             raise NotFound("no sample has that name; they are in /api/about")
-        content = await server.decode(partial(_thumbnail, sample))
+        content = await run_in_threadpool(_thumbnail, sample)  # our own files, made small once
         return Response(content, media_type="image/jpeg", headers={"cache-control": "max-age=3600"})
 
     @router.get("/api/photos/{photo}/view", response_class=Response, responses=_PNG)
