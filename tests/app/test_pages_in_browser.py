@@ -111,6 +111,7 @@ def test_photos_that_are_dropped_together_become_a_run(tab: Any, tmp_path: Path)
             "#batch-heading"
         ) == "3 photos together" and "1 file left out" in tab.inner_text("#batch-words")
         tab.get_by_label("Method", exact=True).select_option("gradient")
+        assert "report: gradient on all" in tab.inner_text("#batch-words")
         tab.locator("#batch-run").focus()
         tab.keyboard.press("Enter")
         tab.locator("#batch-link", has_text="Open the report").click()

@@ -12,6 +12,7 @@ export class Batch {
   /** `choices` has net, methods and fill; `failed` is called with errors. */
   constructor(about, choices, failed) {
     Object.assign(this, { most: about.limits.batch, upload: about.limits.upload_bytes, choices, failed, files: [] });
+    byId("choices").addEventListener("change", () => this.describe());
     byId("batch-run").addEventListener("click", () => this.press().catch(failed));
     byId("batch-close").addEventListener("click", () => this.close());
   }
@@ -21,15 +22,22 @@ export class Batch {
     const pictures = files.filter(({ type, size }) => type.startsWith("image/") && size <= this.upload);
     this.files = pictures.slice(0, this.most || pictures.length);
     const left = files.length - this.files.length;
-    const without = left ? ` ${counted(left, "file")} left out: not a picture, too large, or more than ${this.most}.` : "";
+    this.without = left ? ` ${counted(left, "file")} left out: not a picture, too large, or more than ${this.most}.` : "";
     byId("batch").hidden = false;
     byId("batch-link").hidden = true;
     byId("batch-heading").textContent = `${counted(this.files.length, "photo")} together`;
-    byId("batch-words").textContent = !this.most
-      ? "This server keeps no runs. Start it with: proofmap serve --runs FOLDER. Then drop the photos again; or drop one photo."
-      : `They become a run: the chosen methods are judged on all of them, with a report.${without}`;
+    this.offered = true;
+    this.describe();
     this.button(this.most && this.files.length > 1 ? `Judge ${counted(this.files.length, "photo")}` : "");
     byId("batch-heading").focus();
+  }
+
+  /** What would be done, before it is. */
+  describe() {
+    if (!this.offered) return;
+    byId("batch-words").textContent = !this.most
+      ? "This server keeps no runs. Start it with: proofmap serve --runs FOLDER. Then drop the photos again; or drop one photo."
+      : `They become a run with a report: ${this.choices.methods.join(", ")} on all of them. Choose the net and the methods under “How proofs are found”.${this.without}`;
   }
 
   /** The button with these words; hidden without any. */
@@ -48,6 +56,7 @@ export class Batch {
       return;
     }
     this.sending = true;
+    this.offered = false;
     this.button("Sending … (stop)");
     try {
       const photos = [];
