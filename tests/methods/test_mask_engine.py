@@ -202,7 +202,7 @@ def test_what_a_problem_brings_is_never_written_over() -> None:
 def test_a_net_that_no_gradient_passes_is_refused(method: str) -> None:
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2))
     f = pm.Classifier(lambda x: net(x).detach(), size=4)
-    with pytest.raises(pm.InputError, match="gradients cannot be taken"):
+    with pytest.raises(pm.InputError, match="needs gradients, and"):
         pm.make_method(method)(f, torch.rand(1, 3, 4, 4), torch.tensor([[0]]))
 
 
