@@ -56,7 +56,7 @@ def test_many_pairs_are_medians_of_columns_with_their_middle_half() -> None:
 def test_the_drawing_shows_the_record_and_cuts_at_the_floor() -> None:
     record = bounds_figure(by_hand())
     assert record.floor == pytest.approx(5e-4)
-    assert "Values below 5e-4 stand at the lower edge." in record.caption()
+    assert "Values below .0005 stand at the lower edge." in record.caption()
     figure = drawn(record)
     (axis,) = figure.axes
     assert axis.get_yscale() == "log"

@@ -104,7 +104,7 @@ def test_the_page_speaks_of_positions_by_their_name_and_shows_the_drawing_itself
     assert f"the map's {inputs.position_noun}, best first" in page.text
     assert f"{inputs.position_noun.capitalize()} shown" in page.text
     assert "pixel" not in page.text.lower()
-    source = next(str(a["src"]) for tag, a in page.elements if tag == "img")
+    (source, *_) = (str(a["src"]) for t, a in page.elements if t == "img" and "photo" in str(a.get("class")))
     assert source.startswith("data:image/png;base64,")
     with Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))) as picture:
         assert (np.asarray(picture) == inputs.picture(found[inputs].image_of(0))).all()

@@ -42,7 +42,7 @@ _COLOURS: dict[Word, Colour | None] = {"weak": _WEAK, "strong": _STRONG, "match"
 _GAP, _LINE, _SHAPE = 18, 20, 24
 _BAR, _LEAST_BAR = 140, 60
 _NOTES = (
-    "Upper bar: pale, the net's probability of the label on the whole {noun} (f); in it, its average while the map's {positions} appear, "
+    "Upper bar: pale, the net's probability of the label on the whole {noun} (f); in it, its average while the map's {positions} are shown, "
     "best first (AUC), and a line up to the largest value. Lower bar: the share of the {positions} that reaches f.",
     "A proof has an average close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
 )
