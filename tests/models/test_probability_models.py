@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
+from tests.command import run
 
 pd = pytest.importorskip("pandas")
 RANDOM = np.random.default_rng(0)
@@ -237,3 +238,26 @@ def test_boosters_give_their_probabilities_as_estimators_as_objects_and_from_fil
         assert np.allclose(net.probabilities(torch.tensor(x.to_numpy())), model.predict_proba(x), atol=1e-6)
     loaded = pm.load_classifier(f"{package}:{file}", data=x)
     assert np.allclose(loaded.probabilities(torch.tensor(x.to_numpy())), model.predict_proba(x), atol=1e-6)
+
+
+def test_the_command_line_chooses_methods_without_gradients_and_refuses_others_with_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    rows = pd.DataFrame(RANDOM.normal(size=(4, 3)), columns=["age", "income", "visits"])
+    rows.assign(churned=[0, 1, 0, 1]).to_csv("rows.csv", index=False)
+    given = (
+        "--model",
+        f"onnx:{Path(__file__).parent / 'logistic.onnx'}",
+        "--data",
+        "rows.csv",
+        "--target",
+        "churned",
+    )
+    assert run(monkeypatch, "evaluate", *given, "--dry-run") == 0
+    planned = capsys.readouterr().out
+    assert "belief-order" in planned and "kernel-shap" in planned and "grad-cam" not in planned
+    assert run(monkeypatch, "evaluate", *given, "--methods", "gradient", "--quiet") == 2
+    assert "the method gradient needs gradients, and onnx:logistic.onnx has none" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"], "nothing is written"
