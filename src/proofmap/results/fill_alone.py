@@ -84,7 +84,7 @@ def fill_records(result: MethodResult) -> list[dict[str, object]]:
 def fill_notes(evaluation: Evaluation) -> list[str]:
     """Which labels the fill alone gives, what that means, and how to judge with another fill; empty if there are none."""
     other = other_fill(evaluation)
-    how = f"--fill {other} (explain), fill={other} in each of --metrics (evaluate), curve={{'fill': '{other}'}} (Python)"
+    how = f"--fill {other} (explain), --fills {other} (evaluate), curve={{'fill': '{other}'}} (Python)"
     return [f"{MARK} {cause}. Another fill: {how}" for cause in fill_causes(evaluation)]
 
 
