@@ -12,16 +12,12 @@ from tests.app.served import NAMES, net, uploaded
 from tests.toys import pixels
 
 
-def test_wrong_labels_are_a_near_one_and_a_far_one_by_the_seed() -> None:
+def test_wrong_labels_are_those_of_the_rule_of_studies() -> None:
     f, image = torch.full((100,), 0.001), pixels(1, 6)
     f[7], f[8], f[3], f[50:] = 0.8, 0.05, 0.009, 0.0001
     draws = [wrong_labels(f, range(100), image, seed) for seed in range(40)]
-    assert {near for near, _ in draws} == {3} and wrong_labels(f, range(100), image, 5) == draws[5]
-    fars = {far for _, far in draws}
-    assert len(fars) > 15 and all(far >= 48 and far not in (7, 8) for far in fars), (
-        "of the less probable half"
-    )
-    assert wrong_labels(f, [7, 8, 3], image) == [3], "there is no second one"
+    assert wrong_labels(f, range(100), image, 5) == draws[5] and len({tuple(draw) for draw in draws}) > 15
+    assert all(f[near] >= f[far] and f[near] < 0.01 for near, far in draws), "a near one and a far one"
     assert wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), image) == [1], (
         "the net believes all a little"
     )
@@ -47,8 +43,7 @@ def test_a_label_is_suggested_if_it_leads_in_a_part_more_clearly_than_in_the_who
 def test_the_server_gives_them_with_their_f(client: TestClient) -> None:
     photo = uploaded(client)
     answer = client.get(f"/api/photos/{photo}/beliefs?net=toy&number=5").json()
-    unbelieved = [one for one in answer["labels"] if one["f"] < 0.01]
-    assert answer["wrong"][0] == unbelieved[0] and answer["wrong"][1] in unbelieved[1:]
+    assert answer["wrong"] and all(one in answer["labels"] and one["f"] < 0.01 for one in answer["wrong"])
     found = client.get(f"/api/labels?net=toy&search=cat&photo={photo}").json()["labels"]
     believed = {one["label"]: one["f"] for one in answer["labels"]}
     assert [one["f"] for one in found] == [believed[one["label"]] for one in found] and len(found) == 3

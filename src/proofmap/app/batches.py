@@ -29,9 +29,9 @@ from proofmap.results.sharing import without_folders
 from proofmap.study import Study, run_study
 from proofmap.study.watchers.status import Status
 
-LABELS = "top3"
-"""The labels that a batch judges."""
-LABEL_COUNT = 3
+LABELS = "top3+wrong"
+"""The labels that a batch judges; the wrong ones test soundness."""
+LABEL_COUNT = 5
 MOST_WAITING = 4
 _SUFFIXES = {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp", b"GI": ".gif", b"BM": ".bmp"}
 """By the first bytes of a file; the others that are accepted are TIFF or PPM, and Pillow looks at the content anyway."""

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from proofmap.core import streams
+from proofmap.core.labels import NO_LABEL, LabelRule, wrong_keys
 
-UNBELIEVED = 0.01
-"""A label with a smaller f counts as wrong; the floor e1 of completeness."""
+FIRST = 3
+"""The most probable labels that are chosen at first."""
 SEEN_IN_PART = 0.2
 """The least probability with which a part of the photo suggests a label."""
 MOST_SUGGESTED = 4
@@ -32,22 +32,16 @@ def top_labels(f: Tensor, label_set: Sequence[int], number: int) -> list[int]:
 
 
 def wrong_labels(f: Tensor, label_set: Sequence[int], image: Tensor, seed: int = 0) -> list[int]:
-    """A near and a far wrong label, for probabilities ``(A,)`` of an image ``(1, C, H, W)``.
+    """The wrong labels that the rule ``top3+wrong`` adds (:mod:`proofmap.core.labels`), for probabilities ``(A,)`` of an image
+    ``(1, C, H, W)``: a near one and a far one. If the net believes all labels a little, the least probable one.
 
-    The near one is the most probable label with f below :data:`UNBELIEVED`. The far one is drawn, by the seed and the image, from the less
-    probable half of all labels with f below it. If all labels are believed, only the least probable one is returned.
-
-    >>> f = torch.tensor([0.9, 0.09, 0.006, 0.004])
-    >>> wrong_labels(f, range(4), torch.zeros(1, 3, 2, 2))
-    [2, 3]
+    >>> wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), torch.zeros(1, 3, 2, 2))
+    [1]
     """
-    order = top_labels(f, label_set, len(label_set))
-    unbelieved = [label for label in order if f[label] < UNBELIEVED]
-    if not unbelieved:
-        return order[-1:]
-    far = [label for label in order[len(order) // 2 :] if f[label] < UNBELIEVED and label != unbelieved[0]]
-    draw = int(streams.image_keys(image, seed, "wrong label")[0]) % max(len(far), 1)
-    return [unbelieved[0], *far[draw : draw + 1]]
+    keys = wrong_keys(image, seed)
+    row = LabelRule.parse(f"top{FIRST}+wrong", ()).choose(f[None], label_set, keys=keys)[0].tolist()
+    found: list[int] = [label for label in row[min(FIRST, len(label_set)) :] if label != NO_LABEL]
+    return found or top_labels(f, label_set, len(label_set))[-1:]
 
 
 def parts_of(image: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from proofmap.app import answers
 from proofmap.app.answers import PhotoId, SampleAsked
-from proofmap.app.beliefs import parts_of, seen_in_parts, top_labels, wrong_labels
+from proofmap.app.beliefs import FIRST, parts_of, seen_in_parts, top_labels, wrong_labels
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
 from proofmap.app.nets import check_known, hidden_by
 from proofmap.app.photos import PIXELS, UPLOAD_BYTES, NotFound
@@ -24,7 +24,6 @@ from proofmap.core.version import __version__
 from proofmap.data.photos import SAMPLES, sample_path
 from proofmap.report.pictures import picture_bytes
 
-_FIRST_LABELS = 3
 _PNG: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
 }
@@ -61,7 +60,7 @@ def photos_router(server: Server) -> APIRouter:
             samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
             runs=server.runs is not None,
             default=answers.Defaults(
-                net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=_FIRST_LABELS
+                net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=FIRST
             ),
             limits=answers.Limits(
                 upload_bytes=UPLOAD_BYTES,
