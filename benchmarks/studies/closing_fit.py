@@ -45,12 +45,12 @@ class Noting(belief_problem.BeliefProblem):
 
 def learned(ready: belief.ReadyMask, images: Tensor, labels: Tensor, *, fitted: bool) -> Tensor:
     """The maps, with every label fitted or none."""
-    before = belief.SURE, belief.FAR
-    belief.SURE, belief.FAR = (float("inf"), float("inf")) if fitted else (before[0], -1.0)
+    before = belief_problem.SURE, belief_problem.FAR
+    belief_problem.SURE, belief_problem.FAR = (float("inf"), float("inf")) if fitted else (before[0], -1.0)
     try:
         return ready.compute(images, labels, seed=0, progress=Silent())
     finally:
-        belief.SURE, belief.FAR = before
+        belief_problem.SURE, belief_problem.FAR = before
 
 
 def main() -> None:
@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--fold", choices=["tune", "held"], default="tune")
     parser.add_argument("--number", type=int, default=16)
     parser.add_argument("--method", default="belief-mask")
-    parser.add_argument("--bars", type=float, nargs="+", default=[0.3, 0.5, belief.FAR])
+    parser.add_argument("--bars", type=float, nargs="+", default=[0.3, 0.5, belief_problem.FAR])
     args = parser.parse_args()
     pm.keep_memory()
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -99,7 +99,7 @@ def main() -> None:
         ]
     ).to(believed)
     sure, amiss = noted.unbind(dim=2)
-    open_to_a_fit = sure < belief.SURE
+    open_to_a_fit = sure < belief_problem.SURE
     print(f"{args.case} ({args.fold}), {len(images)} images, {args.method}, {device}; completeness/soundness")
     print(f"| fitted | labels | {' | '.join(JUDGED)} |\n{'|---' * (2 + len(JUDGED))}|")
     rows = {"nothing": torch.zeros_like(open_to_a_fit)}

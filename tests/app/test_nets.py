@@ -56,7 +56,7 @@ def test_a_server_needs_a_net_of_photos() -> None:
 
 def test_random_images_are_those_that_explain_takes(client: TestClient, server: Server) -> None:
     photo = uploaded(client)
-    job = begun(client, photo, ["gradient"], fill="images:size=16")
+    job = begun(client, photo, ["gradient"], fill="images:size=16", seed=0)
     worked_off(server)
     image = server.nets.seen(server.photos[photo], "toy")
     found = pm.evaluate(

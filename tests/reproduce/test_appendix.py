@@ -71,7 +71,10 @@ def test_every_recipe_of_the_appendix_runs_quickly(
             )
             assert number["paper"] == printed and number["n"] >= 2
     statements = [claim.statement for claim in found.outcome.claims]
-    assert all(entry["says"] in statements for entry in settings.get("orderings", ()))
+    rows = {number.get("method") for number in told["numbers"]}  # --quick leaves some out
+    for entry in settings.get("orderings", ()):
+        there = rows & {*entry["better"]} and rows & {*entry["than"]}
+        assert (entry["says"] in statements) == bool(there)
 
 
 # ---- maps of another recipe ------------------------------------------------------------------------------------
