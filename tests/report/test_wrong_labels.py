@@ -13,7 +13,9 @@ from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.wrong_labels import place_names, wrong_kind
+from proofmap.study import run_study
 from tests.report.pages import PageParts
+from tests.study.studies import net_file, toy_study
 from tests.toys import linear_classifier, pixels
 
 
@@ -53,3 +55,24 @@ def test_tables_and_pages_mark_them(evaluation: pm.Evaluation, tmp_path: Path) -
     page = PageParts(write_report(evaluation, tmp_path / "r.html"))
     assert [a["wrong"] for a in page.record["pictured"][0]["labels"]] == ["", "near", "far"]
     assert page.text.count("a wrong one, to test") == 6
+
+
+def test_a_run_judges_the_same_wrong_labels_as_python(tmp_path: Path) -> None:
+    """Whatever the blocks of the run; the net is so sure that it does not believe four of its five labels."""
+    (tmp_path / "sure").mkdir()
+    model = net_file(tmp_path / "sure", forward="200 * self.layers(x)")
+    study = toy_study(tmp_path, 4, model=model, labels="top1+wrong", methods=("gradient",), seed=5)
+    run_study(study, tmp_path / "run")
+    with pm.Run(tmp_path / "run") as run:
+        stored = run.evaluation()
+    net = pm.load_classifier(model)
+    photos = pm.load_images([str(tmp_path / "photos")], net)
+    again = pm.evaluate(
+        net, photos, methods=["gradient"], labels="top1+wrong", metrics=["soundness:points=4"], seed=5
+    )
+    assert torch.equal(stored.labels, again.labels) and stored.labels.shape[1] == 3
+    assert wrong_kind(stored, 0, 1) == "near" and bool((stored.f[:, 1] < UNBELIEVED).any())
+    other = pm.evaluate(
+        net, photos, methods=["gradient"], labels="top1+wrong", metrics=["soundness:points=4"], seed=6
+    )
+    assert not torch.equal(other.labels, again.labels), "the seed draws them"
