@@ -655,7 +655,9 @@ def test_arguments_that_cannot_be_are_refused(arguments: dict[str, Any], message
 
 
 def test_what_cannot_be_called_is_no_net() -> None:
-    with pytest.raises(InputError, match="a torch module or a function, not str"):
+    with pytest.raises(
+        InputError, match="a torch module, a function, or a model with predict_proba, not str"
+    ):
         classifier("resnet18")
 
 
