@@ -74,9 +74,12 @@ def pictures(data: dict[str, object]) -> None:
         appears = np.asarray(Image.open(io.BytesIO(base64.b64decode(proof["appears"]))))
         shown.append(np.where((appears < SHOWN * STEPS)[..., None], photo, data["gray"]).astype(np.uint8))
     gap = np.full((photo.shape[0], 12, 3), 255, np.uint8)
-    for name, parts in (("believed", (photo, shown[2])), ("wrong", (shown[1], shown[3]))):
+    for name, parts in (
+        ("by-hand-believed.png", (photo, shown[2])),
+        ("by-hand-wrong.png", (shown[1], shown[3])),
+    ):
         row = np.concatenate([parts[0], gap, parts[1]], axis=1)
-        Image.fromarray(row).save(PICTURES / f"by-hand-{name}.png", optimize=True)
+        Image.fromarray(row).save(PICTURES / name, optimize=True)
 
 
 if __name__ == "__main__":
