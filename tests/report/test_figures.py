@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor
+from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.cli.figures import _rows
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Rows
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.proof import completeness
 from proofmap.report import figures
@@ -30,7 +31,8 @@ from proofmap.report.pictures import masked_photo
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.results.records import BEST_EFFORT, MethodResult
 from proofmap.results.strength import strength
-from tests.toys import conv_classifier, pixels
+from tests.toys import conv_classifier, normal, pixels
+from tests.toys import drawn as random_weights
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
@@ -73,6 +75,12 @@ def words(figure: Any) -> list[str]:
 
 def small_figure(name: str, f: pm.Classifier, images: Tensor, found: pm.Evaluation) -> figures.Figure:
     """The figure with few pictures: drawing them is what takes time."""
+    if name == "columns":
+        inputs = Rows(mean=(0.0,) * 4, std=(1.0,) * 4, names=("age", "5$ income", "city", "plan"))
+        net = pm.Classifier(random_weights(nn.Sequential(nn.Linear(4, 3))), inputs=inputs)
+        return figures.make_figure(
+            name, evaluation=pm.evaluate(net, normal(3, 4), methods=["gradient-x-input"])
+        )
     mine: dict[str, Any] = {"classifier": f, "images": images[:1]}
     settings: dict[str, dict[str, Any]] = {
         "tv-curves": {**mine, "method": QUICK, "fills": ("gray", "noise"), "tvs": (0.0, 0.1)},
@@ -122,7 +130,9 @@ def test_every_figure_becomes_a_pdf_a_png_and_a_caption(
     caption = figure.caption()
     assert caption.endswith(".") and "\n" not in caption and "Settings: " in caption
     if name not in ("desk", "theorem"):
-        assert "net Sequential" in caption and "seed 0" in caption and re.search(r"\d images?", caption)
+        assert (
+            "net Sequential" in caption and "seed 0" in caption and re.search(r"\d (images?|rows)", caption)
+        )
     assert not list(tmp_path.glob(".*"))
 
 

@@ -133,7 +133,7 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
     settings, curve, n = evaluation.settings, evaluation.results[0].insertion.settings, len(evaluation)
     parts = [
         f"net {settings['model']}",
-        counted(n, "image"),
+        counted(n, evaluation.inputs.singular),
         f"labels {settings['labels']} ({in_words(settings)})",
         *(_proof_settings(evaluation) if thresholds else []),
         f"insertion curve with {curve['fill']} fill, {curve['points']} points",
