@@ -165,5 +165,5 @@ def test_pictures_are_small_made_here_and_used() -> None:
     for picture in (DOCS / "pictures").iterdir():
         assert picture.stat().st_size < 200_000, picture.name
         assert picture.name in text, f"no page shows {picture.name}"
-        made = picture.name in makers or picture.stem in recipe_names()  # of a recipe that is named like it
+        made = picture.name in makers or picture.stem.startswith(tuple(recipe_names()))
         assert made, f"nothing here makes {picture.name}"
