@@ -55,7 +55,7 @@ def test_given_maskers_are_judged_beside_their_start(
     told = capsys.readouterr().out
     assert "mine.safetensors: belief, 2 steps of 2 on imagenette[train]" in told
     assert "maps of 6 images of the data" in told
-    rows = told.split("best-effort", 1)[1].splitlines()[1:5]
+    rows = told.split("best effort", 1)[1].splitlines()[1:5]
     assert [row.split(":")[0].split("*")[0].split()[0] for row in rows] == [
         "random",
         "grad-cam",

@@ -60,7 +60,7 @@ VARIANTS = [
     "sobol:designs=2,grid=2",
     "hsic:samples=12,grid=2",
     "greedy-insertion:regions=4,candidates=2,fill=noise,superpixels=grid",
-    "belief-order:regions=9,budget=24,patience=1,fill=noise,superpixels=grid",
+    "belief-order:regions=9,budget=48,patience=1,fill=noise,superpixels=grid",
     "by-variance",
     "diffmask:steps=2,grid=4,dual_start=5,fill=noise",
     "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",

@@ -91,7 +91,9 @@ def test_a_value_that_is_not_finite_fails_its_item_alone(value: float) -> None:
     values[1, 4] = value
     (block,) = load_blocks(TensorData(values, kind="rows", title="scores"), classifier(ROWS))
     assert block.indices == (0, 2)
-    assert [failure.reason for failure in block.failures] == ["row-00001 of scores has NaN or infinity"]
+    assert [failure.reason for failure in block.failures] == [
+        "row-00001 of scores has NaN or infinity; remove this item, or replace the values"
+    ]
 
 
 @given(st.lists(st.lists(st.floats(-9, 9, width=32), min_size=3, max_size=3), min_size=2, max_size=2))

@@ -53,7 +53,8 @@ def needed(kind: type[Plugin]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for info in settings_of(kind):
         if info.default is MISSING:
-            values[info.name] = Random() if info.plugin is not None else "Saliency"
+            named = "KernelExplainer" if kind.name == "shap" else "Saliency"
+            values[info.name] = Random() if info.plugin is not None else named
     return values
 
 

@@ -61,7 +61,12 @@ OPTIONAL = (
     OptionalPackage("tensorboard", "tensorboard", "tensorboard", "the tracker tensorboard"),
     OptionalPackage("mlflow", "mlflow", "mlflow", "the tracker mlflow"),
     OptionalPackage("wandb", "wandb", "wandb", "the tracker wandb"),
-    OptionalPackage("sklearn", "scikit-learn", "theory", "reproduce theory: digits"),
+    OptionalPackage("onnxruntime", "onnxruntime", "onnx", "models onnx:FILE"),
+    OptionalPackage("shap", "shap", "shap", "methods shap:NAME"),
+    OptionalPackage("skops", "skops", "skops", "models sklearn:FILE.skops"),
+    OptionalPackage("xgboost", "xgboost", "xgboost", "models xgboost:FILE"),
+    OptionalPackage("lightgbm", "lightgbm", "lightgbm", "models lightgbm:FILE"),
+    OptionalPackage("sklearn", "scikit-learn", "sklearn", "models sklearn:FILE, demo table"),
     OptionalPackage("py3langid", "py3langid", "theory", "reproduce theory: languages"),
 )
 _REQUIRED = ("numpy", "pillow", "safetensors")
