@@ -67,12 +67,12 @@ def test_the_sentence_on_a_wrong_label_says_whether_the_method_fails(evaluation:
         for found in (shape(0.6, 0.2, "strong"), shape(0.4, 0.002, "match"), shape(0.002, 0.001, "match"))
     ]
     assert said[0].startswith(
-        "It does not: these pixels, 30 %, make the net say mosque with 60 %, and 20 % on"
+        "It does not fail: these pixels, 30 %, make the net say mosque with 60 %, and 20 % on"
     )
     assert said[1].startswith(
-        "On average it does (less than 1 %), but 30 % of the pixels make the net say mosque"
+        "On average it fails (less than 1 %), but 30 % of the pixels make the net say mosque"
     )
-    assert said[2] == "It does: its pixels make the net say mosque with less than 1 %."
+    assert said[2] == "It fails, as it should: its pixels make the net say mosque with less than 1 %."
 
 
 def test_without_a_wrong_label_or_a_map_for_each_label_there_is_no_opening(

@@ -69,16 +69,16 @@ def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: f
     positions = evaluation.inputs.position_noun
     if attempt.strength.word == "strong":
         return (
-            f"It does not: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
+            f"It does not fail: these {positions}, {percent(share)}, make the net say {name} with {percent(attempt.peak)}, and "
             f"{percent(attempt.average)} on average. The method is not sound here."
         )
     if attempt.peak >= NOTICED:
         return (
-            f"On average it does ({percent(attempt.average)}), but {percent(share)} of the {positions} make the net say {name} with "
+            f"On average it fails ({percent(attempt.average)}), but {percent(share)} of the {positions} make the net say {name} with "
             f"{percent(attempt.peak)}."
         )
     most = "less than 1 %" if attempt.peak < 0.005 else f"at most {percent(attempt.peak)}"
-    return f"It does: its {positions} make the net say {name} with {most}."
+    return f"It fails, as it should: its {positions} make the net say {name} with {most}."
 
 
 def _method(evaluation: Evaluation, verdict: Verdict) -> MethodResult | None:
