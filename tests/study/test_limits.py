@@ -47,7 +47,7 @@ def test_what_failed_without_memory_is_named_and_computed_again_where_there_is_m
 
 @pytest.fixture
 def read_only(run: tuple[Study, Path], tmp_path: Path) -> Iterator[tuple[Study, Path]]:
-    """A finished run where nothing can be written: mounted read-only for root, whom no permission stops."""
+    """A finished run where nothing can be written: mounted read-only for root, because permissions do not stop root."""
     study, folder = run
     if not hasattr(os, "getuid"):
         pytest.skip("this system has no such permissions")

@@ -12,8 +12,8 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import print_result, print_written, progress_for, stderr, table_width
-from proofmap.cli.demo_table import demo_table
+from proofmap.cli.console import progress_for, stderr
+from proofmap.cli.demo_table import demo_table, print_and_save
 from proofmap.core.files import check_output
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.core.text import counted
@@ -24,9 +24,6 @@ from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
-from proofmap.report.html import write_report
-from proofmap.results import score_tables
-from proofmap.results.verdict import verdict
 from proofmap.study.cost import SLOWER, expected_cost, expected_labels, measure_speed
 from proofmap.study.watchers.status import duration_range
 
@@ -87,14 +84,7 @@ def demo(
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
-    print_result(
-        f"what the maps of {found.results[0].name} prove\n\n{score_tables.pair_table(found, 1, table_width())}\n"
-    )
-    print_result(f"the methods, judged by the worst label of each photo\n\n{found.table(table_width())}\n")
-    print_result(verdict(found))
-    written = found.save(out)
-    report = write_report(found, out / "report.html", command=options.command_line())
-    print_written([*written, report])
+    report = print_and_save(found, out, "photo")
     if not (out / "curves.png").is_file():
         stderr.print("no charts were drawn: pip install 'proofmap[figures]' installs matplotlib")
     stderr.print(f"open {report} in a browser: every picture, with a slider")

@@ -42,15 +42,21 @@ def demo_table(out: Path, labels: str, methods: str, seed: int, quiet: bool) -> 
         seed=seed,
         progress=progress_for(stderr, quiet),
     )
+    report = print_and_save(found, out, "row")
+    stderr.print(f"open {report} in a browser: every row, with its columns by name")
+
+
+def print_and_save(found: pm.Evaluation, out: Path, item: str) -> Path:
+    """Print the proofs of the first method, all scores and the verdict, and write everything; returns the report's path."""
     print_result(
         f"what the maps of {found.results[0].name} prove\n\n{score_tables.pair_table(found, 1, table_width())}\n"
     )
-    print_result(f"the methods, judged by the worst label of each row\n\n{found.table(table_width())}\n")
+    print_result(f"the methods, judged by the worst label of each {item}\n\n{found.table(table_width())}\n")
     print_result(verdict(found))
     written = found.save(out)
     report = write_report(found, out / "report.html", command=options.command_line())
     print_written([*written, report])
-    stderr.print(f"open {report} in a browser: every row, with its columns by name")
+    return report
 
 
 def trained_forest() -> tuple[pm.Classifier, Any, Any]:

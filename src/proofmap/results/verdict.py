@@ -29,7 +29,7 @@ from proofmap.results.notes import coverage_words, different_images
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR
-from proofmap.results.tables import number, with_interval
+from proofmap.results.tables import metric_words, number, with_interval
 
 PROOF = (COMPLETENESS, SOUNDNESS)
 """The two halves of the definition of a proof; a method must pass both."""
@@ -142,7 +142,7 @@ def _lacking(evaluation: Evaluation, result: MethodResult, images: int) -> dict[
         found["images"] = (
             f"{counted(n, evaluation.inputs.singular)} count{'s' if n == 1 else ''}{sure}; a plain verdict needs {ENOUGH}."
         )
-    below = [_plain(s.kind) for s in scores if not s.low >= BAR]
+    below = [metric_words(s.kind) for s in scores if not s.low >= BAR]
     if below:
         found["interval"] = (
             f"The 95 % interval of {result.name} reaches below the bar of {number(BAR)} in {_joined(below)}."
@@ -217,7 +217,9 @@ def _above_words(evaluation: Evaluation, result: MethodResult) -> str:
 
 
 def _scores_words(result: MethodResult) -> str:
-    parts = [f"{_plain(s.kind)} {with_interval(s.value, s.low, s.high)}" for s in counted_scores(result)]
+    parts = [
+        f"{metric_words(s.kind)} {with_interval(s.value, s.low, s.high)}" for s in counted_scores(result)
+    ]
     return f"{result.name}: {', '.join(parts)}."
 
 
@@ -226,7 +228,7 @@ def _missing_words(results: Sequence[MethodResult]) -> tuple[str, ...]:
     sentences = []
     for kind in JUDGED:
         unknown = [r.name for r in results if not _has_value(r, kind)]
-        words = _plain(kind)
+        words = metric_words(kind)
         if unknown and all(r.first_score(kind) is None for r in results):
             sentences.append(f"{words.capitalize()} was not judged.")
         elif unknown:
@@ -269,10 +271,6 @@ def _value(result: MethodResult, kind: str) -> float:
     score = result.first_score(kind)
     assert score is not None
     return score.value
-
-
-def _plain(kind: str) -> str:
-    return kind.replace("-", " ")
 
 
 def _joined(names: Sequence[str]) -> str:
