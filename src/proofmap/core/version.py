@@ -6,8 +6,8 @@ import hashlib
 from functools import cache
 from pathlib import Path
 
-__version__ = "0.1.0"
-"""The version of this package, as text."""
+__version__ = "0.2.0"
+"""The version of this package, as text. ``pyproject.toml`` reads it here."""
 
 _PACKAGE = Path(__file__).parents[1]
 _OF_STUDIES = ("blocks", "cost", "plan", "sanity", "session", "sink", "study", "survey", "unit")
@@ -21,7 +21,7 @@ _MAKE_NUMBERS = (
 
 @cache
 def source_version() -> str:
-    """The version with a digest of the source, as in a run's manifest: ``0.1.0+src.1f2e3d4c``. Computed once per process."""
+    """The version with a digest of the source, as in a run's manifest: ``0.2.0+src.1f2e3d4c``. Computed once per process."""
     return f"{__version__}+src.{package_digest(_PACKAGE)}"
 
 
