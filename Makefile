@@ -18,7 +18,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(
 # The schemas are part of the package: nothing is fetched.
 SCHEMA := $(BIN)/check-jsonschema -q --builtin-schema vendor.
 
-.PHONY: help demo test test-all lint types style texts doctests collect format docs pictures bench constraints clean
+.PHONY: help demo test test-all lint types style texts doctests collect format docs pictures dist bench constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -75,6 +75,11 @@ pictures: $(VENV)/test.stamp  ## draw the documentation's pictures anew (some mi
 	$(BIN)/python -m docs.make_pictures
 	$(BIN)/python -m docs.report_pictures
 	$(BIN)/python -m docs.serve_pictures
+
+dist: $(VENV)/test.stamp  ## the wheel and the source archive, into dist/ (sizes in bytes)
+	rm -rf dist
+	$(BIN)/python -m hatchling build -d dist
+	@cd dist && wc -c *
 
 bench: $(VENV)/test.stamp  ## every benchmark, one after the other
 	@for file in benchmarks/[!_]*.py; do \

@@ -74,6 +74,7 @@ WAITING = (
     "tests/study/test_results.py",
     "tests/app/",
     "tests/report/test_page_in_browser.py",
+    "tests/test_wheel.py",
 )
 """Tests that wait for other processes. They begin first, on one worker of several, while the others compute; last, they would leave cores idle."""
 

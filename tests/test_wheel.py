@@ -1,0 +1,201 @@
+"""The wheel works without the repository: it has every file that the code reads, and its commands run in another environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import site
+import subprocess
+import sys
+import urllib.request
+import venv
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from proofmap.core.version import __version__, source_version
+
+pytest.importorskip("hatchling", reason="hatchling builds the wheel")
+
+ROOT = Path(__file__).parents[1]
+LIMIT = 6_000_000
+"""The largest size of a wheel, in bytes. Larger weights belong into a package of their own."""
+NET = """
+import torch
+import proofmap as pm
+
+def make():
+    torch.manual_seed(0)
+    return pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4)), size=4, batch_size=8)
+"""
+COMMANDS = """
+import sys
+import proofmap as pm
+from proofmap.cli import main
+
+assert pm.__file__.startswith(sys.prefix), pm.__file__
+for line in sys.stdin.read().splitlines():
+    sys.argv = ["proofmap", *line.split()]
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code, (line, stop.code)
+"""
+"""Several commands in one process: torch is imported once."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("dist")
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
+    subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
+    (made,) = folder.iterdir()
+    return made
+
+
+class Environment:
+    """A new environment with the wheel, in a folder with two photos and a tiny net."""
+
+    def __init__(self, folder: Path, wheel: Path, *, borrowed: bool) -> None:
+        """``borrowed``: other packages are taken from the environment of this process instead of being installed."""
+        self.folder, self.bin = folder, folder / "env" / ("Scripts" if os.name == "nt" else "bin")
+        venv.create(folder / "env", with_pip=False)
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--python",
+            str(self.bin / "python"),
+        ]
+        pip += ["install", "-qq", "--no-compile"]
+        if borrowed:
+            pip += ["--no-deps", "--no-index", str(wheel)]
+            (packages,) = (folder / "env").glob("lib/python*/site-packages")
+            # Lines of a path file only extend sys.path: the .pth of the editable checkout is not read.
+            (packages / "borrowed.pth").write_text("\n".join(site.getsitepackages()), encoding="utf-8")
+        else:
+            pip += ["-c", str(ROOT / "constraints.txt"), f"{wheel}[demo,app]"]
+        self.settings = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "PROOFMAP"))}
+        self._run(pip)
+        (folder / "net.py").write_text(NET, encoding="utf-8")
+        (folder / "photos").mkdir()
+        for k, photo in enumerate(np.random.default_rng(0).integers(0, 256, (2, 6, 6, 3), dtype=np.uint8)):
+            Image.fromarray(photo).save(folder / "photos" / f"{k}.png")
+
+    def _run(self, command: list[str], typed: str = "") -> str:
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env=self.settings,
+            input=typed,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def command(self, *arguments: str) -> str:
+        """What one command prints, by the script that pip installs."""
+        return self._run([str(self.bin / "proofmap"), *arguments])
+
+    def commands(self, *lines: str) -> str:
+        """What several commands print, in one process."""
+        return self.python(COMMANDS, "\n".join(lines))
+
+    def python(self, code: str, typed: str = "") -> str:
+        return self._run([str(self.bin / "python"), "-c", code], typed)
+
+    def served(self, *options: str) -> list[str]:
+        """The answers of ``proofmap serve`` to a browser and to a program."""
+        command = [str(self.bin / "proofmap"), "serve", "--port", "0", "--no-browser", *options]
+        process = subprocess.Popen(
+            command,
+            cwd=self.folder,
+            env=self.settings,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().split()[-1]
+            places = ("", "api/about", "idea")
+            return [
+                urllib.request.urlopen(address + place, timeout=600).read().decode("utf-8")
+                for place in places
+            ]
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=600)
+
+
+def test_it_has_every_file_of_the_package_and_is_small(wheel: Path) -> None:
+    assert wheel.name == f"proofmap-{__version__}-py3-none-any.whl" and wheel.stat().st_size < LIMIT
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    source = ROOT / "src"
+    tracked = [path for path in source.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    needed = {path.relative_to(source).as_posix() for path in tracked}
+    assert {name for name in packed if ".dist-info/" not in name} == needed
+    licences = f"proofmap-{__version__}.dist-info/licenses/"
+    assert {licences + "LICENSE", licences + "NOTICE"} <= packed
+
+
+def test_the_notice_names_the_origin_of_every_file_that_is_not_code(wheel: Path) -> None:
+    text = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    groups = re.findall(r"(proofmap/\S*)\{(\S+)\}(\S*)", text)
+    named = {f"{a}{name}{z}" for a, names, z in groups for name in names.split(",")}
+    code = (".py", ".py.typed", ".toml", ".js", ".css", ".html", "py.typed")
+    data = [
+        name
+        for name in zipfile.ZipFile(wheel).namelist()
+        if ".dist-info/" not in name and not name.endswith(code)
+    ]
+    assert [name for name in data if name not in named and name not in text] == []
+    assert len(data) >= 6
+
+
+def test_its_commands_run_without_the_repository(wheel: Path, tmp_path: Path) -> None:
+    away = Environment(tmp_path, wheel, borrowed=True)
+    assert away.command("--version").strip() == f"proofmap {source_version()}", "the same source"
+    printed = away.commands(
+        "list methods",
+        "list recipes",
+        "list methods belief-masker",
+        "evaluate --model net.py:make --data photos --methods gradient,random --labels top2 --out run -q",
+        "report run --out page.html",
+    )
+    assert "belief-mask" in printed and "imagenette-corner" in printed
+    assert (tmp_path / "page.html").stat().st_size > 50_000
+    page, about, idea = away.served("--model", "net.py:make")
+    assert "<html" in page and f'"version":"{__version__}"' in about and "<html" in idea
+
+
+@pytest.mark.slow
+def test_a_clean_installation_runs_the_demo_and_the_python_of_the_readme(wheel: Path, tmp_path: Path) -> None:
+    """Needs a package index. Everything is installed anew, as a stranger would."""
+    from tests.docs.pages import blocks
+
+    away = Environment(tmp_path, wheel, borrowed=False)
+    assert away.command("--version").strip() == f"proofmap {source_version()}"
+    away.command("demo", "--photos", "rocket", "--labels", "top2", "--methods", "grad-cam,random", "-q")
+    assert {"report.html", "curves.png"} <= {path.name for path in (tmp_path / "demo").iterdir()}
+    (block,) = [block for block in blocks(ROOT / "README.md") if block.runs]
+    printed = away.python(block.code)
+    assert (
+        "missile" in printed
+        and "grad-cam" in printed
+        and (tmp_path / "out" / "rocket.belief-mask.png").exists()
+    )
+    away.commands(
+        "list methods",
+        "evaluate --data sample:cat --methods grad-cam --labels top2 --out run -q",
+        "report run --out page.html",
+    )
+    page, about, _ = away.served()
+    assert "<html" in page and "efficientnet-lite0" in about
