@@ -186,6 +186,19 @@ def test_half_precision_that_overflows_now_and_then_loses_a_step_and_no_more() -
         run(Overflowing(2), scale=256.0)
 
 
+def test_a_pair_whose_scaled_gradient_is_too_large_for_float16_is_learned_with_a_smaller_scale() -> None:
+    class Steep(Parabola):
+        def losses(self, weights: Tensor, slots: Slots) -> Tensor:
+            steep = torch.where(slots["labels"] == 1, 1e4, 1.0)  # its gradient is cast to float16 on its way
+            return steep * super().losses(weights.half().float(), slots)
+
+    expected, _, _ = run(Steep())
+    found, _, _ = run(Steep(), scale=256.0)
+    others = [p for p in range(7) if p != 3]
+    torch.testing.assert_close(found[others], expected[others], rtol=1e-6, atol=1e-6)
+    assert torch.allclose(found[3], expected[3], atol=0.3)
+
+
 def test_what_a_problem_brings_is_never_written_over() -> None:
     shared = torch.zeros(100, 1, 2)
 

@@ -28,6 +28,8 @@ _LOOK = 10
 """Steps between two checks whether a pair has settled: each check waits for the device."""
 _OVERFLOWS = 0.1
 """The share of a pair's steps that may be lost to overflows."""
+_BACK_OFF = 16.0
+"""The factor by which a pair's scale falls when its gradient overflows."""
 _SHAPES = 8
 """Different numbers of slots that a compiled net may get: each one compiles it again."""
 HALF_SCALE = 256.0
@@ -122,7 +124,7 @@ class MaskEngine:
     Args:
         batch: passes of the net at once.
         fixed: keep the number of slots to the end, also idle ones, because a compiled net needs one shape.
-        scale: factor of losses, by which gradients are divided again; for half precision.
+        scale: factor of losses, by which gradients are divided again; for half precision. It falls for a pair whose gradient overflows.
         watch: callback that receives every mask after each ``every`` steps; it does not change what is learned.
     """
 
@@ -185,7 +187,7 @@ class MaskEngine:
         with torch.enable_grad():
             weights = slots["weights"].detach().requires_grad_(True)
             losses = self.problem.losses(weights, slots)
-            (gradient,) = torch.autograd.grad(self.scale * losses.sum(), weights)
+            (gradient,) = torch.autograd.grad((slots["scale"] * losses).sum(), weights)
         if self.scale != 1.0:
             gradient = self._unscaled(gradient, slots)
         slots["step"] += 1
@@ -194,10 +196,15 @@ class MaskEngine:
         return losses.detach()
 
     def _unscaled(self, gradient: Tensor, slots: Slots) -> Tensor:
-        """The gradient of the unscaled loss; zero if half precision overflowed, which is counted."""
-        fine = gradient.flatten(1).isfinite().all(dim=1)
+        """The gradient of the unscaled loss; zero if half precision overflowed: that is counted, and the pair's scale falls.
+
+        All scales are powers of two, so that a pair's steps do not depend on its scale, except for overflow and underflow.
+        """
+        fine, shape = gradient.flatten(1).isfinite().all(dim=1), (-1, *[1] * (gradient.ndim - 1))
         slots["overflows"] += ~fine
-        return (gradient / self.scale).where(fine.view(-1, *[1] * (gradient.ndim - 1)), 0.0)
+        unscaled = (gradient / slots["scale"].view(shape)).where(fine.view(shape), 0.0)
+        slots["scale"].div_(_BACK_OFF ** (~fine).float())
+        return unscaled
 
     def _leaving(self, slots: Slots, seated: list[int]) -> list[int]:
         """The slots whose pair has done its steps or has settled; only a pair's own step count decides when it is checked."""
@@ -252,6 +259,7 @@ class MaskEngine:
         # a copy of their own: rows are overwritten when the next pairs enter
         slots |= {name: rows.clone(memory_format=torch.contiguous_format) for name, rows in brought.items()}
         slots["overflows"] = torch.zeros_like(slots["step"])
+        slots["scale"] = torch.full_like(slots["step"], self.scale, dtype=torch.float32)
         slots["first"] = torch.zeros_like(slots["weights"])
         slots["second"] = torch.zeros_like(slots["weights"])
         return slots
