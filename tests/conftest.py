@@ -166,6 +166,12 @@ def shap() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def lime() -> ModuleType:
+    """LIME's explainers."""
+    return _installed("lime.lime_tabular")
+
+
+@pytest.fixture(scope="session")
 def captum() -> ModuleType:
     """Captum's attributions."""
     return _installed("captum.attr")

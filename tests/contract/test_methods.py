@@ -80,6 +80,7 @@ ADAPTED = {
     "pytorch-grad-cam:GradCAM": "pytorch_grad_cam",
     "torch-cam:GradCAMpp": "torchcam",
     "shap:KernelExplainer(nsamples=6),regions=4,superpixels=grid": "shap",
+    "lime-tabular:samples=20": "lime",
 }
 """Methods of other libraries, and the fixture that imports each library."""
 

@@ -83,7 +83,7 @@ def test_refusals() -> None:
         make_method("shap:KernelExplainr")
     with pytest.raises(InputError, match=r"needs a model of trees itself.*use shap:KernelExplainer"):
         make_method("shap:TreeExplainer")(f, x, torch.zeros(len(x), 1, dtype=torch.long))
-    with pytest.raises(InputError, match="shap needs an explainer, such as shap:KernelExplainer"):
+    with pytest.raises(InputError, match="shap needs a class of the library, such as shap:KernelExplainer"):
         make_method("shap")
 
 

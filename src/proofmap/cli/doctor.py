@@ -63,6 +63,7 @@ OPTIONAL = (
     OptionalPackage("wandb", "wandb", "wandb", "the tracker wandb"),
     OptionalPackage("onnxruntime", "onnxruntime", "onnx", "models onnx:FILE"),
     OptionalPackage("shap", "shap", "shap", "methods shap:NAME"),
+    OptionalPackage("lime", "lime", "lime", "the method lime-tabular"),
     OptionalPackage("skops", "skops", "skops", "models sklearn:FILE.skops"),
     OptionalPackage("xgboost", "xgboost", "xgboost", "models xgboost:FILE"),
     OptionalPackage("lightgbm", "lightgbm", "lightgbm", "models lightgbm:FILE"),

@@ -1,6 +1,6 @@
 """Methods: each makes one heat map per label. ``proofmap list methods`` lists them. One folder or file per family."""
 
-from proofmap.methods.adapters import Captum, FromObject, PytorchGradCam, Shap, TorchCam
+from proofmap.methods.adapters import Captum, FromObject, LimeTabular, PytorchGradCam, Shap, TorchCam
 from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
 from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
 from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, Random
@@ -79,6 +79,7 @@ __all__ = [
     "Inverse",
     "KernelSHAP",
     "LIME",
+    "LimeTabular",
     "GuidedBackprop",
     "IntegratedGradients",
     "IGOSPlusPlus",

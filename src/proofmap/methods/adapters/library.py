@@ -117,24 +117,13 @@ class LibraryNet:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LibraryMethod(Method):
-    """A class of another library, with its options, around ``classifier.as_module()``.
-
-    Options are the library's own; each goes to the constructor or to the call, whichever takes it. ``layer`` names the
-    layer if the class takes one (several are joined by +); it is found if left out.
-    """
+class NamedClass(Method):
+    """A method that is a class of another library, named with its options: ``captum:Saliency(abs=false)``, ``shap:KernelExplainer``."""
 
     family: ClassVar[Family] = "adapter"
     package: ClassVar[str]
     """The name of its distribution."""
-    place: ClassVar[str]
-    """The module of its classes."""
-    extra: ClassVar[str]
     example: ClassVar[str]
-    random_classes: ClassVar[frozenset[str]] = frozenset()
-    """Classes that draw random numbers."""
-    precision: ClassVar[torch.dtype | None] = None
-    """The precision that the library needs, if it cannot use the net's own."""
 
     of: str = required("a class of the library, with its options in brackets", main=True)
 
@@ -155,6 +144,27 @@ class LibraryMethod(Method):
     @property
     def call(self) -> Call:
         return Call.read(self.of)
+
+    @abstractmethod
+    def check(self, call: Call) -> None:
+        """Refuse an unknown class, and unknown and missing options, before anything is computed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LibraryMethod(NamedClass):
+    """A class of another library, with its options, around ``classifier.as_module()``.
+
+    Options are the library's own; each goes to the constructor or to the call, whichever takes it. ``layer`` names the
+    layer if the class takes one (several are joined by +); it is found if left out.
+    """
+
+    place: ClassVar[str]
+    """The module of its classes."""
+    extra: ClassVar[str]
+    random_classes: ClassVar[frozenset[str]] = frozenset()
+    """Classes that draw random numbers."""
+    precision: ClassVar[torch.dtype | None] = None
+    """The precision that the library needs, if it cannot use the net's own."""
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]
@@ -179,10 +189,6 @@ class LibraryMethod(Method):
     @abstractmethod
     def serves(cls, kind: Any) -> bool:
         """Whether a class of the library makes maps of labels."""
-
-    @abstractmethod
-    def check(self, call: Call) -> None:
-        """Refuse unknown and missing options before anything is computed."""
 
     @abstractmethod
     def takes_layer(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,7 +20,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
-from proofmap.methods.adapters.library import Call, library_errors, own_generators, quietly
+from proofmap.methods.adapters.library import Call, NamedClass, library_errors, own_generators, quietly
 from proofmap.methods.method import METHODS, Cost, Family, ReadyMethod
 from proofmap.methods.perturbation.passes import MaskedNet
 from proofmap.methods.perturbation.regions import RegionMethod, Regions
@@ -35,7 +35,7 @@ _TREE = "TreeExplainer"
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class Shap(RegionMethod):
+class Shap(NamedClass, RegionMethod):
     """Shapley values by an explainer of the package shap.
 
     KernelExplainer and PermutationExplainer explain the game that judges play: a player is a region (a column, a superpixel, a segment), it is
@@ -47,33 +47,20 @@ class Shap(RegionMethod):
 
     name: ClassVar[str] = "shap"
     family: ClassVar[Family] = "adapter"
+    package: ClassVar[str] = "shap"
+    example: ClassVar[str] = "KernelExplainer"
     reference: ClassVar[str] = "Lundberg and Lee 2017"
     description: ClassVar[str] = "Shapley values by an explainer of the package shap"
     signed = True
 
     of: str = required("KernelExplainer, PermutationExplainer or TreeExplainer, with its options in brackets", main=True)  # fmt: skip
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "of", str(self.call))
+    def check(self, call: Call) -> None:
         known = (*_EXPLAINERS, _TREE)
-        if self.call.name not in known:
+        if call.name not in known:
             raise InputError(
-                f"shap:{self.call.name} is not known; there are {', '.join(known)}.{did_you_mean(self.call.name, known)}"
+                f"shap:{call.name} is not known; there are {', '.join(known)}.{did_you_mean(call.name, known)}"
             )
-
-    @classmethod
-    def build(cls, options: Mapping[str, Any]) -> Self:
-        if "of" not in options:
-            raise InputError("shap needs an explainer, such as shap:KernelExplainer")
-        return super().build(options)
-
-    def title(self) -> str:
-        return super().title().replace(f"{self.name}:of=", f"{self.name}:", 1)
-
-    @property
-    def call(self) -> Call:
-        return Call.read(self.of)
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]
