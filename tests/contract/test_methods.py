@@ -60,7 +60,7 @@ VARIANTS = [
     "sobol:designs=2,grid=2",
     "hsic:samples=12,grid=2",
     "greedy-insertion:regions=4,candidates=2,fill=noise,superpixels=grid",
-    "belief-order:regions=9,budget=48,patience=1,fill=noise,superpixels=grid",
+    "belief-order:regions=9,budget=96,draws=2,patience=1,fill=noise,superpixels=grid",
     "by-variance",
     "diffmask:steps=2,grid=4,dual_start=5,fill=noise",
     "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",
@@ -80,7 +80,7 @@ ADAPTED = {
     "pytorch-grad-cam:GradCAM": "pytorch_grad_cam",
     "torch-cam:GradCAMpp": "torchcam",
     "shap:KernelExplainer(nsamples=6),regions=4,superpixels=grid": "shap",
-    "lime-tabular:samples=20": "lime",
+    "lime-tabular:samples=12,discretizer=none,rows=images(source=samples,size=16)": "lime",
 }
 """Methods of other libraries, and the fixture that imports each library."""
 

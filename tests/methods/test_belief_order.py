@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from itertools import permutations
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
+from proofmap.fills import Noise
 from proofmap.methods import BeliefOrder, GreedyInsertion, Random
 from proofmap.methods.perturbation.orders import (
     best_orders,
@@ -144,8 +147,35 @@ def test_the_cost_of_few_regions_is_all_their_sets() -> None:
 
 def test_too_small_a_budget_is_refused_with_what_is_needed() -> None:
     f, x = table(9)
+    labels = torch.zeros(len(x), 1, dtype=torch.long)
     with pytest.raises(InputError, match="at least 44 passes for 9 regions, budget is 30"):
-        BeliefOrder(budget=30)(f, x, torch.zeros(len(x), 1, dtype=torch.long))
+        BeliefOrder(budget=30)(f, x, labels)
+    with pytest.raises(InputError, match="at least 132 passes for 9 regions and 3 draws of the fill, budget is 90"):
+        BeliefOrder(budget=90, draws=3, fill=Noise())(f, x, labels)
+
+
+def test_with_a_random_fill_it_plays_with_the_mean_over_the_draws() -> None:
+    """The best of all 24 orders of four columns, each set measured in a plain loop on the same three backgrounds."""
+    f, x = table(4)
+    x, labels, draws = x[:2], torch.arange(3).expand(2, -1), 3
+    maps = BeliefOrder(draws=draws, fill=Noise())(f, x, labels)
+    keys, ready = streams.image_keys(x, 0, "belief-order", "fill"), Noise().prepare(f)
+    for i in range(len(x)):
+        drawn = [streams.step_keys(keys[i : i + 1], torch.tensor([d]), 1)[:, 0] for d in range(draws)]
+        behind = [ready(x[i : i + 1], key)[0] for key in drawn]
+
+        def mean(shown: tuple[int, ...], row: Tensor = x[i], behind: list[Tensor] = behind) -> Tensor:
+            keep = torch.tensor([r in shown for r in range(4)])
+            return f.probabilities(torch.stack([torch.where(keep, row, b) for b in behind])).double().mean(dim=0)
+
+        for label in range(3):
+
+            def cost(order: tuple[int, ...], label: int = label, mean: Any = mean) -> float:
+                values = torch.stack([mean(order[:t])[label] for t in range(5)])
+                return float(misfit(values, interpolant(torch.arange(5.0)), values[-1], 0.1))
+
+            found = tuple(maps[i, label].argsort(descending=True).tolist())
+            assert cost(found) <= min(map(cost, permutations(range(4)))) + 1e-3
 
 
 def test_superpixels_of_different_sizes_are_weighted_as_the_judge_weights_them() -> None:

@@ -20,7 +20,7 @@ from proofmap.methods.perturbation.orders import (
     can_be_exact,
     default_budget,
     rounded,
-    scan_passes,
+    scan_sets,
     subsets,
 )
 from proofmap.methods.perturbation.passes import MaskedNet
@@ -37,14 +37,15 @@ class BeliefOrder(RegionMethod):
     """The order of regions whose insertion curve reaches f(x, a) and stays there, found without gradients. The map is 1 for the first
     region and 1/K for the last of K.
 
-    How well an order fits, and the search, are in :mod:`proofmap.methods.perturbation.orders`. If ``passes`` covers all 2^K sets of up to 8 regions, the
+    How well an order fits, and the search, are in :mod:`proofmap.methods.perturbation.orders`. If the budget covers all 2^K sets of up to 8 regions, the
     order is the best of all. Otherwise each label has its own search. It starts from each region alone and everything without it
-    (2 K + 2 passes, which all labels share), and then tries exchanges of regions on measured curves. A net with two labels has one search: their probabilities
-    sum to one, so an order that fits the less probable one fits the other. A random fill is drawn once for each image. If no region changes
-    the label, the map is 1 everywhere.
+    (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves. A net with two labels has one search: their probabilities
+    sum to one, so an order that fits the less probable one fits the other. With a random fill, the probability of a set is the mean over
+    ``draws`` backgrounds, which are the same for all sets of an image; each takes a pass. If no region changes the label, the map is 1 everywhere.
     """
 
     name: ClassVar[str] = "belief-order"
+    revision: ClassVar[int] = 2
     description: ClassVar[str] = (
         "an order of columns or superpixels whose proof is as strong as the net's belief"
     )
@@ -55,9 +56,10 @@ class BeliefOrder(RegionMethod):
     )  # fmt: skip
     budget: int | None = setting(
         None,
-        "maximum number of forward passes for each label; none: 10 for each region, at least 500",
+        "maximum number of forward passes for each label; none: 10 for each region, at least 500, times the draws",
         least=1,
     )
+    draws: int = setting(5, "backgrounds that a random fill gives each image; the curve is their mean", least=1)
     points: int = setting(
         25, "points of a curve that are measured; all, if there are fewer than 33 regions", least=2
     )
@@ -67,20 +69,26 @@ class BeliefOrder(RegionMethod):
         20, "end the search after this number of changes in a row that were of no use", least=1
     )
 
-    def budget_for(self, regions: int) -> int:
-        return default_budget(regions) if self.budget is None else int(self.budget)
+    @property
+    def drawn(self) -> int:
+        """Backgrounds of each set: 1 if the fill is not random."""
+        return self.draws if self.fill is not None and self.fill.random else 1
+
+    def sets_for(self, regions: int) -> int:
+        """Sets of regions that may be shown for each label."""
+        return default_budget(regions) if self.budget is None else int(self.budget) // self.drawn
 
     def curve_points(self, regions: int) -> int:
         return regions if regions <= 32 else self.points
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         count = self.count(inputs)
-        budget = self.budget_for(count)
+        most = self.sets_for(count)
         if count == 1:
             return 0
-        if can_be_exact(count, budget):
-            return 1 << count
-        return scan_passes(count) + labels * max(0, budget - scan_passes(count))
+        if can_be_exact(count, most):
+            return self.drawn << count
+        return self.drawn * (scan_sets(count) + labels * max(0, most - scan_sets(count)))
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
         two = have_two_labels(ready.classifier)
@@ -100,33 +108,36 @@ class BeliefOrder(RegionMethod):
         return maps.expand(-1, labels.shape[1], *maps.shape[2:])
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
-        count, budget = regions.count, self.budget_for(regions.count)
+        count, most, draws = regions.count, self.sets_for(regions.count), self.drawn
         if count == 1:
             return torch.ones(*net.labels.shape, 1, device=net.images.device)
-        exactly = can_be_exact(count, budget)
+        exactly = can_be_exact(count, most)
         points = self.curve_points(count)
-        least = scan_passes(count) + OrderSearch.least_passes(count, points)
-        if not exactly and budget < least:
+        least = scan_sets(count) + OrderSearch.least_sets(count, points)
+        if not exactly and most < least:
+            several = f" and {draws} draws of the fill" if draws > 1 else ""
             raise InputError(
-                f"belief-order needs at least {least} passes for {count} regions, budget is {budget}; give more passes, or fewer regions"
+                f"belief-order needs at least {draws * least} passes for {count} regions{several}, budget is {self.budget}; "
+                f"give more passes, or fewer {'draws or ' if draws > 1 else ''}regions"
             )
         everything, nothing = torch.ones(1, count, dtype=torch.bool), torch.zeros(1, count, dtype=torch.bool)
         alone = torch.eye(count, dtype=torch.bool)
         first = subsets(count) if exactly else torch.cat([nothing, alone, ~alone, everything])
         shown = first.to(net.images.device)
         found = net.samples(
-            len(shown),
-            lambda image, sample: regions.keep(image, shown[sample]),
+            len(shown) * draws,
+            lambda image, sample: regions.keep(image, shown[sample // draws]),
             progress,
-            draw=torch.zeros_like,
+            draw=lambda sample: sample % draws,
         )
-        problem = _Pairs(net, regions)
+        found = found.unflatten(1, (-1, draws)).mean(dim=2)
+        problem = _Pairs(net, regions, draws)
         values, sizes = problem.read(found), regions.sizes().cpu()[problem.image]
         f = values[:, -1]
         if exactly:
             order = best_orders(values, sizes, f, self.steady)
         else:
-            with progress.task(self.name, len(f) * (budget - scan_passes(count))) as task:
+            with progress.task(self.name, len(f) * (most - scan_sets(count)) * draws) as task:
                 search = OrderSearch(
                     lambda pair, shown: problem.measure(pair, shown, task),
                     f,
@@ -136,10 +147,10 @@ class BeliefOrder(RegionMethod):
                     sizes,
                     points=points,
                     steady=self.steady,
-                    passes=budget - scan_passes(count),
+                    sets=most - scan_sets(count),
                 )
                 search.run(self.tolerance, self.patience)
-                task.advance(int(search.left.sum()))
+                task.advance(int(search.left.sum()) * draws)
             order = search.order
         unmoved = values.amax(dim=1) - values.amin(dim=1) <= _UNMOVED * values.amax(dim=1)
         ranks = order.argsort(dim=1)
@@ -150,8 +161,8 @@ class BeliefOrder(RegionMethod):
 class _Pairs:
     """The (image, label) pairs that are searched for."""
 
-    def __init__(self, net: MaskedNet, regions: Regions) -> None:
-        self.net, self.regions = net, regions
+    def __init__(self, net: MaskedNet, regions: Regions, draws: int) -> None:
+        self.net, self.regions, self.draws = net, regions, draws
         self.image, self.label = (net.labels != NO_LABEL).nonzero().cpu().unbind(dim=1)
 
     def read(self, found: Tensor) -> Tensor:
@@ -159,19 +170,17 @@ class _Pairs:
         return rounded(found.cpu()[self.image, :, self.label])
 
     def measure(self, pair: Tensor, shown: Tensor, task: Task) -> Tensor:
-        """F ``(J,)`` of pairs ``(J,)`` with these regions shown ``(J, K)``."""
-        device = self.net.images.device
-        image, shown, trial = (
-            self.image[pair].to(device),
-            shown.to(device),
-            torch.arange(len(pair), device=device),
-        )
+        """F ``(J,)`` of pairs ``(J,)`` with these regions shown ``(J, K)``: the mean over the draws of the fill."""
+        device, draws = self.net.images.device, self.draws
+        image, shown = self.image[pair].to(device).repeat_interleave(draws), shown.to(device)
 
         def masks(which: Tensor, number: Tensor) -> Tensor:
-            return self.regions.keep(which, shown[number])
+            return self.regions.keep(which, shown[number // draws])
 
-        found = self.net.read(image, trial, masks, task, draw=torch.zeros_like)
-        return rounded(found.cpu().gather(1, self.label[pair, None])[:, 0])
+        trial = torch.arange(len(image), device=device)
+        found = self.net.read(image, trial, masks, task, draw=lambda number: number % draws)
+        means = found.unflatten(0, (-1, draws)).mean(dim=1)
+        return rounded(means.cpu().gather(1, self.label[pair, None])[:, 0])
 
     def spread(self, maps: Tensor) -> Tensor:
         """Maps ``(P, K)`` of pairs as those of labels ``(N, L, K)``."""

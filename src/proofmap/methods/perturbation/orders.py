@@ -70,9 +70,9 @@ def deviation(values: Tensor, f: Tensor) -> Tensor:
 # ---- few regions: all orders ---------------------------------------------------------------------------------------
 
 
-def can_be_exact(regions: int, passes: int) -> bool:
+def can_be_exact(regions: int, most: int) -> bool:
     """Whether all sets of regions can be shown, and all their orders compared."""
-    return regions <= _MOST_EXACT and 2**regions <= passes
+    return regions <= _MOST_EXACT and 2**regions <= most
 
 
 def subsets(regions: int) -> Tensor:
@@ -106,7 +106,7 @@ class OrderSearch:
 
     The curve of an order is measured after ``points`` of its steps. In each round every pair tries one change of its order: two regions are
     exchanged, or one is moved to an earlier or a later place. Only the points between the two places have to be measured again. The change is the one with the
-    largest predicted decrease of the misfit per pass. It is kept if the measured misfit decreased.
+    largest predicted decrease of the misfit per set that has to be shown. It is kept if the measured misfit decreased.
 
     The prediction adds, in log-odds, what a region adds and takes away what another one added. What region r adds when t of K regions are
     shown is
@@ -127,14 +127,14 @@ class OrderSearch:
         *,
         points: int,
         steady: float,
-        passes: int,
+        sets: int,
     ) -> None:
         """``f`` and ``empty`` ``(P,)`` are F of everything and of nothing, ``alone`` and ``without`` ``(P, K)`` of each region and of all
-        others; ``passes`` is how many each pair may still use.
+        others; ``sets`` is how many sets each pair may still show.
         """
         self.measure, self.f, self.empty, self.sizes, self.steady = measure, f, empty, sizes, steady
         self.pairs, self.regions = alone.shape
-        self.left = torch.full((self.pairs,), passes)
+        self.left = torch.full((self.pairs,), sets)
         steps = min(points, self.regions)
         self.nodes = torch.tensor([round((m + 1) * self.regions / steps) for m in range(steps)])  # (M,)
         share = self.nodes / self.regions
@@ -169,8 +169,8 @@ class OrderSearch:
         return order
 
     @staticmethod
-    def least_passes(regions: int, points: int) -> int:
-        """Passes that the start takes."""
+    def least_sets(regions: int, points: int) -> int:
+        """Sets that the start shows."""
         return 3 * (min(points, regions) - 1)
 
     def weights(self, order: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class OrderSearch:
         return values
 
     def run(self, tolerance: float, patience: int) -> None:
-        """Try changes until the misfit is within the tolerance, the passes are used, no change is predicted to help, or ``patience`` changes in a
+        """Try changes until the misfit is within the tolerance, the sets are used up, no change is predicted to help, or ``patience`` changes in a
         row did not."""
         going = torch.ones(self.pairs, dtype=torch.bool)
         while True:
@@ -284,8 +284,8 @@ def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return torch.where(move == 0, exchanged, torch.where(move == 1, forward, back))
 
 
-def scan_passes(regions: int) -> int:
-    """Passes for everything, nothing, each region alone and everything without each."""
+def scan_sets(regions: int) -> int:
+    """Sets of the first scan: everything, nothing, each region alone and everything without each."""
     return 2 * regions + 2
 
 
