@@ -43,9 +43,7 @@ Evaluate = Callable[[np.ndarray], np.ndarray]
 def judged_by(net: Any, row: Tensor, fill: Any, random: bool) -> Evaluate:
     """F of one row as the judge measures it: the mean over its draws of the fill."""
     draws = DRAWS if random else 1
-    keys = torch.stack(
-        [streams.image_keys(row[None], 0, "curve fill", draw)[0] for draw in range(draws)]
-    )
+    keys = torch.stack([streams.image_keys(row[None], 0, "curve fill", draw)[0] for draw in range(draws)])
 
     def evaluate(sets: np.ndarray) -> np.ndarray:
         found = []
@@ -84,7 +82,9 @@ def all_sets(evaluate: Evaluate, columns: int) -> Evaluate:
 
 def bounds(dataset: str, model: str, number: int, width: int, method: str) -> dict[str, Any]:
     frame, target = DATASETS[dataset](as_frame=True, return_X_y=True)
-    fitted_on, other, truth, _ = train_test_split(frame, target, test_size=0.5, random_state=0, stratify=target)
+    fitted_on, other, truth, _ = train_test_split(
+        frame, target, test_size=0.5, random_state=0, stratify=target
+    )
     net = pm.Classifier(MODELS[model]().fit(fitted_on, truth), data=fitted_on, batch_size=4096)
     rows = torch.as_tensor(net.inputs.encode(other.iloc[:number]))
     pool = torch.as_tensor(net.inputs.encode(fitted_on))
@@ -93,7 +93,14 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
     f = net.probabilities(rows)
     labels = torch.arange(names).expand(len(rows), -1)
     pools, maps = Pools(lambda: pool), None
-    entry: dict[str, Any] = {"dataset": dataset, "model": model, "columns": columns, "n": len(rows), "exact": exact, "fills": {}}
+    entry: dict[str, Any] = {
+        "dataset": dataset,
+        "model": model,
+        "columns": columns,
+        "n": len(rows),
+        "exact": exact,
+        "fills": {},
+    }
     for name in FILLS if exact else ("gray",):
         fill = pools.bind(make_fill(name), part="judge").prepare(net)
         least, largest = torch.zeros(len(rows), names), torch.ones(len(rows), names)
@@ -110,7 +117,9 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
                 least[i, less] = extreme_area(evaluate, columns, less, 1.0, width)
                 largest[i, 1 - less] = 1 - least[i, less]
         played = {"fill it played": "gray", "same fill": name}
-        game = pools.bind(make_game("insertion", fill=name, points="all", draws=DRAWS if fill.random else 1)).prepare(net)
+        game = pools.bind(
+            make_game("insertion", fill=name, points="all", draws=DRAWS if fill.random else 1)
+        ).prepare(net)
         found = {}
         for told, with_fill in played.items():
             if told == "same fill" and (name == "gray" or fill.fill.reads_mask):
@@ -120,7 +129,9 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
                 chosen = maps
             else:
                 joint = "," if ":" in method else ":"
-                chosen = pools.bind(make_method(f"{method}{joint}fill={with_fill}")).prepare(net)(rows, labels)
+                chosen = pools.bind(make_method(f"{method}{joint}fill={with_fill}")).prepare(net)(
+                    rows, labels
+                )
             found[told] = play(game, net, rows, chosen, labels).auc
         entry["fills"][name] = {
             preset: {
@@ -141,10 +152,17 @@ def scores(for_completeness: Tensor, for_soundness: Tensor, f: Tensor, preset: s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=24)
-    parser.add_argument("--width", type=int, default=200, help="sets of each size that are kept, if there are more than 16 columns")
+    parser.add_argument(
+        "--width",
+        type=int,
+        default=200,
+        help="sets of each size that are kept, if there are more than 16 columns",
+    )
     parser.add_argument("--method", default="belief-order")
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=["wine", "cancer"])
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
@@ -159,12 +177,16 @@ def main() -> None:
         for model in args.models:
             if any((each["dataset"], each["model"]) == (dataset, model) for each in record["rows"]):
                 continue
-            entry = bounds(dataset, model, args.rows, 1 << 16 if dataset == "wine" else args.width, args.method)
+            entry = bounds(
+                dataset, model, args.rows, 1 << 16 if dataset == "wine" else args.width, args.method
+            )
             record["rows"].append(entry)
             args.out.write_text(json.dumps(record, indent=1) + "\n")
             for fill, presets in entry["fills"].items():
                 for preset, found in presets.items():
-                    cells = "  ".join(f"{told} {s['completeness']:.2f}/{s['soundness']:.2f}" for told, s in found.items())
+                    cells = "  ".join(
+                        f"{told} {s['completeness']:.2f}/{s['soundness']:.2f}" for told, s in found.items()
+                    )
                     print(dataset, model, fill, preset, cells, flush=True)
 
 

@@ -150,7 +150,9 @@ def test_too_small_a_budget_is_refused_with_what_is_needed() -> None:
     labels = torch.zeros(len(x), 1, dtype=torch.long)
     with pytest.raises(InputError, match="at least 44 passes for 9 regions, budget is 30"):
         BeliefOrder(budget=30)(f, x, labels)
-    with pytest.raises(InputError, match="at least 132 passes for 9 regions and 3 draws of the fill, budget is 90"):
+    with pytest.raises(
+        InputError, match="at least 132 passes for 9 regions and 3 draws of the fill, budget is 90"
+    ):
         BeliefOrder(budget=90, draws=3, fill=Noise())(f, x, labels)
 
 
@@ -166,7 +168,9 @@ def test_with_a_random_fill_it_plays_with_the_mean_over_the_draws() -> None:
 
         def mean(shown: tuple[int, ...], row: Tensor = x[i], behind: list[Tensor] = behind) -> Tensor:
             keep = torch.tensor([r in shown for r in range(4)])
-            return f.probabilities(torch.stack([torch.where(keep, row, b) for b in behind])).double().mean(dim=0)
+            return (
+                f.probabilities(torch.stack([torch.where(keep, row, b) for b in behind])).double().mean(dim=0)
+            )
 
         for label in range(3):
 

@@ -21,7 +21,6 @@ from proofmap.methods.adapters.library import library_errors, own_generators, qu
 from proofmap.methods.method import METHODS, Cost, Family, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
-
 _MOST_VALUES = 4096
 """LIME fits one coefficient for each value."""
 
@@ -61,7 +60,9 @@ class LimeTabular(Method):
                 f"{math.prod(inputs.shape)} values; use lime"
             )
         if not isinstance(self.rows, Images):
-            raise InputError(f"rows of {self.name} are a pool of rows, such as images; not {self.rows.title()}")
+            raise InputError(
+                f"rows of {self.name} are a pool of rows, such as images; not {self.rows.title()}"
+            )
         ready = self.rows.prepare(classifier)
         if bool(ready.pool.isnan().any()):
             raise InputError(f"{self.name} takes no missing values, and the rows have some; use lime")

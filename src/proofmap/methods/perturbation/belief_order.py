@@ -59,7 +59,9 @@ class BeliefOrder(RegionMethod):
         "maximum number of forward passes for each label; none: 10 for each region, at least 500, times the draws",
         least=1,
     )
-    draws: int = setting(5, "backgrounds that a random fill gives each image; the curve is their mean", least=1)
+    draws: int = setting(
+        5, "backgrounds that a random fill gives each image; the curve is their mean", least=1
+    )
     points: int = setting(
         25, "points of a curve that are measured; all, if there are fewer than 33 regions", least=2
     )
