@@ -21,14 +21,14 @@ from PIL import Image
 import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
-from proofmap.report import pictures
+from proofmap.report import pictures, proof_sheets, sheets
 from proofmap.report.figures import draw
 from proofmap.report.figures.curves import Line, Panel
 from proofmap.report.figures.learned import TVCurves
 from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
 from proofmap.report.figures.theorem import TheoremFigure
-from proofmap.report.pictures import SheetCell, SheetText
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
+from proofmap.report.sheets import SheetCell, SheetText
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.findings import Job
 from proofmap.reproduce.linear_case import curves_of
@@ -42,13 +42,14 @@ DEMO = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
 COMPARED = (
     "belief-mask",
     "top-label:belief-mask",
-    "learned-mask",
     "grad-cam",
     "gradient-x-input",
     "gradient",
     "centered-gaussian",
     "random",
 )
+LABELS = "top3+wrong"
+"""Photos, methods and labels of ``proofmap demo``."""
 INK, SOFT, BLUE, ORANGE = "#18181c", "#5c5c64", "#0072B2", "#D55E00"
 
 
@@ -70,7 +71,7 @@ def judged(photos: tuple[str, ...], methods: tuple[str, ...], labels: str | tupl
 
 def proof_sheet() -> Image.Image:
     """A heat map for each of the five most probable labels of one photo, and what each proves."""
-    return pictures.proof_sheet(judged(("rocket",), ("belief-mask",), "top5"), 0)
+    return proof_sheets.proof_sheet(judged(("rocket",), ("belief-mask",), "top5"), 0)
 
 
 def game() -> Image.Image:
@@ -91,7 +92,7 @@ def game() -> Image.Image:
             caption = (SheetText(shown, strong=True), SheetText(f"probability {p:.3f}"))
             cells.append(SheetCell(pictures.photo(seen, found.inputs), caption))
         rows.append(cells)
-    return pictures.sheet("The insertion game: the net sees the map's best pixels, the rest is gray", rows)
+    return sheets.sheet("The insertion game: the net sees the map's best pixels, the rest is gray", rows)
 
 
 def curves(plt: Any) -> Any:
@@ -183,20 +184,20 @@ def anytime(plt: Any) -> Any:
 def cheating() -> Image.Image:
     """One map for all labels: it looks sound for labels that nobody asked it to prove."""
     methods = ("learned-mask", "top-label:learned-mask")
-    return pictures.comparison_sheet(judged(("rocket",), methods, "top4"), 0)
+    return proof_sheets.comparison_sheet(judged(("rocket",), methods, "top4"), 0)
 
 
 def artifacts() -> Image.Image:
     """Fine masks without smoothing against the preset fast: the finer, the more it can prove, right or wrong."""
     methods = ("learned-mask:scale=1,tv=0,l1=0", "learned-mask")
     labels = ("missile", "mosque", "tabby", "espresso")
-    return pictures.comparison_sheet(judged(("rocket",), methods, labels), 0)
+    return proof_sheets.comparison_sheet(judged(("rocket",), methods, labels), 0)
 
 
 def scatter(plt: Any) -> Any:
     """The demo's seven methods and the paper's: completeness and best effort against soundness."""
 
-    return scatter_figure(judged(DEMO, COMPARED, "top3")).drawn(plt)
+    return scatter_figure(judged(DEMO, COMPARED, LABELS)).drawn(plt)
 
 
 def smoothness(plt: Any) -> Any:

@@ -1,7 +1,7 @@
 """Screenshots of the HTML report, at the width of a desk and of a telephone: ``python -m docs.report_pictures``.
 
 It judges the photographs of the demo (some minutes), opens the report in Chromium (extra ``browser``), and keeps two
-small pictures: the verdict, and below it one photograph in full.
+small pictures: the opening, and below it one photograph in full.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from PIL import Image
 
 import proofmap as pm
-from docs.make_pictures import COMPARED, DEMO, PICTURES, judged
+from docs.make_pictures import COMPARED, DEMO, LABELS, PICTURES, judged
 from proofmap.report.html import write_report
 from tests.browser import chromium
 
@@ -65,4 +65,4 @@ def save_pictures(evaluation: pm.Evaluation, image: int = 1) -> None:
 
 
 if __name__ == "__main__":
-    save_pictures(judged(DEMO, COMPARED, "top3"))
+    save_pictures(judged(DEMO, COMPARED, LABELS))

@@ -11,7 +11,8 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.inputs import Series
 from proofmap.fills import make_fill
-from proofmap.report.pictures import explained_sheet, marked_line
+from proofmap.report.pictures import marked_line
+from proofmap.report.proof_sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of
 from proofmap.testing.nets import ROWS, classifier_of
 from tests.toys import drawn, normal

@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.report import page_explained, pictures
+from proofmap.report import page_explained, proof_sheets, sheets
 from proofmap.results import score_tables
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
 from tests.command import run
@@ -74,18 +74,18 @@ def test_the_terminal_says_it_with_the_fill_that_may_help(gray_is_dark: pm.Proof
 
 def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[str] = []
-    sheet = pictures.sheet
+    sheet = sheets.sheet
 
-    def read(title: str, rows: list[list[pictures.SheetCell]], notes: list[str], **how: object) -> object:
+    def read(title: str, rows: list[list[sheets.SheetCell]], notes: list[str], **how: object) -> object:
         drawn.extend(text.text for row in rows for cell in row for text in cell.lines)
         drawn.extend(notes)
         return sheet(title, rows, notes, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(pictures, "sheet", read)
+    monkeypatch.setattr(proof_sheets, "sheet", read)
     several = replace(gray_is_dark.evaluation, results=gray_is_dark.evaluation.results * 2)
     for evaluation in (gray_is_dark.evaluation, several):
         drawn.clear()
-        pictures.explained_sheet(evaluation, 0)
+        proof_sheets.explained_sheet(evaluation, 0)
         assert drawn.count("gray alone: f = .95") == len(evaluation.results)
         assert any(
             line.startswith("Gray alone gives 'dark'") and line.endswith("--fill blur") for line in drawn

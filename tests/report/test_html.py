@@ -16,10 +16,10 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import colours, page_data, page_explained, page_pictures, pictures, scatter
+from proofmap.report import colours, page_data, page_explained, page_pictures, proof_sheets, scatter
 from proofmap.report.choice import Choice, choose_pictured
+from proofmap.report.colours import displayed
 from proofmap.report.html import write_report
-from proofmap.report.pictures import displayed
 from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
 from tests.report.pages import STRANGE, PageParts, judged, listed
@@ -301,7 +301,7 @@ def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
     page = PageParts(write_report(red, tmp_path / "a.html"))
     assert page.record["hidden"]["colour"] == [255, 0, 51]
     assert "Hidden pixels have the colour that the net saw" in page.text
-    sheet = np.asarray(pictures.proof_sheet(red, 0))
+    sheet = np.asarray(proof_sheets.proof_sheet(red, 0))
     assert (sheet == (255, 0, 51)).all(axis=2).mean() > 0.05
     blurred = judged(**options, metrics=["completeness:fill=blur"])
     page = PageParts(write_report(blurred, tmp_path / "b.html"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +18,13 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import figures, page_pictures, pictures
+from proofmap.report import colours as colouring
+from proofmap.report import figures, page_pictures, pictures, proof_sheets
 from proofmap.report.choice import choose_pictured, values_of
 from proofmap.report.figures.desk import desk_of
 from proofmap.report.html import write_report
 from proofmap.results.compare import compare
+from proofmap.results.verdict import verdict
 from proofmap.study.store.maps import read_maps, write_maps
 from tests.report.other_inputs import ROWS, SERIES, evaluated
 from tests.report.pages import PageParts
@@ -65,17 +68,17 @@ def test_the_heat_of_a_position_colours_its_whole_band(
     evaluation = found[inputs]
     image, heat = inputs.blank(1)[0], evaluation.map_of(evaluation.results[0], 0, 0)
     paper = np.asarray(pictures.overlay(image, heat, inputs))[2].astype(float)  # above the line in the middle
-    colours = 0.35 * 250 + 0.65 * pictures.heat_colours(pictures.displayed(heat))
+    colours = 0.35 * 250 + 0.65 * colouring.heat_colours(colouring.displayed(heat))
     expected = np.repeat(colours, paper.shape[0] // inputs.count, axis=0)
     assert np.abs(paper - expected).max() <= 0.5
 
 
 @KINDS
 def test_sheets_are_as_flat_as_their_pictures(inputs: Inputs, found: dict[Inputs, pm.Evaluation]) -> None:
-    for draw in (pictures.proof_sheet, pictures.comparison_sheet):
+    for draw in (proof_sheets.proof_sheet, proof_sheets.comparison_sheet):
         page = np.asarray(draw(found[inputs], 0))
         assert page.std() > 10 and page.shape[0] < 0.85 * page.shape[1]  # notes and captions included
-    notes = pictures.sheet_notes(found[inputs], 0)
+    notes = proof_sheets.sheet_notes(found[inputs], 0)
     assert f"while the map's {inputs.position_noun} are shown" in notes[0]
 
 
@@ -95,6 +98,10 @@ def test_the_page_carries_the_level_of_each_pixels_position(
         assert (page.levels(0)[k] == np.repeat(levels[k], wide)[None]).all()
 
 
+FOREIGN = r"\b(?:pixel|image|photo)s?\b(?!-)"
+"""Words for pictures, which pages about other inputs must not use."""
+
+
 @KINDS
 def test_the_page_speaks_of_positions_by_their_name_and_shows_the_drawing_itself(
     inputs: Inputs, found: dict[Inputs, pm.Evaluation], tmp_path: Path
@@ -103,7 +110,13 @@ def test_the_page_speaks_of_positions_by_their_name_and_shows_the_drawing_itself
     assert page.record["positions"] == inputs.position_noun
     assert f"the map's {inputs.position_noun}, best first" in page.text
     assert f"{inputs.position_noun.capitalize()} shown" in page.text
-    assert "pixel" not in page.text.lower()
+    evaluation = found[inputs]
+    before_settings = page.text.partition("How this was made")[0]
+    comparison = compare(evaluation, baseline="random")
+    words = [before_settings, str(verdict(evaluation)), str(comparison), evaluation.table()]
+    words += proof_sheets.sheet_notes(evaluation, 0)
+    assert not [word for text in words for word in re.findall(FOREIGN, text, re.IGNORECASE)]
+    assert f"{inputs.singular.capitalize()} by {inputs.singular}" in page.text
     (source, *_) = (str(a["src"]) for t, a in page.elements if t == "img" and "photo" in str(a.get("class")))
     assert source.startswith("data:image/png;base64,")
     with Image.open(io.BytesIO(base64.b64decode(source.partition(",")[2]))) as picture:
@@ -125,11 +138,11 @@ def test_every_figure_of_an_evaluation_is_drawn_and_captioned_in_the_inputs_word
     }
     for figure in [*made, desk_of(found[inputs])]:
         caption = figure.caption().lower()
-        assert "pixel" not in caption and "photo" not in caption
+        assert not re.search(FOREIGN, caption)
         assert figure.name == "scatter" or inputs.position_noun in caption
         figures.draw(figure, tmp_path / f"{figure.name}.svg")
     text = (tmp_path / "mask-grid.svg").read_text()
-    assert "<!-- input -->" in text and "<!-- photo -->" not in text
+    assert f"<!-- {inputs.singular} -->" in text
 
 
 @KINDS

@@ -15,7 +15,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.report import colours as colouring
-from proofmap.report import pictures
+from proofmap.report import pictures, proof_sheets, sheets
 from proofmap.results import strength
 from proofmap.results.proof_shape import ProofShape, percent
 from proofmap.testing.nets import conv_classifier, pixels
@@ -34,19 +34,19 @@ def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:
 
 
 def test_brighter_means_more_salient_and_lightness_rises_evenly() -> None:
-    colours = pictures.heat_colours(np.linspace(0, 1, 65))
+    colours = colouring.heat_colours(np.linspace(0, 1, 65))
     lightness = colours @ [0.299, 0.587, 0.114]
     assert (np.diff(lightness) > 0).all()
 
 
 def test_a_flat_map_is_drawn_without_dividing_by_zero() -> None:
-    assert (pictures.displayed(torch.full((4, 4), 3.0)) == 0).all()
+    assert (colouring.displayed(torch.full((4, 4), 3.0)) == 0).all()
 
 
 def test_outliers_do_not_darken_the_rest_of_a_map() -> None:
     heat = torch.linspace(0, 1, 10_000).view(100, 100).clone()
     heat[0, 0] = 1e6
-    assert pictures.displayed(heat)[50].mean() == pytest.approx(0.5, abs=0.03)
+    assert colouring.displayed(heat)[50].mean() == pytest.approx(0.5, abs=0.03)
 
 
 def test_gray_scale_images_can_be_drawn() -> None:
@@ -63,8 +63,8 @@ def test_more_than_three_channels_show_the_first_three_and_two_their_mean_as_gra
 
 
 def test_long_text_is_shortened_to_its_column() -> None:
-    cell = pictures.SheetCell(None, (pictures.SheetText("a very long label name " * 10),))
-    page = pictures.sheet("t" * 500, [[cell, pictures.SheetCell(None)]], side=120)
+    cell = sheets.SheetCell(None, (sheets.SheetText("a very long label name " * 10),))
+    page = sheets.sheet("t" * 500, [[cell, sheets.SheetCell(None)]], side=120)
     assert np.asarray(page)[:, -10:].min() == 255  # nothing runs over the right margin
 
 
@@ -84,15 +84,15 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_sheets_print_probabilities_in_percent(drawn: list[str]) -> None:
     found = judged(1, 8, methods=["gradient"], labels="top3")
     small = replace(found, f=torch.tensor([[0.7512, 0.002, 0.5]]))
-    heads = ["whole photo 75 %", "whole photo <1 %", "whole photo 50 %"]
+    heads = ["whole image 75 %", "whole image <1 %", "whole image 50 %"]
     curves = found.results[0].insertion
     areas = [percent(auc) for auc in curves.auc[0].tolist()]
     peaks = [percent(max(curve)) for curve in curves.probabilities[0, :, 1:].tolist()]
     numbers = [f"average {auc}, peak {peak}" for auc, peak in zip(areas, peaks, strict=True)]
-    for sheet in (pictures.proof_sheet, pictures.comparison_sheet):
+    for sheet in (proof_sheets.proof_sheet, proof_sheets.comparison_sheet):
         drawn.clear()
         sheet(small, 0)
-        assert [words for words in drawn if words.startswith("whole photo")] == heads
+        assert [words for words in drawn if words.startswith("whole image")] == heads
         assert [words for words in drawn if words.startswith("average")] == numbers
 
 
@@ -100,7 +100,7 @@ def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
     """A made-up proof in a box 101 wide: one pixel is one percent."""
     page = Image.new("RGB", (101, 18), (255, 255, 255))
     found = ProofShape(0.4, 0.3, 0.7, 0.2, strength.Strength("match"), 1.0, 1.75)
-    pictures.draw_shape(ImageDraw.Draw(page), found, 0, 0, 101)
+    sheets.draw_shape(ImageDraw.Draw(page), found, 0, 0, 101)
     row = [page.getpixel((x, 5)) for x in range(101)]
     assert row[35] == row[60] == row[10] != row[80]  # the average, and the line up to the peak
     ink = page.getpixel((40, 1))  # the mark of the belief
@@ -110,9 +110,9 @@ def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
 
 def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost(drawn: list[str]) -> None:
     found = judged(1, 8, methods=["gradient-x-input"], labels="top1")
-    sheet = pictures.comparison_sheet(found, 0)
+    sheet = proof_sheets.comparison_sheet(found, 0)
     words = " ".join(drawn)
-    for note in (*pictures.sheet_notes(found, 0), colouring.SIGNED_NOTE[1:], *colouring.SIGNED_WORDS):
+    for note in (*proof_sheets.sheet_notes(found, 0), colouring.SIGNED_NOTE[1:], *colouring.SIGNED_WORDS):
         assert note in words
     assert np.asarray(sheet)[:, -10:].min() == 255, "nothing runs over the right margin"
 
@@ -147,7 +147,7 @@ def test_a_name_with_line_breaks_or_controls_is_drawn(name: str) -> None:
     strange = replace(
         found, image_names=(name,), results=tuple(replace(r, name=f"{name}:x") for r in found.results)
     )
-    for sheet in (pictures.proof_sheet(strange, 0), pictures.comparison_sheet(strange, 0)):
+    for sheet in (proof_sheets.proof_sheet(strange, 0), proof_sheets.comparison_sheet(strange, 0)):
         assert np.asarray(sheet).min() < 128
 
 
@@ -193,12 +193,12 @@ def test_sheets_show_signed_maps_in_two_colours_with_a_bar() -> None:
     )
     assert [r.signed for r in both.results] == [False, True, True]
     for sheet, plain in (
-        (pictures.proof_sheet(sign, 0), pictures.proof_sheet(size, 0)),
-        (pictures.comparison_sheet(sign, 0), pictures.comparison_sheet(size, 0)),
+        (proof_sheets.proof_sheet(sign, 0), proof_sheets.proof_sheet(size, 0)),
+        (proof_sheets.comparison_sheet(sign, 0), proof_sheets.comparison_sheet(size, 0)),
     ):
         assert sheet.height > plain.height and holds(sheet, colouring.colour_bar(140, 12))
         assert not holds(plain, colouring.colour_bar(140, 12))
-    assert holds(pictures.comparison_sheet(both, 0), colouring.colour_bar(140, 12))
+    assert holds(proof_sheets.comparison_sheet(both, 0), colouring.colour_bar(140, 12))
 
 
 def holds(sheet: Image.Image, part: Image.Image) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from proofmap.report import pictures
+from proofmap.report import proof_sheets
 from proofmap.results.proof_shape import ProofShape, shape_of
 from proofmap.results.strength import strength
 from tests.report.pages import judged
@@ -63,7 +63,7 @@ def test_a_label_that_the_net_does_not_believe_has_no_reach() -> None:
 )
 def test_the_words_say_what_the_curve_does(given: ProofShape, said: str) -> None:
     assert given.words == said
-    assert pictures.verdict(given).text == said
+    assert proof_sheets.verdict(given).text == said
 
 
 def test_the_bar_of_a_terminal_shows_average_belief_and_peak() -> None:

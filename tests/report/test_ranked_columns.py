@@ -13,7 +13,7 @@ import proofmap as pm
 from proofmap.core.inputs import Rows
 from proofmap.report.figures import figures_of
 from proofmap.report.figures.columns import columns_figure
-from proofmap.report.pictures import explained_sheet
+from proofmap.report.proof_sheets import explained_sheet
 from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
 from proofmap.results.named_positions import proof_count, proof_names
 from proofmap.results.proof_shape import shape_of

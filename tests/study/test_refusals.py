@@ -69,7 +69,7 @@ def test_a_refused_study_leaves_no_folder_and_no_lock(
     before = sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts)
     nothing_left = replace(study, images=Selection(min_second_probability=1.0))
     for out in ("run", "new/folders/run"):
-        with pytest.raises(InputError, match="no picture is left to study"):
+        with pytest.raises(InputError, match="no image is left to study"):
             run_study(nothing_left, tmp_path / out)
     words = [
         "evaluate",
@@ -85,7 +85,7 @@ def test_a_refused_study_leaves_no_folder_and_no_lock(
     )
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert ended.value.code == 2 and "no picture is left" in " ".join(capsys.readouterr().err.split())
+    assert ended.value.code == 2 and "no image is left" in " ".join(capsys.readouterr().err.split())
     assert sorted(path for path in tmp_path.rglob("*") if "__pycache__" not in path.parts) == before
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("precious")

@@ -62,7 +62,7 @@ def test_a_run_tells_what_it_holds(run: Run) -> None:
     (failure,) = run.failures()
     assert (failure.image, failure.method) == ("zz.png", "") and "zz.png" in failure.reason
     assert run.table().startswith(run.evaluation().table()) and run.table().endswith(
-        "1 picture could not be read and is not counted"
+        "1 image could not be read and is not counted"
     )
 
 
@@ -259,7 +259,7 @@ def test_scores_are_exported_as_tables_to_read(run: Run, tmp_path: Path) -> None
         latex(found) + "\n"
     )
     for text in (page.read_text(), paper.read_text()):
-        assert "1 picture could not be read" in text, "the notes of the run go with it"
+        assert "1 image could not be read" in text, "the notes of the run go with it"
 
 
 def test_numbers_as_dataframes(run: Run, folder: Path) -> None:

@@ -621,8 +621,8 @@ def test_pictures_that_vanish_after_the_survey_are_failures(
     with Run(tmp_path / "run") as run:
         assert {f.image: f.reason for f in run.failures()} == {
             "01.png": "the disk has lost this picture",
-            "02.png": "the picture is not the one that was surveyed",
-            "03.png": "the picture is not the one that was surveyed",
+            "02.png": "it is not the one that was surveyed",
+            "03.png": "it is not the one that was surveyed",
         }
     monkeypatch.undo()
     assert run_study(study, tmp_path / "run", retry=True).complete

@@ -273,9 +273,9 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         ({"label_set": ("cow",)}, "cow"),
         ({"thresholds": "papr"}, "papr"),
         ({"curve": "papr"}, "papr"),
-        ({"images": Selection(names=("zz.png",))}, "no picture is named 'zz.png'"),
+        ({"images": Selection(names=("zz.png",))}, "nothing in the data is named 'zz.png'"),
         ({"images": Selection(correct=True)}, "images.correct needs true labels"),
-        ({"images": Selection(min_second_probability=1.0)}, "no picture is left to study: 2 were looked at"),
+        ({"images": Selection(min_second_probability=1.0)}, "no image is left to study: 2 were looked at"),
     ],
 )
 def test_a_study_that_cannot_be_done_says_why(changes: dict[str, Any], told: str, tmp_path: Path) -> None:

@@ -282,7 +282,7 @@ def test_lines_come_at_the_beginning_at_intervals_and_at_the_end() -> None:
         lines.update(RUNNING)
     lines.end(Status(state="finished", units_done=70, units_total=70, passes_done=8000, seconds=800))
     first, *middle, last = stream.getvalue().splitlines()
-    assert first == "surveying: looking at the pictures"
+    assert first == "surveying: looking at the data"
     assert middle == [status_line(RUNNING)] * 2
     assert last == "finished: 70/70 units, 8,000 passes, 10/s, 13 min in all"
 

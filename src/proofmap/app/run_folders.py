@@ -19,6 +19,7 @@ from proofmap.app.photos import NotFound
 from proofmap.app.run_records import Mean, MetricRecord, RunList, RunProgress, RunRecord, State
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import process_runs
+from proofmap.core.inputs import kind_of
 from proofmap.results.sharing import shared_names, without_folders
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.results import Run
@@ -165,6 +166,8 @@ def _read(folder: RunFolder) -> RunRecord:
                     "data": public_text(str(identity.get("data", ""))),
                     "labels": str(identity.get("labels", "")),
                     "images": len(run.images),
+                    "item": kind_of(identity).singular,
+                    "items": kind_of(identity).noun,
                     "methods": list(names.values()),
                     "metrics": [
                         MetricRecord(name=m.name, higher_is_better=m.flag) for m in run.metrics.values()

@@ -75,6 +75,8 @@ class RunRecord(_Record):
     data: str = ""
     labels: str = ""
     images: int = 0
+    item: str = Field(default="image", description="the word for one of them: image, series, row")
+    items: str = Field(default="images", description="the word for several")
     methods: list[str] = []
     metrics: list[MetricRecord] = []
     scores: dict[str, dict[str, Mean]] = Field(default={}, description="method -> metric -> mean so far")

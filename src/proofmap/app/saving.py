@@ -15,8 +15,8 @@ from proofmap.app.photos import NotFound
 from proofmap.core.inputs import Inputs
 from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
 from proofmap.report.html import write_report
-from proofmap.report.originals import original_of
-from proofmap.report.pictures import explained_sheet
+from proofmap.report.originals import crop_words, original_of
+from proofmap.report.proof_sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, without_folders
 
@@ -47,7 +47,8 @@ def saved(job: MapJob, file: str, inputs: Inputs) -> bytes:
 def _made(job: MapJob, evaluation: Evaluation, file: str, inputs: Inputs) -> bytes:
     match file:
         case "sheet.png":
-            return sheet_png(explained_sheet(evaluation, 0))
+            with job.photo.opened() as picture:
+                return sheet_png(explained_sheet(evaluation, 0, crop_words(picture, inputs)))
         case "page.html":
             return _page(job, evaluation, inputs)
         case "maps.safetensors":

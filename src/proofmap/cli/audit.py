@@ -187,6 +187,6 @@ def _check_same_pictures(run: Run, other: Run) -> None:
     for image in run.images:
         if digests.get(image.name, image.digest) != image.digest:
             raise InputError(
-                f"{image.name} is not the same picture in {run.folder} and {other.folder}, so the runs cannot be compared; "
-                "judge both on the same pictures"
+                f"{image.name} is not the same in {run.folder} and {other.folder}, so the runs cannot be compared; "
+                "judge both on the same data"
             )

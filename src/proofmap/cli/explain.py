@@ -27,8 +27,9 @@ from proofmap.methods.method import default_method, make_method
 from proofmap.metrics.games import make_game
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.specs import split_specs
+from proofmap.report.display import save_proof
 from proofmap.report.html import write_report
-from proofmap.report.originals import original_of
+from proofmap.report.originals import crop_words, original_of
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
 from proofmap.study.cost import expected_cost, expected_labels, worth_telling
@@ -144,7 +145,9 @@ def explain(
     if fill_notes(proof.evaluation):
         stderr.print(f"with another fill: {options.command_line()} --fill {other_fill(proof.evaluation)}")
     with written_together(folder) as part:
-        written = proof.save(part)
+        written = save_proof(
+            proof.evaluation, part, lambda k: crop_words(photos.read(block.indices[k]), classifier.inputs)
+        )
         report = write_report(
             proof.evaluation,
             part / "report.html",

@@ -237,7 +237,7 @@ def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
     True
     """
     if not 0 <= n <= len(names):
-        raise InputError(f"{n} pictures are asked for, but there are {len(names)}")
+        raise InputError(f"{n} are asked for, but there are {len(names)}")
     drawn = sorted((streams.key_of(seed, name, "selection"), name, i) for i, name in enumerate(names))
     return [i for _, _, i in drawn[:n]]
 
@@ -252,7 +252,7 @@ def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
     for name in wanted:
         if name not in where:
             hint = did_you_mean(name, where) or f" There are {_some(names)}"
-            raise InputError(f"no picture is named {name!r}.{hint}")
+            raise InputError(f"nothing in the data is named {name!r}.{hint}")
     return [where[name] for name in wanted]
 
 

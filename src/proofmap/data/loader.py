@@ -100,7 +100,7 @@ def load_listed(
     """As :func:`load_blocks`, for blocks given as lists of indices."""
     outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
     if outside:
-        raise InputError(f"there is no picture {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
+        raise InputError(f"there is no item {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
     if dataset.kind != inputs.kind:
         raise InputError(f"{dataset.title} holds {dataset.kind}, but the classifier takes {inputs.kind}")
     inputs.check_readable()

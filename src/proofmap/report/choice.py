@@ -46,6 +46,7 @@ def choose_pictured(
     completeness: int = 7,
     random: int = 6,
     seed: int = 0,
+    item: str = "image",
     positions: str = "pixels",
     among: Sequence[int] | None = None,
 ) -> Choice:
@@ -57,7 +58,7 @@ def choose_pictured(
     Args:
         values: per-image values by method and kind of score.
         soundness, completeness, random: numbers of images.
-        positions: the word for positions in the rule, such as "pixels".
+        item, positions: the words for an input and for its positions in the rule, such as "image" and "pixels".
         among: the images that can be chosen; all by default.
 
     >>> import torch
@@ -75,7 +76,7 @@ def choose_pictured(
     open_to = list(range(n)) if among is None else sorted(set(among))
     wanted = soundness + completeness + random
     if len(open_to) <= wanted:
-        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, positions))
+        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, item, positions))
     reasons: dict[int, tuple[str, ...]] = {}
     rule = []
     for kind, count in ((SOUNDNESS, soundness), (COMPLETENESS, completeness)):
@@ -89,7 +90,7 @@ def choose_pictured(
     if drawn:
         rule.append(f"{len(drawn)} at random (seed {seed})")
     reasons.update((i, ("drawn at random",)) for i in drawn)
-    shown = f"Shown in full: {len(reasons)} of {counted(n, 'image')}"
+    shown = f"Shown in full: {len(reasons)} of {counted(n, item)}"
     return Choice(reasons, f"{shown}: {', '.join(rule)}." if rule else f"{shown}.")
 
 
@@ -116,9 +117,9 @@ def _worst_in_turn(
     return worst
 
 
-def _all_rule(shown: int, n: int, positions: str) -> str:
+def _all_rule(shown: int, n: int, item: str, positions: str) -> str:
     if shown == 0:
-        return f"No image is shown in full; the {positions} of all {n} were left out."
+        return f"No {item} is shown in full; the {positions} of all {n} were left out."
     if shown == n:
-        return "Every image is shown in full." if n > 1 else "The image is shown in full."
-    return f"Shown in full: the {shown} of {counted(n, 'image')} whose {positions} and maps were kept."
+        return f"Every {item} is shown in full." if n > 1 else f"The {item} is shown in full."
+    return f"Shown in full: the {shown} of {counted(n, item)} whose {positions} and maps were kept."

@@ -13,6 +13,17 @@ from torch import Tensor
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.fills import FILLS
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.strength import Word
+
+Colour = tuple[int, int, int]
+INK, SOFT, PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)
+STRENGTHS: dict[Word, Colour | None] = {
+    "weak": (0, 100, 170),
+    "strong": (190, 70, 0),
+    "match": (0, 110, 75),
+    "unknown": None,
+}
+"""The colour of a verdict on a proof; None if there is none."""
 
 
 def _stops(colours: str) -> np.ndarray:
@@ -69,7 +80,6 @@ def colour_bar(width: int, height: int) -> Image.Image:
 
 # ---- hidden positions ---------------------------------------------------------------------------------------
 
-Colour = tuple[int, int, int]
 PLAIN: Colour = (219, 219, 219)
 """Drawn if the fill is not one colour."""
 

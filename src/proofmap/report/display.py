@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
@@ -24,13 +24,8 @@ from proofmap.core.text import counted
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.scatter import scatter_figure
-from proofmap.report.pictures import (
-    comparison_sheet,
-    data_uri,
-    explained_sheet,
-    picture_bytes,
-    pictured_images,
-)
+from proofmap.report.pictures import data_uri, picture_bytes
+from proofmap.report.proof_sheets import comparison_sheet, explained_sheet, pictured_images
 from proofmap.report.scatter import scatter_panels
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
@@ -105,7 +100,7 @@ def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: boo
 
 def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
     """Write a sheet for each of the first pictured images, and the charts if matplotlib is installed."""
-    written = _save_sheets(evaluation, out, compare=True)
+    written = _save_sheets(evaluation, out, comparison_sheet)
     try:
         written.append(draw(curves_figure(evaluation), out / "curves.png"))
         if scatter_panels(evaluation):
@@ -115,14 +110,19 @@ def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
     return written
 
 
-def save_proof(evaluation: Evaluation, folder: str | Path) -> list[Path]:
-    """Write a sheet for each of the first images, ``maps.safetensors``, and the numbers; returns the paths."""
+def save_proof(
+    evaluation: Evaluation, folder: str | Path, crops: Callable[[int], str] = lambda _: ""
+) -> list[Path]:
+    """Write a sheet for each of the first images, ``maps.safetensors``, and the numbers; returns the paths.
+
+    ``crops`` gives a note for the sheet of an image, by its index, such as how much of the original the net sees.
+    """
     evaluation = shared(evaluation)
     with written_together(folder) as out:
         written = _save_numbers(evaluation, out)
         with atomic_write(out / "maps.safetensors") as part:
             part.write_bytes(maps_safetensors(evaluation))
-        written += [out / "maps.safetensors", *_save_sheets(evaluation, out, compare=False)]
+        written += [out / "maps.safetensors", *_save_sheets(evaluation, out, explained_sheet, crops)]
     return [Path(folder, path.name) for path in written]
 
 
@@ -148,7 +148,12 @@ def sheet_png(sheet: Image.Image) -> bytes:
     return picture_bytes(sheet, "PNG", optimize=True, pnginfo=own_mark())
 
 
-def _save_sheets(evaluation: Evaluation, out: Path, *, compare: bool) -> list[Path]:
+def _save_sheets(
+    evaluation: Evaluation,
+    out: Path,
+    make: Callable[[Evaluation, int, str], Image.Image],
+    crops: Callable[[int], str] = lambda _: "",
+) -> list[Path]:
     """A sheet for each pictured image, called ``IMAGE.METHOD.png``, or ``IMAGE.compared.png`` if there are several methods.
 
     IMAGE is the image's name without the suffix of its file; names that are equal get numbers.
@@ -159,10 +164,9 @@ def _save_sheets(evaluation: Evaluation, out: Path, *, compare: bool) -> list[Pa
     bare = [image.with_suffix("") if image.suffix.lower() in SUFFIXES else image for image in images]
     names = distinct_names([file_name(str(name)) for name in bare])
     paths = [out / f"{file_name(name, shown)}.png" for name in names]
-    make = comparison_sheet if compare else explained_sheet
     for i, path in zip(indices, paths, strict=True):
         with atomic_write(path) as part:
-            part.write_bytes(sheet_png(make(evaluation, i)))
+            part.write_bytes(sheet_png(make(evaluation, i, crops(i))))
     return paths
 
 
@@ -191,13 +195,13 @@ def evaluation_html(evaluation: Evaluation) -> str:
     bold = score_tables.best_two(evaluation)
     table = table_html(header, rows, score_tables.score_notes(evaluation), bold=bold)
     shown = pictured_images(evaluation)[:MOST_PICTURES]
-    return said + table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], len(evaluation))
+    return said + table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], evaluation)
 
 
 def proof_html(evaluation: Evaluation) -> str:
     """The sheets of the first images, then what each map proves."""
     shown = pictured_images(evaluation)[:MOST_PICTURES]
-    sheets = _sheets_html([explained_sheet(evaluation, i) for i in shown], len(evaluation))
+    sheets = _sheets_html([explained_sheet(evaluation, i) for i in shown], evaluation)
     return sheets + pairs_html(evaluation)
 
 
@@ -209,7 +213,7 @@ def proof_png(evaluation: Evaluation) -> bytes | None:
     )
 
 
-def _sheets_html(sheets: Sequence[Image.Image], images: int) -> str:
+def _sheets_html(sheets: Sequence[Image.Image], evaluation: Evaluation) -> str:
     """Sheets as inline pictures: the first one, and more up to ``MOST_BYTES`` in total."""
     parts: list[str] = []
     weight = 0
@@ -219,10 +223,9 @@ def _sheets_html(sheets: Sequence[Image.Image], images: int) -> str:
         if parts and weight > MOST_BYTES:
             break
         parts.append(f'<img src="{uri}" alt="heat maps" style="max-width:100%;display:block">')
-    if parts and len(parts) < images:
-        parts.append(
-            f'<div style="font-size:small;color:#666">{len(parts)} of {counted(images, "image")}</div>'
-        )
+    if parts and len(parts) < len(evaluation):
+        all_of_them = counted(len(evaluation), evaluation.inputs.singular)
+        parts.append(f'<div style="font-size:small;color:#666">{len(parts)} of {all_of_them}</div>')
     return "".join(parts)
 
 

@@ -79,7 +79,10 @@ def write_report(
     )
     if choice is None:
         choice = choose_pictured(
-            values_of(evaluation), among=evaluation.pictured, positions=evaluation.inputs.position_noun
+            values_of(evaluation),
+            among=evaluation.pictured,
+            item=evaluation.inputs.singular,
+            positions=evaluation.inputs.position_noun,
         )
     pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
     if originals is not None:
@@ -122,13 +125,13 @@ def page_html(
 
 def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
     """The sections of the page in their order: the id and the words of a link to each."""
-    images, scores = ("pictures", "Image by image"), ("scores", "Scores")
+    images, scores = ("pictures", f"{record['noun'].capitalize()} by {record['noun']}"), ("scores", "Scores")
     middle = [images, scores] if record["explained"] else [scores, images]
     return [
         *([("opening", f"One {record['noun']}")] if opens else []),
         ("verdict", "What the net says" if record["explained"] else "Verdict"),
         *middle,
-        ("images", "Every image"),
+        ("images", f"Every {record['noun']}"),
         *([("matrix", "Own label only?")] if record["matrix"] else []),
         ("made", "How it was made"),
     ]
@@ -173,6 +176,7 @@ def templates_of(package: str, folder: str) -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["counted"] = counted
+    environment.filters["metric_words"] = tables.metric_words
     environment.filters["percent"] = lambda value: "-" if value is None else percent(value)
     environment.filters["number"] = lambda value: "-" if value is None else tables.number(float(value))
     return environment

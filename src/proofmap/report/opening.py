@@ -12,7 +12,7 @@ from typing import Any
 from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.report.colours import hidden_of
 from proofmap.report.page_pictures import photo_uri
-from proofmap.report.pictures import KEPT_SHARE, data_uri, input_word, masked_photo
+from proofmap.report.pictures import KEPT_SHARE, data_uri, masked_photo
 from proofmap.results.controls import role_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import NOTICED, ProofShape, percent, shape_of
@@ -27,7 +27,8 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
     if result is None or found is None:
         return None
     index, believed, wrong = found
-    noun, inputs = input_word(evaluation.inputs), evaluation.inputs
+    inputs = evaluation.inputs
+    noun = inputs.singular
     proof, attempt = (shape_of(evaluation, result, index, place) for place in (believed, wrong))
     names = [evaluation.label_names[int(evaluation.labels[index, place])] for place in (believed, wrong)]
     share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
@@ -58,7 +59,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
 
 def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
     """What the pixels of a label that the net believes show."""
-    noun, positions = input_word(evaluation.inputs), evaluation.inputs.position_noun
+    noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
     if proof.reach is not None and proof.reach < 1:
         return f"These {positions} alone, {percent(share)} of the {noun}, make the net say {name} about as strongly as the whole {noun} does."
     return f"No part of the {noun} makes the net say {name} as strongly as the whole {noun} does; shown are the top {percent(share)}."

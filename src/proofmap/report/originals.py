@@ -45,6 +45,14 @@ def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) ->
     return Original(data_uri(small, "JPEG", quality=85), small.width, small.height, words)
 
 
+def crop_words(photo: Image.Image, inputs: Inputs) -> str:
+    """How much of a photo the net sees, for a sheet, which shows that part only; empty if it sees all or nearly all."""
+    share = inputs.seen_share(photo) if isinstance(inputs, Pictures) else 1.0
+    if share > 1 - LOST:
+        return ""
+    return f"The net sees {_percent(share)} of the original ({photo.width} x {photo.height} pixels): what is shown here. The rest is cropped."
+
+
 def framed(photo: Image.Image, part: tuple[float, float, float, float]) -> Image.Image:
     """The photo made small, darker outside the part (in shares of its sides), which gets a frame."""
     scale = min(1.0, SIDE / max(photo.size))

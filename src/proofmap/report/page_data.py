@@ -15,7 +15,6 @@ from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_pictures import json_number
-from proofmap.report.pictures import input_word
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
@@ -23,6 +22,7 @@ from proofmap.results.notes import different_images
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
+from proofmap.results.tables import metric_words
 from proofmap.results.verdict import verdict
 from proofmap.results.wrong_labels import rule_words
 
@@ -44,7 +44,8 @@ def page_record(
         "subject": subject(evaluation),
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
-        "noun": input_word(evaluation.inputs),
+        "noun": evaluation.inputs.singular,
+        "nouns": evaluation.inputs.noun,
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
         "verdict": verdict(evaluation).record(),
@@ -72,7 +73,7 @@ def subject(evaluation: Evaluation) -> str:
     settings = evaluation.settings
     parts = [
         counted(len(evaluation.results), "method"),
-        counted(len(evaluation), "image"),
+        counted(len(evaluation), evaluation.inputs.singular),
         f"labels {rule_words(str(settings.get('labels', 'given')))}",
         str(settings.get("model", "")),
     ]
@@ -116,6 +117,7 @@ def _image_table(evaluation: Evaluation) -> dict[str, Any]:
 def _metric_record(score: Score) -> dict[str, Any]:
     return {
         "name": score.name,
+        "words": metric_words(score.name),
         "kind": score.kind,
         "higher": score.higher_is_better,
         "description": _description(score),

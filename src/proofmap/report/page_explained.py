@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from proofmap.core.labels import NO_LABEL, is_by_probability
 from proofmap.core.text import counted
-from proofmap.report.pictures import input_word
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import percent
@@ -24,7 +23,10 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
     if len(evaluation) > 1:
         maps = "the map" if len(evaluation.results) == 1 else "each method's map"
         detail = f"Below: what the net says of each, {maps} of each label, and what that map proves."
-        return {"headline": f"What the net says of {len(evaluation)} images, and why", "detail": detail}
+        return {
+            "headline": f"What the net says of {counted(len(evaluation), evaluation.inputs.singular)}, and why",
+            "detail": detail,
+        }
     several = len(evaluation.results) > 1
     detail = (
         proved_sentence(evaluation, 0) if several else method_sentence(evaluation, 0, evaluation.results[0])
@@ -78,7 +80,7 @@ def map_sentence(evaluation: Evaluation, result: MethodResult, index: int, place
 
 
 def _verdict_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    noun, positions = input_word(evaluation.inputs), evaluation.inputs.position_noun
+    noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
     name = _name(evaluation, index, place)
     f = percent(float(evaluation.f[index, place]))
     auc = percent(float(result.insertion.auc[index, place]))

@@ -26,7 +26,8 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.report.colours import displayed
 from proofmap.report.originals import Original
-from proofmap.report.pictures import data_uri, explained_sheet, per_pixel, photo
+from proofmap.report.pictures import data_uri, per_pixel, photo
+from proofmap.report.proof_sheets import explained_sheet
 from proofmap.report.ranked_columns import is_ranked
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words

@@ -53,7 +53,7 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
         raise InputError(f"there is no image {place}: the run has 0 to {len(run.images) - 1}")
     name, mapped = run.images[place].name, run.mapped(place)
     if not mapped:
-        raise InputError(f"no map of {name} is stored. {_how_to_store(run)}")
+        raise InputError(f"no map of {name} is stored. {_how_to_store(run, name)}")
     found = run.evaluation([place], methods=mapped, dataset=dataset)
     if not found.pictured:
         raise InputError(
@@ -62,7 +62,9 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
     failed = {f.method: f.reason for f in run.failures() if f.image == name}
     lacking = [method for method in run.methods if method not in mapped]
     warnings = [
-        f"{method} failed on this image: {failed[method]}" if method in failed else f"no map of {method}"
+        f"{method} failed on this {found.inputs.singular}: {failed[method]}"
+        if method in failed
+        else f"no map of {method}"
         for method in lacking
     ]
     originals = _originals(run, found, dataset)
@@ -79,12 +81,12 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
     )
 
 
-def _how_to_store(run: Run) -> str:
+def _how_to_store(run: Run, name: str) -> str:
     if run.unfinished() and run.manifest.study.get("maps") != "none":
-        return "The run is not finished: open the page again after a method has judged this image."
+        return f"The run is not finished: open the page again after a method has judged {name}."
     return (
-        "The run was made without maps (--maps none): judge the images again into another --out, with --maps float16; "
-        "then every image can be opened."
+        "The run was made without maps (--maps none): judge everything again into another --out, with --maps float16; "
+        "then everything can be opened."
     )
 
 
@@ -139,6 +141,7 @@ def load_pictured(
                 soundness=worst,
                 completeness=worst,
                 random=random,
+                item=numbers.inputs.singular,
                 positions=numbers.inputs.position_noun,
                 among=_judged_by_all(numbers),
             )
@@ -149,10 +152,8 @@ def load_pictured(
     (choice,) = choices
     there = {i: why for i, why in choice.reasons.items() if i in evaluation.pictured}
     if len(there) < len(choice.reasons):
-        missing = "the run has no maps of the others, or their pictures are no longer where they were"
-        rule = (
-            f"{len(there)} of {counted(len(choice.reasons), 'image')} chosen can be shown in full: {missing}."
-        )
+        missing = "the run has no maps of the others, or their files are no longer where they were"
+        rule = f"{len(there)} of {counted(len(choice.reasons), evaluation.inputs.singular)} chosen can be shown in full: {missing}."
         choice = Choice(there, rule)
     return evaluation, choice
 

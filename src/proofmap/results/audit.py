@@ -18,7 +18,7 @@ from proofmap.results.controls import role_of, soundness_notes
 from proofmap.results.drops import HEADER, DropLine, Use, find_drops
 from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
-from proofmap.results.tables import Cells, Tables
+from proofmap.results.tables import Cells, Tables, metric_words
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class AuditResult(Tables):
         bars = [
             [
                 line.method,
-                line.metric,
+                metric_words(line.metric),
                 tables.number(line.value),
                 "-" if math.isnan(line.low) else f"[{tables.number(line.low)}, {tables.number(line.high)}]",
                 str(line.n),
@@ -229,7 +229,7 @@ def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:
         reason = "one image has no interval"
     elif (judged < bar) if score.higher_is_better else (judged > bar):
         what = "the mean" if use == "mean" else "the interval's end"
-        reason = f"{what} is {judged:.4f}"
+        reason = f"{what} is {tables.decimals(judged, 4)}"
     else:
         reason = ""
     numbers = (bar, score.value, score.low, score.high, score.n)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.text import counted
 from proofmap.results.comparability import Entry, shared_images, shared_metrics, what_differs
 from proofmap.results.evaluation import Results, evaluation_of
@@ -23,7 +24,7 @@ from proofmap.results.paired import (
     sign_flip_p,
     smallest_p,
 )
-from proofmap.results.tables import Cells, Table
+from proofmap.results.tables import Cells, Table, metric_words
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -73,6 +74,8 @@ class Comparison(Table):
 
     differences: tuple[Difference, ...]
     notes: tuple[str, ...]
+    noun: str = "images"
+    """What was judged, in the plural: images, series, rows."""
 
     def find(self, metric: str, method: str, baseline: str) -> Difference:
         for d in self.differences:
@@ -94,12 +97,12 @@ class Comparison(Table):
             "wins",
             "p",
             "Holm p",
-            "images needed",
+            f"{self.noun} needed",
             "verdict",
         ]
         rows = [
             [
-                f"{d.metric} {'↑' if d.higher_is_better else '↓'}",
+                f"{metric_words(d.metric)} {'↑' if d.higher_is_better else '↓'}",
                 d.method,
                 places(d.value),
                 d.baseline,
@@ -173,22 +176,24 @@ def compare(
         raise InputError("the methods share no metric to compare them by")
     order = list(dict.fromkeys(column.metric for column in found))
     found.sort(key=lambda column: order.index(column.metric))
-    differences = _differences(found, detect, seed)
-    return Comparison(tuple(differences), (*_test_notes(differences, detect), *dict.fromkeys(notes)))
+    differences, inputs = _differences(found, detect, seed), entries[0].evaluation.inputs
+    return Comparison(
+        tuple(differences), (*_test_notes(differences, detect, inputs), *dict.fromkeys(notes)), inputs.noun
+    )
 
 
-def _test_notes(differences: Sequence[Difference], detect: float | None) -> list[str]:
+def _test_notes(differences: Sequence[Difference], detect: float | None, inputs: Inputs) -> list[str]:
     """How the lines were tested, and what this number of images can never decide."""
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
     notes = [
-        "differences are taken image by image; 95 % intervals over images; a verdict needs a p below .05, "
+        f"differences are taken {inputs.singular} by {inputs.singular}; 95 % intervals over {inputs.noun}; a verdict needs a p below .05, "
         f"corrected for the {counted(lines, 'line')} (Holm): of twenty tables without any difference one has a decided line",
-        f"images needed: the number that decides a line in four of five cases, for {one_of} and the spread that was found",
+        f"{inputs.noun} needed: the number that decides a line in four of five cases, for {one_of} and the spread that was found",
     ]
     sizes = sorted({d.n for d in differences if d.n})
     notes += [
-        f"{counted(n, 'image')} can never decide: the smallest possible p is {smallest_p(n):.4g}".replace(
+        f"{counted(n, inputs.singular)} can never decide: the smallest possible p is {smallest_p(n):.4g}".replace(
             " 0.", " ."
         )
         for n in sizes
@@ -198,8 +203,8 @@ def _test_notes(differences: Sequence[Difference], detect: float | None) -> list
     floor = smallest_p(most, _resamples(lines))
     if floor < LEVEL <= floor * lines:
         notes.append(
-            f"{counted(most, 'image')} can never decide one of {lines} lines: the smallest possible corrected p is "
-            f"{p_text(floor * lines)}. Compare fewer (--baseline, --metrics), or judge {fewest_images(lines)} images or more"
+            f"{counted(most, inputs.singular)} can never decide one of {lines} lines: the smallest possible corrected p is "
+            f"{p_text(floor * lines)}. Compare fewer (--baseline, --metrics), or judge {fewest_images(lines)} {inputs.noun} or more"
         )
     return notes
 
@@ -304,7 +309,7 @@ def _image_notes(method: Entry, against: Entry) -> list[str]:
     if len(rows) == n == m:
         return []
     return [
-        f"{method.run} and {against.run} share {counted(len(rows), 'image')}, of {n} and {m}; only these count"
+        f"{method.run} and {against.run} share {counted(len(rows), method.evaluation.inputs.singular)}, of {n} and {m}; only these count"
     ]
 
 

@@ -52,7 +52,7 @@ class DropLine:
     def cells(self) -> list[str]:
         return [
             self.method,
-            f"{self.metric} {'↑' if self.higher_is_better else '↓'}",
+            f"{tables.metric_words(self.metric)} {'↑' if self.higher_is_better else '↓'}",
             tables.number(self.value),
             tables.number(self.value_against),
             signed(self.difference),
@@ -114,9 +114,9 @@ def _line(method: str, d: Difference, limit: float, use: Use, counted_before: bo
         reason = "one image has no interval"
     elif judged < -limit - ROUNDING:
         reason = (
-            f"worse by {-judged:.4f}"
+            f"worse by {tables.decimals(-judged, 4)}"
             if use == "mean"
-            else f"by the interval's end it is worse by {-judged:.4f}"
+            else f"by the interval's end it is worse by {tables.decimals(-judged, 4)}"
         )
     else:
         reason = ""
@@ -182,5 +182,7 @@ def _notes(evaluation: Evaluation, against: Evaluation, methods: Sequence[str]) 
     n, m = len(evaluation), len(against)
     both = len({*evaluation.image_names} & {*against.image_names})
     if not both == n == m:
-        notes.append(f"{counted(both, 'image')} in both runs, of {n} now and {m} before; only these count")
+        notes.append(
+            f"{counted(both, evaluation.inputs.singular)} in both runs, of {n} now and {m} before; only these count"
+        )
     return notes

@@ -125,7 +125,9 @@ class Evaluation:
 
     def __repr__(self) -> str:
         methods = ", ".join(result.name for result in self.results)
-        return f"Evaluation({counted(len(self), 'image')}, {self.settings.get('model')}; {methods})"
+        return (
+            f"Evaluation({counted(len(self), self.inputs.singular)}, {self.settings.get('model')}; {methods})"
+        )
 
     def _repr_html_(self) -> str:
         return display().evaluation_html(self)

@@ -52,7 +52,7 @@ class Frontier(Table):
     def cells(self) -> Cells:
         """Header and one row of cells per method."""
         rows = [[p.method, *map(tables.number, p.means), _words(p)] for p in self.places]
-        return ["method", *self.scores, "place"], rows
+        return ["method", *map(tables.metric_words, self.scores), "place"], rows
 
     def records(self) -> list[dict[str, object]]:
         return [

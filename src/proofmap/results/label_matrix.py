@@ -38,6 +38,8 @@ class LabelMatrices(Tables):
     raised: tuple[Tensor | None, ...] = ()
     """``(L, L)`` of each method: on how many images the map of a raises b more than a itself; None if the matrix was not kept."""
     images: int = 0
+    item: str = "image"
+    """The word for one input: image, series, row."""
 
     def answers(self) -> dict[str, str]:
         """For each method with a matrix: does a map prove its own label only? In words, with the worst cell.
@@ -58,7 +60,7 @@ class LabelMatrices(Tables):
             else:
                 found[method] = (
                     f"No: the map of {self.names[a]} raises {self.names[b]} to {tables.number(float(areas[a, b]))} and its own label to "
-                    f"{tables.number(float(areas[a, a]))}; {self.names[b]} is higher on {int(raised[a, b])} of {counted(self.images, 'image')}."
+                    f"{tables.number(float(areas[a, a]))}; {self.names[b]} is higher on {int(raised[a, b])} of {counted(self.images, self.item)}."
                 )
         return found
 
@@ -75,7 +77,7 @@ class LabelMatrices(Tables):
         }
         if not found:
             raise InputError(
-                "the label x label matrix was not kept; it is kept for up to 64 labels of an image: judge fewer, such as --labels top10"
+                "the label x label matrix was not kept; it is kept for up to 64 labels: judge fewer, such as --labels top10"
             )
         return found
 
@@ -126,7 +128,7 @@ def label_matrices(
     chosen = (
         list(evaluation.results) if methods is None else [evaluation[name] for name in dict.fromkeys(methods)]
     )
-    labels = evaluation.labels.cpu()
+    labels, item = evaluation.labels.cpu(), evaluation.inputs.singular
     order = labels.argsort(dim=1)
     ordered = labels.gather(1, order)
     shared = by_label and bool((ordered == ordered[:1]).all() and (labels != NO_LABEL).all())
@@ -144,16 +146,19 @@ def label_matrices(
         tuple(None if m is None else _ordered(m.cpu(), order).nanmean(dim=0) for m in matrices),
         evaluation.f.cpu().gather(1, order).nanmean(dim=0),
         (
-            f"row: whose map is shown; column: whose AUC it is; last row: f; means over {counted(len(labels), 'image')}",
+            f"row: whose map is shown; column: whose AUC it is; last row: f; means over {counted(len(labels), item)}",
             *(
                 ()
                 if shared
-                else ("images have labels of their own: label 1 is the first label of each image",)
+                else (
+                    f"{evaluation.inputs.noun} have labels of their own: label 1 is the first label of each {item}",
+                )
             ),
             *((f"no matrix was kept for {', '.join(lacking)}",) if lacking else ()),
         ),
         tuple(None if m is None else _raised(_ordered(m.cpu(), order)) for m in matrices),
         len(labels),
+        item,
     )
 
 

@@ -18,7 +18,7 @@ from proofmap.core.text import counted
 from proofmap.results.comparability import Entry, shared_metrics, what_differs
 from proofmap.results.compare import places
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
-from proofmap.results.tables import Cells, Table
+from proofmap.results.tables import Cells, Table, metric_words
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SeedSpread(Table):
         ]
         rows = [
             [
-                f"{line.metric} {'↑' if line.higher_is_better else '↓'}",
+                f"{metric_words(line.metric)} {'↑' if line.higher_is_better else '↓'}",
                 line.method,
                 *(places(v) for v in (line.value, line.spread, line.least, line.greatest, line.per_image)),
                 "-" if math.isnan(line.share) else f"{line.share:.0%}",
@@ -177,7 +177,7 @@ def _notes(
     ]
     loud = [line for line in lines if line.share > ENOUGH]
     if loud:
-        names = ", ".join(f"{line.metric} of {line.method}" for line in loud)
+        names = ", ".join(f"{metric_words(line.metric)} of {line.method}" for line in loud)
         notes.append(
             f"one seed is not enough for {names}: quote the mean over seeds, or let the method draw more"
         )

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from html import escape
 
 from proofmap.core.text import csv_lines, one_line
+from proofmap.metrics import METRICS
 
 Cells = tuple[list[str], list[list[str]]]
 """A header, and rows with as many cells."""
@@ -199,12 +200,28 @@ def number(value: object) -> str:
     if 0 < size < 0.00005:
         return "<.0001" if value > 0 else ">-.0001"
     places = 2 if size >= 0.005 or size == 0 else 3 if size >= 0.00095 else 4
+    return decimals(value, places)
+
+
+def decimals(value: float, places: int) -> str:
+    """A score with this many decimals, without the leading zero.
+
+    >>> decimals(0.79996, 4), decimals(-0.5, 2), decimals(-0.0, 2)
+    ('.8000', '-.50', '.00')
+    """
     return re.sub(r"^(-?)0\.", r"\1.", f"{value + 0.0:.{places}f}")  # -0.0 has no sign
 
 
 def metric_words(name: str) -> str:
-    """The name of a metric as tables print it: ``best effort``."""
-    return name.replace("-", " ")
+    """The name of a metric as tables print it: ``best effort``. Settings, and names that are not Proofmap's, stay as they are.
+
+    >>> metric_words("best-effort"), metric_words("completeness:fill=near-rows"), metric_words("auc-.2-.6")
+    ('best effort', 'completeness:fill=near-rows', 'auc-.2-.6')
+    """
+    base, colon, settings = name.partition(":")
+    if base in METRICS and METRICS[base].__module__.startswith("proofmap."):
+        base = base.replace("-", " ")
+    return f"{base}{colon}{settings}"
 
 
 def table_html(

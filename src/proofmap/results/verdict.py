@@ -73,9 +73,11 @@ def verdict(evaluation: Evaluation) -> Verdict:
             "unjudged", "What the methods scored", ("Completeness and soundness were not both judged.",)
         )
     whole = [r for r in results if all(_has_value(r, half) for half in PROOF)]
-    missing = _missing_words(results)
+    missing = _missing_words(evaluation)
     if not whole and not any(_has_value(r, half) for r in results for half in PROOF):
-        return Verdict("unjudged", "No image counted", ("No method has a value to judge it by.",))
+        return Verdict(
+            "unjudged", f"No {evaluation.inputs.singular} counted", ("No method has a value to judge it by.",)
+        )
     if not whole:
         return Verdict("unjudged", "What the methods scored", missing)
     images = _images_that_test_soundness(evaluation)
@@ -95,7 +97,9 @@ def verdict(evaluation: Evaluation) -> Verdict:
     passing = [r for r in own if all(s.value >= BAR for s in counted_scores(r))]
     if not passing:
         return Verdict(
-            "none", _none_words(own, evaluation, images), (*_close(own), *_extremes(own), *context, bar)
+            "none",
+            _none_words(own, evaluation, images),
+            (*_close(own, evaluation.inputs.noun), *_extremes(own), *context, bar),
         )
     lacking = {r.name: _lacking(evaluation, r, images) for r in passing}
     proved = [r for r in passing if not lacking[r.name]]
@@ -186,7 +190,7 @@ def _coverage(evaluation: Evaluation) -> str:
     tried = f"{share} are labels that the net does not believe (f < {UNBELIEVED:g})"
     if not wrong:
         tried = f"none of them is a label that the net does not believe (f < {UNBELIEVED:g}), so soundness was hardly tested"
-    return f"Soundness is the worst of {coverage_words(evaluation)} of each image; {tried}."
+    return f"Soundness is the worst of {coverage_words(evaluation)} of each {evaluation.inputs.singular}; {tried}."
 
 
 def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int) -> str:
@@ -201,19 +205,19 @@ def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int
     return f"No method is both complete and sound{few}"
 
 
-def _close(own: Sequence[MethodResult]) -> list[str]:
+def _close(own: Sequence[MethodResult], noun: str) -> list[str]:
     """Methods below the bar on average whose intervals do not exclude it."""
     close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))]
     if not close:
         return []
     return [
-        f"The 95 % intervals of {_joined(close[:_NAMED])} reach the bar of {number(BAR)}: more images may decide."
+        f"The 95 % intervals of {_joined(close[:_NAMED])} reach the bar of {number(BAR)}: more {noun} may decide."
     ]
 
 
 def _above_words(evaluation: Evaluation, result: MethodResult) -> str:
     controls = [r.name for r in evaluation.results if r.label_free and r is not result]
-    return f"The soundness of {result.name} is above that of {_joined(controls)}, which has one map for all labels, in pairs."
+    return f"The soundness of {result.name} is above that of {_joined(controls)}, in pairs: {'this row has' if len(controls) == 1 else 'these rows have'} one map for all labels."
 
 
 def _scores_words(result: MethodResult) -> str:
@@ -223,9 +227,9 @@ def _scores_words(result: MethodResult) -> str:
     return f"{result.name}: {', '.join(parts)}."
 
 
-def _missing_words(results: Sequence[MethodResult]) -> tuple[str, ...]:
+def _missing_words(evaluation: Evaluation) -> tuple[str, ...]:
     """Which scores are missing, and what follows from that."""
-    sentences = []
+    sentences, results = [], evaluation.results
     for kind in JUDGED:
         unknown = [r.name for r in results if not _has_value(r, kind)]
         words = metric_words(kind)
@@ -233,7 +237,9 @@ def _missing_words(results: Sequence[MethodResult]) -> tuple[str, ...]:
             sentences.append(f"{words.capitalize()} was not judged.")
         elif unknown:
             follows = "which therefore cannot pass" if kind in PROOF else "so the verdict leaves it out"
-            sentences.append(f"No image counts for the {words} of {_joined(unknown)}, {follows}.")
+            sentences.append(
+                f"No {evaluation.inputs.singular} counts for the {words} of {_joined(unknown)}, {follows}."
+            )
     return tuple(sentences)
 
 
@@ -258,7 +264,11 @@ def _uneven_note(evaluation: Evaluation) -> list[str]:
     first = evaluation.results[0]
     uneven = dict(zip((s.name for s in first.scores), different_images(evaluation), strict=True))
     judged = [s.name for kind in JUDGED if (s := first.first_score(kind)) is not None]
-    return ["These means are over different images."] if any(uneven[name] for name in judged) else []
+    return (
+        [f"These means are over different {evaluation.inputs.noun}."]
+        if any(uneven[name] for name in judged)
+        else []
+    )
 
 
 def _has_value(result: MethodResult, kind: str) -> bool:

@@ -43,7 +43,7 @@ class Outcome:
 
     def __str__(self) -> str:
         done = f"{self.units} of {counted(self.plan.units, 'unit')} computed now"
-        failed = f"{counted(self.failed, '(method, image) pair')} failed, {counted(self.unreadable, 'picture')} not readable"
+        failed = f"{counted(self.failed, '(method, image) pair')} failed, {self.unreadable:,} not readable"
         return (
             f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
         )

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import kind_of
 from proofmap.core.labels import label_table
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
@@ -178,13 +179,14 @@ class Run:
         sanity = stored_sanity(self.store)
         if sanity is not None:
             notes += [str(sanity), *(f"suspicious: {warning}" for warning in sanity.warnings())]
+        kind = kind_of(self.manifest.identity)
         unlabelled = len(unlabelled_images(self.store.images(), self.manifest.selection))
         if unlabelled:
             notes.append(
-                f"{counted(unlabelled, 'image')} without a known true label {'is' if unlabelled == 1 else 'are'} left out, since true "
+                f"{counted(unlabelled, kind.singular)} without a known true label {'is' if unlabelled == 1 else 'are'} left out, since true "
                 "labels are judged"
             )
-        return notes + gaps(rows, self.unfinished(rows, metrics), self.failures(), len(self.images))
+        return notes + gaps(rows, self.unfinished(rows, metrics), self.failures(), len(self.images), kind)
 
     def table(self) -> str:
         """The scores as text."""

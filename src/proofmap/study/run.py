@@ -258,14 +258,14 @@ class _Run:
 
     def _images(self, retry: bool) -> list[ImageRow]:
         """The study's images, all surveyed and in blocks."""
-        selection = self.manifest.selection
+        selection, inputs = self.manifest.selection, self.session.classifier.inputs
         known = self.store.images()
         problems, stamps = changed_images(known, self.session.data)
         problems += self.survey.changed_truths(known)
         if problems:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
             raise InputError(
-                f"the pictures are not those of {self.folder}: {'; '.join(problems[:5])}{more}. "
+                f"the {inputs.noun} are not those of {self.folder}: {'; '.join(problems[:5])}{more}. "
                 "Restore them, or choose another --out"
             )
         if stamps:
@@ -273,7 +273,7 @@ class _Run:
         self.store.set_label_names(self.session.classifier.names)
 
         def report_survey(looked_at: int) -> None:
-            self.tally.last = f"{counted(looked_at, 'picture')} looked at"
+            self.tally.last = f"{counted(looked_at, inputs.singular)} looked at"
             self._notify("surveying")
 
         self.survey.complete(self.store, retry=retry, on_progress=report_survey)
@@ -284,7 +284,7 @@ class _Run:
             unreadable = [row for row in rows if row.failure is not None]
             first = f", the first because: {unreadable[0].failure}" if unreadable else ""
             raise InputError(
-                f"no picture is left to study: {len(rows)} were looked at, {len(unreadable)} cannot be read{first}"
+                f"no {inputs.singular} is left to study: {len(rows)} were looked at, {len(unreadable)} cannot be read{first}"
             )
         free = cut(chosen, self.manifest.images_per_unit)
         if not free:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.text import counted
 
 
@@ -18,7 +19,11 @@ class Failure:
 
 
 def gaps(
-    methods: Collection[str], lacking: Mapping[str, int], failures: Sequence[Failure], images: int
+    methods: Collection[str],
+    lacking: Mapping[str, int],
+    failures: Sequence[Failure],
+    images: int,
+    inputs: type[Inputs] = Pictures,
 ) -> list[str]:
     """Notes on the images that these methods lack, out of ``images``: not judged yet, not readable, or failed.
 
@@ -27,17 +32,21 @@ def gaps(
     """
     notes = []
     if lacking:
-        missing = ", ".join(f"{name} lacks {n} of {counted(images, 'image')}" for name, n in lacking.items())
-        notes.append(f"not finished, so means are over different images: {missing}")
+        missing = ", ".join(
+            f"{name} lacks {n} of {counted(images, inputs.singular)}" for name, n in lacking.items()
+        )
+        notes.append(f"not finished, so means are over different {inputs.noun}: {missing}")
     unreadable = sum(not failure.method for failure in failures)
     if unreadable:
         notes.append(
-            f"{counted(unreadable, 'picture')} could not be read and {'is' if unreadable == 1 else 'are'} not counted"
+            f"{counted(unreadable, inputs.singular)} could not be read and {'is' if unreadable == 1 else 'are'} not counted"
         )
     reasons: dict[str, list[str]] = {}
     for failure in failures:
         if failure.method in methods:
             reasons.setdefault(failure.method, []).append(failure.reason)
     for method, given in reasons.items():
-        notes.append(f"{method} failed on {len(given)} of {counted(images, 'image')}, first with: {given[0]}")
+        notes.append(
+            f"{method} failed on {len(given)} of {counted(images, inputs.singular)}, first with: {given[0]}"
+        )
     return notes

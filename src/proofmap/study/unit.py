@@ -204,7 +204,7 @@ class Worker:
         for place, subject in enumerate(subjects):
             index = self._index.get(subject.name)
             if index is None:
-                failures[place] = "the picture is no longer in the dataset"
+                failures[place] = "it is no longer in the dataset"
                 continue
             try:
                 with exit_as_error():
@@ -213,7 +213,7 @@ class Worker:
                 failures[place] = str(error)
                 continue
             if now != subject.digest:
-                failures[place] = "the picture is not the one that was surveyed"
+                failures[place] = "it is not the one that was surveyed"
             else:
                 indices[place] = index
         chosen = list(indices.items())

@@ -19,12 +19,33 @@ from proofmap.core.inputs.rows import Rows
 from proofmap.core.inputs.series import Series
 from proofmap.core.registry import Registry
 
-__all__ = ["KINDS", "Box", "Column", "Columns", "Inputs", "Pictures", "Rows", "Series", "inputs_of"]
+__all__ = [
+    "KINDS",
+    "Box",
+    "Column",
+    "Columns",
+    "Inputs",
+    "Pictures",
+    "Rows",
+    "Series",
+    "inputs_of",
+    "kind_of",
+]
 
 KINDS: Registry[Inputs] = Registry("kind of input", "proofmap.inputs", attribute="kind")
 """The kinds of inputs, by their names in records."""
 for _kind in (Pictures, Series, Rows):
     KINDS.register(_kind)
+
+
+def kind_of(record: Mapping[str, Any]) -> type[Inputs]:
+    """The kind of input that a classifier's settings name, for its words; pictures if it is not known here.
+
+    >>> kind_of({"inputs": "rows"}).noun, kind_of({"inputs": "smells"}).noun
+    ('rows', 'images')
+    """
+    kind = str(record.get("inputs", Pictures.kind))
+    return next((KINDS[name] for name in KINDS if name == kind), Pictures)
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:

@@ -28,7 +28,7 @@ from proofmap.report.figures.drawing import (
     escaped_lines,
     evaluation_settings,
 )
-from proofmap.report.pictures import input_word, masked_photo, picture_ratio
+from proofmap.report.pictures import masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.tables import number
@@ -193,7 +193,7 @@ def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 
         inputs.picture(image),
         tuple(pictures),
         tuple(judged),
-        input_word(inputs),
+        inputs.singular,
         inputs.position_noun,
         picture_ratio(inputs),
     )

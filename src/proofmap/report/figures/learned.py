@@ -31,7 +31,7 @@ from proofmap.report.figures.grid import (
     short_probability,
 )
 from proofmap.report.figures.masks import shown_probability
-from proofmap.report.pictures import input_word, masked_photo, photo
+from proofmap.report.pictures import masked_photo, photo
 from proofmap.results.tables import number
 
 TVS = (0.0, 0.001, 0.01, 0.1)
@@ -203,7 +203,7 @@ def artifacts_of(
                 row.append(replace(cell, above=f"{name}f {short_probability(f[i][j])}"))
             rows.append(tuple(row))
     names = [classifier.names[a] if same_labels else "" for a in table[0].tolist()]
-    noun, weights = input_word(inputs), " and ".join(f"{tv:g}" for tv in maps)
+    noun, weights = inputs.singular, " and ".join(f"{tv:g}" for tv in maps)
     return GridFigure(
         name="artifact",
         about="Artifacts: masks learned for every label, without much regularisation, show labels that are not there. Each "
@@ -260,7 +260,7 @@ def masks_by_k(
         gaps.append(column)
         spans.append((column, column + k - 1, f"K = {k}"))
         column += k
-    noun, positions = input_word(inputs), inputs.position_noun
+    noun, positions = inputs.singular, inputs.position_noun
     return GridFigure(
         name="masks-by-k",
         about=f"K masks learned together share out the {noun}; each must show the label by itself. Each picture keeps the top "

@@ -31,7 +31,7 @@ from proofmap.report.figures.grid import (
     proof_cell,
     short_probability,
 )
-from proofmap.report.pictures import input_word, masked_photo, per_pixel, photo
+from proofmap.report.pictures import masked_photo, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
@@ -59,10 +59,10 @@ def mask_grid(
     """
     chosen = _chosen(evaluation, place, images, rows)
     label = _label_words(evaluation, place)
-    noun = input_word(evaluation.inputs)
+    noun = evaluation.inputs.singular
     return GridFigure(
         name="mask-grid" if place == 0 else "mask-grid-wrong",
-        about=f"{noun.capitalize()}s with only the top {100 * share:.0f} % of {evaluation.inputs.position_noun} of each "
+        about=f"{evaluation.inputs.noun.capitalize()} with only the top {100 * share:.0f} % of {evaluation.inputs.position_noun} of each "
         f"method's map of {label}; the rest is hidden. Below each {noun}: the label and f. {READING}",
         headings=(noun, *map(_heading, evaluation.results)),
         rows=tuple(
@@ -115,7 +115,7 @@ def mask_pairs(
         f = float(evaluation.f[i, place])
         grid.append((*cells, photo_cell(image, inputs, evaluation.label_names[label], f)))
     methods = len(evaluation.results)
-    first, noun, positions = range(0, 2 * methods, 2), input_word(inputs), inputs.position_noun
+    first, noun, positions = range(0, 2 * methods, 2), inputs.singular, inputs.position_noun
     return GridFigure(
         name="mask-pairs" if place == 0 else "mask-pairs-second",
         about=f"Masks of {_label_words(evaluation, place)}. For each method, the {noun} with only the top {100 * share:.0f} % of "
@@ -139,7 +139,7 @@ def two_objects(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHAR
     if count < 2 or bool((evaluation.labels == NO_LABEL).any()):
         raise InputError("two-objects needs the same number of labels for every image, two or more")
     same = bool((evaluation.labels == evaluation.labels[:1]).all())
-    noun, methods = input_word(evaluation.inputs), evaluation.results
+    noun, methods = evaluation.inputs.singular, evaluation.results
     grid = []
     for i in evaluation.pictured[:rows]:
         names = [one_line(evaluation.label_names[a]) for a in evaluation.labels[i].tolist()]
@@ -158,7 +158,7 @@ def two_objects(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHAR
     things = f"more than one thing ({' and '.join(names)})" if same else f"{count} things"
     return GridFigure(
         name="two-objects",
-        about=f"{noun.capitalize()}s that show {things}, and the top {100 * share:.0f} % "
+        about=f"{evaluation.inputs.noun.capitalize()} that show {things}, and the top {100 * share:.0f} % "
         f"of {evaluation.inputs.position_noun} of each method's map for each. Below each {noun}: f of each label. {READING}",
         headings=(noun, *(names * len(methods))),
         rows=tuple(grid),

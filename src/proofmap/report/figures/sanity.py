@@ -22,7 +22,7 @@ from proofmap.report.figures.drawing import (
     legend_height,
 )
 from proofmap.report.figures.grid import GridFigure, photo_cell, picture_cell
-from proofmap.report.pictures import input_word, overlay
+from proofmap.report.pictures import overlay
 from proofmap.results.randomisation import BAR, SanityChecks
 
 
@@ -134,7 +134,7 @@ def randomised_maps(
             picture_cell(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)
         ]
         rows.append((photo_cell(images[i], inputs, classifier.names[label], p), *pictures))
-    first, noun = tuple(1 + 2 * k for k in range(len(maps))), input_word(inputs)
+    first, noun = tuple(1 + 2 * k for k in range(len(maps))), inputs.singular
     return GridFigure(
         name="randomised-maps",
         about=f"Maps of the top label of each {noun}: of the net as it is, and after {layers} was randomised. Maps that come from "

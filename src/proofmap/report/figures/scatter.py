@@ -93,7 +93,7 @@ def _tried(evaluation: Evaluation) -> str:
     if not scores:
         return ""
     fewest, most = min(s.n for s in scores), max(s.n for s in scores)
-    images = counted(len(evaluation), "image")
+    images = counted(len(evaluation), evaluation.inputs.singular)
     if fewest == len(evaluation):
         return f"all {images}"
     if fewest < most:

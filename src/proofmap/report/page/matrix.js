@@ -24,7 +24,7 @@ function matrixTable(names, values, f, top, words) {
     make("thead", {}, make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, short(name))))),
     make("tbody", {},
       ...values.map((row, a) => make("tr", {}, make("th", { scope: "row" }, short(names[a])), ...row.map((value) => cell(value, row[a])))),
-      make("tr", { class: "believed" }, make("th", { scope: "row", title: "f: the net's probability on the whole image" }, "whole"), ...f.map((value) => cell(value)))),
+      make("tr", { class: "believed" }, make("th", { scope: "row", title: `f: the net's probability on the whole ${record.noun}` }, "whole"), ...f.map((value) => cell(value)))),
   );
 }
 

@@ -36,7 +36,7 @@ class Cell {
     this.curve = new Curve(this.counts, this.probabilities, {
       end: record.counts[record.counts.length - 1], top: card.tops[place], f: label.f,
       choose: (count) => gallery.choose(count),
-      words: `Insertion curve of ${name} for ${label.name}: average ${inPercent(facts.average)}, whole image ${inPercent(label.f)}`,
+      words: `Insertion curve of ${name} for ${label.name}: average ${inPercent(facts.average)}, whole ${record.noun} ${inPercent(label.f)}`,
     });
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: "cell" },

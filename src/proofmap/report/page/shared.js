@@ -194,7 +194,7 @@ function proofGlyph({ f, average, peak, reach = null, strength = "unknown", word
       make("svg:path", { class: "peak", d: `M${place(average)},5H${place(peak)}M${place(peak)},2V8` }),
       make("svg:path", { class: "at-belief", d: `M${place(f)},0V10` }),
       rect("track", 12.5, 3, 100), ...(reach === null ? [] : [rect("reach", 12.5, 3, place(reach))])),
-    make("p", { "aria-hidden": "true" }, `${whole} `, make("b", { title: "f, the net's probability of the label on the whole image" }, inPercent(f)),
+    make("p", { "aria-hidden": "true" }, `${whole} `, make("b", { title: `f, the net's probability of the label on the ${whole}` }, inPercent(f)),
       " · average ", make("b", { title: "AUC, the mean of the curve while the pixels appear, best first" }, inPercent(average)),
       " · peak ", make("b", { title: "the largest point of the curve" }, inPercent(peak))),
     make("p", { "aria-hidden": "true" }, reached || `the net does not believe it: no ${positions} should prove it`));

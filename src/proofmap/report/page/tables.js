@@ -50,7 +50,7 @@ class ImageList {
     this.order = record.images.names.map((_, i) => i);
     this.metric = Math.max(0, record.metrics.findIndex((metric) => metric.kind === "soundness"));
     this.rows = [];
-    byId("metric").append(...record.metrics.map((m, i) => make("option", { value: i }, m.name.replaceAll("-", " "))));
+    byId("metric").append(...record.metrics.map((m, i) => make("option", { value: i }, m.words)));
     byId("metric").value = this.metric;
     byId("metric").addEventListener("change", (event) => {
       this.metric = Number(event.target.value);
@@ -75,7 +75,7 @@ class ImageList {
     };
     const worstFirst = () => !record.metrics[this.metric].higher;
     this.table.tHead.append(make("tr", {},
-      head("image", 0, () => false),
+      head(record.noun, 0, () => false),
       head("top label", 1, () => false),
       head("f", 2, () => true),
       ...record.methods.map((method, m) => head(method.name, m + 3, worstFirst, [methodMark(m)])),
@@ -121,7 +121,7 @@ class ImageList {
     body.append(part);
     byId("more").hidden = body.rows.length >= this.rows.length;
     const all = record.images.names.length;
-    const images = `${all} ${all === 1 ? "image" : "images"}`;
+    const images = `${all} ${all === 1 ? record.noun : record.nouns}`;
     byId("found").textContent = this.rows.length === all ? images : `${this.rows.length} of ${images}`;
   }
 

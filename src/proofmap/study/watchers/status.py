@@ -210,7 +210,7 @@ def status_line(status: Status) -> str:
     left, rate, running = status.seconds_left_range, status.passes_per_second, status.state == "running"
     state = "" if running else f"{status.state}: "
     if status.state == "surveying":
-        return f"surveying: {status.last or 'looking at the pictures'}"
+        return f"surveying: {status.last or 'looking at the data'}"
     parts = [f"{state}{status.units_done}/{counted(status.units_total, 'unit')}"]
     if status.units_failed:
         parts.append(f"{status.units_failed} failed")

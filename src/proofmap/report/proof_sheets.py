@@ -1,0 +1,187 @@
+"""The sheets of ``explain`` and of saved results: for each image, what the maps of its labels prove."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PIL import Image
+
+from proofmap.core.inputs import Series
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted, wrapped
+from proofmap.report.colours import STRENGTHS, hidden_of
+from proofmap.report.pictures import KEPT_SHARE, marked_line, masked_photo, overlay, photo, picture_ratio
+from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
+from proofmap.report.sheets import SheetCell, SheetText, sheet
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
+from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.records import MethodResult
+from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
+from proofmap.results.wrong_labels import WRONG_WORDS, wrong_kind
+
+_NOTES = (
+    "Upper bar: pale, the net's probability of the label on the whole {noun} (f); in it, its average while the map's {positions} are shown, "
+    "best first (AUC), and a line up to the largest value. Lower bar: the share of the {positions} that reaches f.",
+    "A proof has an average close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
+)
+_RANKED_NOTE = (
+    "Columns in the order of the map, best first. Bars: the probability of the label while the columns down to this line are shown and "
+    "the others are filled. Dark line: the belief, on the whole row. In the colour of the verdict: the first columns, up to the one that reaches it."
+)
+_MOST_RANKED = 4  # labels side by side
+MOST_IMAGES, MOST_LABELS = 50, 8
+"""Sheets are made for the first ``MOST_IMAGES`` images, and show the first ``MOST_LABELS`` labels."""
+
+
+def verdict(shape: ProofShape) -> SheetText:
+    """The verdict on a map: what its curve does, compared with the net's belief."""
+    return SheetText(shape.words, colour=STRENGTHS[shape.strength.word], wraps=True)
+
+
+def proof_cell(
+    evaluation: Evaluation,
+    result: MethodResult,
+    index: int,
+    place: int,
+    picture: Image.Image,
+    first: Sequence[SheetText] = (),
+) -> SheetCell:
+    """A picture of a map, the shape of its proof, its numbers, the verdict, and a note if the fill alone gives the label."""
+    shape = shape_of(evaluation, result, index, place)
+    numbers = f"average {_short(shape.average)}, peak {_short(shape.peak)}"
+    lines = [*first, SheetText(numbers), verdict(shape)]
+    if words := fill_words(result, index, place):
+        lines.append(SheetText(words, colour=STRENGTHS["strong"]))
+    return SheetCell(picture, tuple(lines), shape)
+
+
+def _short(probability: float) -> str:
+    return percent(probability).replace("less than ", "<").replace("more than ", ">")
+
+
+def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
+    """One row of a table, one method: for each label the columns in the order of the map with their curve, and what they prove."""
+    result, side, cells = evaluation.results[0], 360, []
+    for j, label in _labels(evaluation, index)[:_MOST_RANKED]:
+        lines = [
+            SheetText(evaluation.label_names[label], strong=True),
+            SheetText(f"whole row {_short(float(evaluation.f[index, j]))}, maps by {result.name}"),
+        ]
+        drawn = ranked_columns(evaluation, result, index, j, side=side, most=16)
+        cells.append(proof_cell(evaluation, result, index, j, drawn, lines))
+    title, notes = ranked_title(evaluation, result, index), sheet_notes(evaluation, index)
+    return sheet(title, [cells], [_RANKED_NOTE, *notes], side=side, ratio=_ratio(cells[0].picture))
+
+
+def _ratio(picture: Image.Image | None) -> float:
+    return 1.0 if picture is None else picture.height / picture.width
+
+
+def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
+    """One image, one method: for each label the heat map, the positions kept, and what the map proves. ``crop`` is a note."""
+    if is_ranked(evaluation.inputs):
+        return ranked_sheet(evaluation, index)
+    result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
+    about = (SheetText(f"the {inputs.singular}", strong=True), SheetText(f"maps by {result.name}"))
+    hidden = hidden_of(evaluation)
+    top = [SheetCell(photo(image, inputs), about)]
+    below = (f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}", "of each map")
+    if isinstance(inputs, Series):
+        below = ("on the line: the first positions", "that give the belief")
+    bottom = [SheetCell(None, tuple(map(SheetText, below)))]
+    for j, label in _labels(evaluation, index):
+        heat = evaluation.map_of(result, index, j)
+        name = SheetText(evaluation.label_names[label], strong=True)
+        belief = SheetText(f"whole {inputs.singular} {_short(float(evaluation.f[index, j]))}")
+        over = overlay(image, heat, inputs, signed=result.signed)
+        wrong = [SheetText(WRONG_WORDS)] if wrong_kind(evaluation, index, j) else []
+        top.append(proof_cell(evaluation, result, index, j, over, [name, belief, *wrong]))
+        if isinstance(inputs, Series):
+            bottom.append(SheetCell(marked_line(image, heat, inputs, shape_of(evaluation, result, index, j))))
+        else:
+            bottom.append(SheetCell(masked_photo(image, heat, inputs, hidden=hidden.colour)))
+    title = f"{evaluation.image_names[index]}: what does each heat map prove?"
+    notes = [
+        *([crop] if crop else []),
+        *sheet_notes(evaluation, index),
+        *([] if isinstance(inputs, Series) else [hidden.words]),
+    ]
+    return sheet(title, [top, bottom], notes, ratio=picture_ratio(inputs), signed=result.signed)
+
+
+def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
+    """One image, all methods: a row per method, a column per label. ``crop`` is a note."""
+    image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
+    ranked = is_ranked(inputs)
+    side = 300 if ranked else 190
+    head = [SheetCell(None)]
+    for j, label in labels:
+        belief = SheetText(f"whole {inputs.singular} {_short(float(evaluation.f[index, j]))}")
+        wrong = [SheetText(WRONG_WORDS)] if wrong_kind(evaluation, index, j) else []
+        head.append(SheetCell(None, (SheetText(evaluation.label_names[label], strong=True), belief, *wrong)))
+    rows = [head]
+    for result in evaluation.results:
+        lines = [SheetText(part, strong=True) for part in wrapped(result.name, 26, lines=8).split("\n")]
+        if result.label_free:
+            lines.append(SheetText("one map for all labels"))
+        if result.signed and not ranked:
+            lines.append(SheetText("signed"))
+        shown = result is evaluation.results[0] and not ranked
+        row = [SheetCell(photo(image, inputs) if shown else None, tuple(lines))]
+        for j, _ in labels:
+            heat = (
+                ranked_columns(evaluation, result, index, j, side=side, most=8)
+                if ranked
+                else overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
+            )
+            row.append(proof_cell(evaluation, result, index, j, heat))
+        rows.append(row)
+    title = f"{evaluation.image_names[index]}: what does each method prove?"
+    return sheet(
+        title,
+        rows,
+        [*([_RANKED_NOTE] if ranked else []), *([crop] if crop else []), *sheet_notes(evaluation, index)],
+        side=side,
+        ratio=_ratio(rows[1][1].picture) if ranked else picture_ratio(inputs),
+        signed=not ranked and any(result.signed for result in evaluation.results),
+    )
+
+
+def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
+    """One image as ``explain`` shows it: the maps of one method, or several methods compared; ``crop`` says how much the net sees."""
+    several = len(evaluation.results) > 1
+    return comparison_sheet(evaluation, index, crop) if several else proof_sheet(evaluation, index, crop)
+
+
+def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
+    """The images that get sheets: the first of those whose maps were kept."""
+    return evaluation.pictured[:MOST_IMAGES]
+
+
+def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
+    """How to read a sheet, and what was left out of it."""
+    labels, images = int((evaluation.labels[index] != NO_LABEL).sum()), len(evaluation)
+    pictured = len(pictured_images(evaluation))
+    left_out = []
+    if labels > MOST_LABELS:
+        left_out.append(f"the first {MOST_LABELS} of {counted(labels, 'label')}")
+    if images > pictured:
+        left_out.append(f"sheets of {pictured} of {counted(images, evaluation.inputs.singular)}")
+    other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
+    inputs = evaluation.inputs
+    notes = [note.format(positions=inputs.position_noun, noun=inputs.singular) for note in _NOTES]
+    other_fill_words = f"Another fill: --fill {other_fill(evaluation)}"
+    fill = [f"{cause[:1].upper()}{cause[1:]}. {other_fill_words}" for cause in fill_causes(evaluation)]
+    curve, settings = evaluation.results[0].insertion.settings, evaluation.settings
+    made = (
+        f"Made with the net {settings.get('model', '-')}, fill {curve.get('fill', '-')}, {curve.get('points', '-')} points of each curve, "
+        f"seed {settings.get('seed', '-')}."
+    )
+    return [*notes, *fill, *other, made, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
+
+
+def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
+    """(place, label) of the labels that a sheet shows of this image."""
+    labels = [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+    return labels[:MOST_LABELS]
