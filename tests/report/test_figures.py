@@ -324,7 +324,7 @@ def test_the_grid_shows_thirty_percent_of_each_methods_map(f: pm.Classifier, fou
     hidden = gray_bytes(f)
     for place, make in enumerate((mask_grid, wrong_mask_grid)):
         record = make(found)
-        assert record.headings == ("photo", "gradient-x-input", "grad-cam", "random*")
+        assert record.headings == ("image", "gradient-x-input", "grad-cam", "random*")
         for i, row in enumerate(record.rows):
             label = found.label_names[int(found.labels[i, place])]
             assert row[0] is not None and row[0].below.startswith(label + "\nf = ")
@@ -358,7 +358,7 @@ def test_signs_agree_with_the_scores() -> None:
 
 def test_all_words_of_a_grid_are_drawn_and_dollars_stay_dollars(found: pm.Evaluation) -> None:
     shown = words(drawn(mask_grid(found)))
-    assert {"photo", "grad-cam", "random*"} <= set(shown)
+    assert {"image", "grad-cam", "random*"} <= set(shown)
     labels = {found.label_names[a].replace("$", r"\$") for a in found.labels[:, 0].tolist()}
     assert labels <= set(shown)
 
@@ -394,7 +394,7 @@ def test_a_grid_has_as_many_rows_as_are_asked_for(found: pm.Evaluation) -> None:
 def test_headings_of_narrow_columns_are_turned_and_whole() -> None:
     cell = grid.GridCell(np.zeros((2, 2, 3), np.uint8), ".5")
     for columns, turned in ((3, False), (16, True)):
-        names = ("photo", *["Gradient x Input, unsigned"] * (columns - 1))
+        names = ("image", *["Gradient x Input, unsigned"] * (columns - 1))
         record = grid.GridFigure("g", "about", names, ((cell,) * columns,), "")
         shown = drawn(record)
         assert not any("…" in word for word in words(shown))
@@ -437,7 +437,7 @@ def test_two_objects_show_each_thing_for_each_method(f: pm.Classifier, images: T
     record = two_objects_of(f, images, ["dog", "cat"], methods=["gradient", "random"])
     first = record.rows[0][0]
     assert first is not None and [line.split(" ")[0] for line in first.below.split("\n")] == ["dog", "cat"]
-    assert record.headings == ("photo", "dog", "cat", "dog", "cat")
+    assert record.headings == ("image", "dog", "cat", "dog", "cat")
     assert record.spans == ((1, 2, "gradient"), (3, 4, "random*"))
     first = record.rows[0]
     assert all(cell is not None for cell in first)
@@ -447,7 +447,7 @@ def test_two_objects_show_each_thing_for_each_method(f: pm.Classifier, images: T
 
 def test_artifacts_are_photos_blended_with_gray_as_the_mask_says(f: pm.Classifier, images: Tensor) -> None:
     record = artifacts(f, images[:2], tvs=(0.0, 1.0), method=QUICK)
-    assert record.headings == ("photo", *f.names) and len(record.rows) == 4
+    assert record.headings == ("image", *f.names) and len(record.rows) == 4
     assert record.titles == ("TV 0", "TV 0", "TV 1", "TV 1") and record.breaks == (2,)
     labels = torch.arange(4).expand(2, 4)
     maps = dataclasses.replace(QUICK, tv=1.0)(f, images[:2], labels)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import fit, fitted_size, seen_part
@@ -92,8 +92,21 @@ def originals_in(page: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.filterwarnings("ignore::proofmap.data.photos.CropWarning")
-def test_the_page_of_explain_frames_what_the_net_sees(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_and_sheet_of_explain_say_what_the_net_sees(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    draw = ImageDraw.ImageDraw.text
+    monkeypatch.setattr(
+        ImageDraw.ImageDraw,
+        "text",
+        lambda self, xy, words, *a: (written.append(words), draw(self, xy, words, *a)),
+    )
     assert run(monkeypatch, "explain", "photos", *MODEL, *LABELS) == 0
+    sheets = " ".join(written)
+    assert sheets.count("The net sees 17 % of the original (120 x 20 pixels)") == 1, (
+        "only the panorama's sheet"
+    )
     assert originals_in(folder / "proofs" / "report.html") == [("panorama", "The net sees 17 % of it")]
     assert run(monkeypatch, "explain", "photos", *MODEL, *LABELS, "--fit", "pad", "--force") == 0
     assert originals_in(folder / "proofs" / "report.html") == []

@@ -382,7 +382,7 @@ def test_the_page_opens_with_one_photo_and_can_be_read_without_scrolling_through
     assert page.locator("#verdict h2 + .reasons li").all_text_contents() == record["verdict"]["reasons"]
     # links that follow
     links = page.locator(".sections a")
-    assert page.locator(".sections a[aria-current]").text_content() == "One photo"
+    assert page.locator(".sections a[aria-current]").text_content() == "One image"
     links.filter(has_text="Scores").click()
     page.locator(".sections a[aria-current]").filter(has_text="Scores").wait_for()
     assert page.locator("#scores").bounding_box()["y"] >= page.locator(".sections").bounding_box()["height"]

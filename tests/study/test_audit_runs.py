@@ -122,7 +122,7 @@ def test_other_pictures_under_the_same_names_do_not_compare(
     save(tmp_path / "photos", "02.png", 77)
     run_study(toy_study(tmp_path, 0, methods=["gradient-x-input"], maps="none"), tmp_path / "other")
     assert audit(monkeypatch, str(tmp_path / "other"), "--against", str(two_nets[0]), "--max-drop", "1") == 2
-    assert "02.png is not the same picture in" in " ".join(capsys.readouterr().err.split())
+    assert "02.png is not the same in" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.fixture

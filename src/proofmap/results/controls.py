@@ -74,7 +74,7 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     if filled:
         names = ", ".join(f"{one_line(name)} ({share:.0%})" for name, share in filled)
         notes.append(
-            f"soundness explained by f of the fill alone: so much of the area of the least sound label is there with nothing shown, on images "
+            f"soundness explained by f of the fill alone: so much of the area of the least sound label is there with nothing shown, on {evaluation.inputs.noun} "
             f"where it is below 1: {names}; try another fill"
         )
     return notes

@@ -75,8 +75,8 @@ class CurvesFigure(Figure):
         tops = [number(panel_top(panel)) for panel in self.panels]
         scales = f"The vertical axes end at {' and '.join(tops)}. " if len(set(tops)) > 1 else ""
         return (
-            f"Mean probability of {titles} while the {self.positions} of that label's map are shown, best first. Dotted: f on "
-            "the whole image. The area under a curve (AUC, in brackets) should match f: less is incomplete, more is "
+            f"Mean probability of {titles} while the {self.positions} of that label's map are shown, best first. Dotted: f, "
+            f"with all {self.positions} shown. The area under a curve (AUC, in brackets) should match f: less is incomplete, more is "
             f"unsound. {dashed}{scales}{self.settings}"
         )
 

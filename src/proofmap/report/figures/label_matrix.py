@@ -42,7 +42,7 @@ class LabelMatrix(Figure):
     positions: str = "pixels"
 
     def caption(self) -> str:
-        order = "Labels are ordered by probability, image by image. " if self.by_place else ""
+        order = "Label 1 is the most probable one of each, label 2 the next. " if self.by_place else ""
         return (
             "Mean AUC of every label (columns) under the map of every label (rows). The diagonal is a label's own proof and "
             f"should match f (bottom row); a column brighter than its f shows {self.positions} that prove what the net does not "
