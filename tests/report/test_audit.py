@@ -173,7 +173,9 @@ def test_no_score_may_get_worse_by_more_than_allowed(metric: str, by: float, pas
     assert line.passes == passes and line.n == 4
     assert (line.difference, line.low, line.high) == pytest.approx((by, by, by), abs=1e-6)
     if not passes:
-        assert f"worse by {abs(by):.4f}".replace(" 0.", " .") in str(result) and "1 of 2 bars missed" in str(result)
+        assert f"worse by {abs(by):.4f}".replace(" 0.", " .") in str(result) and "1 of 2 bars missed" in str(
+            result
+        )
 
 
 def test_a_drop_is_paired_over_the_images_that_both_count() -> None:
