@@ -441,6 +441,7 @@ def make_method(spec: Any) -> Method:
     ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``captum:CLASS`` is one of another
     library (:mod:`proofmap.methods.adapters`); ``FILE.py:NAME`` is a function or a class of yours, in a file.
 
+    >>> from proofmap.methods import make_method
     >>> make_method("random:seed_offset=3")
     Random(per_label=False, seed_offset=3)
     """
