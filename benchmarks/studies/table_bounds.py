@@ -24,11 +24,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
+from tables import DATASETS, DRAWS, FILLS, MODELS, fitted_model
 from torch import Tensor
 
 import proofmap as pm
-from benchmarks.studies.tables import DATASETS, DRAWS, FILLS, MODELS
 from proofmap.core import streams
 from proofmap.fills import Pools, make_fill
 from proofmap.methods import make_method
@@ -81,11 +80,8 @@ def all_sets(evaluate: Evaluate, columns: int) -> Evaluate:
 
 
 def bounds(dataset: str, model: str, number: int, width: int, method: str) -> dict[str, Any]:
-    frame, target = DATASETS[dataset](as_frame=True, return_X_y=True)
-    fitted_on, other, truth, _ = train_test_split(
-        frame, target, test_size=0.5, random_state=0, stratify=target
-    )
-    net = pm.Classifier(MODELS[model]().fit(fitted_on, truth), data=fitted_on, batch_size=4096)
+    fitted, fitted_on, other, _ = fitted_model(dataset, model)
+    net = pm.Classifier(fitted, data=fitted_on, batch_size=4096)
     rows = torch.as_tensor(net.inputs.encode(other.iloc[:number]))
     pool = torch.as_tensor(net.inputs.encode(fitted_on))
     columns, names = net.inputs.count, len(net.names)

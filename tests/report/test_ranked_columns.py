@@ -13,6 +13,7 @@ import proofmap as pm
 from proofmap.core.inputs import Rows
 from proofmap.report.figures import figures_of
 from proofmap.report.figures.columns import columns_figure
+from proofmap.report.proof_columns import proof_columns
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
 from proofmap.results.named_positions import proof_count, proof_names
@@ -76,13 +77,14 @@ def test_columns_that_carry_proofs_come_first_and_dots_are_ranks(proof: pm.Proof
         ]
         assert panel.rows == len(rows)
         shares = []
-        for name, dots in panel.columns:
-            p = evaluation.inputs.position_names.index(name)
-            for (i, j), dot in zip(rows, dots, strict=True):
+        for line in panel.columns:
+            p = evaluation.inputs.position_names.index(line.name)
+            for (i, j), dot in zip(rows, line.dots, strict=True):
                 order = evaluation.map_of(result, i, j).argsort(descending=True, stable=True).tolist()
                 assert dot.place == order.index(p)
                 assert dot.proves == (dot.place < proof_count(evaluation, shape_of(evaluation, result, i, j)))
-            shares.append(np.mean([dot.proves for dot in dots]))
+            shares.append(np.mean([dot.proves for dot in line.dots]))
+            assert line.share == pytest.approx(shares[-1])
         assert shares == sorted(shares, reverse=True)
 
 
@@ -97,6 +99,10 @@ def test_the_figure_is_for_rows_with_names() -> None:
 
 def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
     page = pm.write_report(proof, tmp_path / "report.html").read_text(encoding="utf-8")
+    panels = proof_columns(proof.evaluation).panels
+    dots = [dot for panel in panels for line in panel.columns for dot in line.dots]
+    assert page.count('<circle class="dot') == len(dots) > 0, "a dot for each row, label and column"
+    assert page.count('class="dot hollow"') == sum(not dot.proves for dot in dots)
     assert page.count('class="ranked"') == 8
     written = {path.name for path in proof.save(tmp_path / "out")}
     assert "row-0.occlusion.png" in written

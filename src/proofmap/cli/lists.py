@@ -40,13 +40,7 @@ class Listing(NamedTuple):
 
 def list_kind(
     kind: Annotated[
-        str | None,
-        typer.Argument(
-            help=KIND_HELP,
-            parser=options.one_of(LISTS),
-            metavar="KIND",
-            autocompletion=options.completed(LISTS),
-        ),
+        str | None, typer.Argument(help=KIND_HELP, parser=options.one_of(LISTS), metavar="KIND")
     ] = None,
     name: Annotated[
         str | None,

@@ -19,7 +19,7 @@ from markupsafe import Markup
 
 from proofmap.core.files import write_text
 from proofmap.core.text import counted, terminal_text
-from proofmap.report import page_explained, scatter
+from proofmap.report import page_explained, proof_columns, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.opening import opening
 from proofmap.report.originals import Original
@@ -95,7 +95,8 @@ def write_report(
     record["explained"] = page_explained.headline(evaluation) if explained else None
     first = None if explained else opening(evaluation, verdict(evaluation))
     target = Path(path)
-    write_text(target, page_html(record, pictures, scatter.scatter_panels(evaluation), first))
+    carriers = proof_columns.if_several(evaluation)
+    write_text(target, page_html(record, pictures, scatter.scatter_panels(evaluation), first, carriers))
     return target
 
 
@@ -104,8 +105,9 @@ def page_html(
     pictures: Sequence[Picture],
     panels: Sequence[scatter.ScatterPanel],
     opening: Mapping[str, Any] | None = None,
+    carriers: proof_columns.ProofColumns | None = None,
 ) -> str:
-    """The page of a record, its pictures, its scatter plots and its opening; equal data gives equal text."""
+    """The page of a record, its pictures, its scatter plots, its opening, and the columns that carry proofs; equal data gives equal text."""
     return (
         _environment()
         .get_template("report.html")
@@ -118,19 +120,23 @@ def page_html(
             scatter=scatter,
             panels=panels,
             opening=opening,
-            sections=_sections(record, opening is not None),
+            carriers=carriers,
+            swarms=proof_columns,
+            sections=_sections(record, opening is not None, carriers is not None),
         )
     )
 
 
-def _sections(record: Mapping[str, Any], opens: bool) -> list[tuple[str, str]]:
+def _sections(record: Mapping[str, Any], opens: bool, columns: bool) -> list[tuple[str, str]]:
     """The sections of the page in their order: the id and the words of a link to each."""
     images, scores = ("pictures", f"{record['noun'].capitalize()} by {record['noun']}"), ("scores", "Scores")
     middle = [images, scores] if record["explained"] else [scores, images]
     return [
         *([("opening", f"One {record['noun']}")] if opens else []),
         ("verdict", "What the net says" if record["explained"] else "Verdict"),
-        *middle,
+        middle[0],
+        *([("columns", "Columns")] if columns else []),
+        middle[1],
         ("images", f"Every {record['noun']}"),
         *([("matrix", "Own label only?")] if record["matrix"] else []),
         ("made", "How it was made"),

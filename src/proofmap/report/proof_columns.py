@@ -1,0 +1,169 @@
+"""Which columns carry the proofs: for each label, a dot per row and column at the column's place in the map.
+
+The dots are data; the figure ``columns`` and the HTML page draw them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from proofmap.core.errors import InputError
+from proofmap.core.ranking import rank
+from proofmap.core.text import counted, shortened
+from proofmap.report.ranked_columns import is_ranked
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.named_positions import proof_count
+from proofmap.results.proof_shape import shape_of
+from proofmap.results.records import MethodResult
+
+MOST_COLUMNS, MOST_LABELS = 12, 3
+LONGEST = 24
+LEFT, STEP, LINE, TOP = 210, 16, 22, 8
+"""Of the page's drawing: the room for names, between two places, between two columns, and above."""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One column of one row: its place in the map (0 is first), whether it is needed for the proof, and its value from 0 to 1."""
+
+    place: int
+    proves: bool
+    value: float
+
+
+@dataclass(frozen=True)
+class ColumnLine:
+    """One column with a dot for each row."""
+
+    name: str
+    dots: tuple[Dot, ...]
+
+    @property
+    def share(self) -> float:
+        """Share of rows for which the column is part of the proof."""
+        return sum(dot.proves for dot in self.dots) / len(self.dots)
+
+    @property
+    def short(self) -> str:
+        return shortened(self.name, LONGEST)
+
+    @property
+    def placed(self) -> list[tuple[float, float, Dot]]:
+        """Where the page draws each dot: across, from the line of the column, and the dot."""
+        offsets = swarm([dot.place for dot in self.dots])
+        return [
+            (across(dot.place), LINE * offset, dot) for dot, offset in zip(self.dots, offsets, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class LabelPanel:
+    """The rows of one label; columns that are most often part of a proof come first."""
+
+    label: str
+    rows: int
+    columns: tuple[ColumnLine, ...]
+
+
+@dataclass(frozen=True)
+class ProofColumns:
+    """The panels of one method."""
+
+    method: str
+    panels: tuple[LabelPanel, ...]
+    count: int
+
+    @property
+    def words(self) -> str:
+        rows = "; ".join(f"{panel.label}: {counted(panel.rows, 'row')}" for panel in self.panels)
+        return (
+            f"Columns in the order of the maps by {self.method}, for rows whose belief in a label is at least e1 ({rows}). A dot is a row; "
+            "its place is that of the column in the row's map, first on the left. Full dots: the column is among the first ones that give "
+            "the belief; hollow dots: it is not. Dark: a large value among these rows, light: a small one. Columns that are most often "
+            "part of a proof come first."
+        )
+
+
+def proof_columns(evaluation: Evaluation, method: str | None = None) -> ProofColumns:
+    """The columns of one method's maps, by default the first method; only rows whose maps were kept."""
+    if not is_ranked(evaluation.inputs) or not evaluation.pictured:
+        raise InputError(
+            "the figure columns is about rows of a table with names of columns, and needs stored maps"
+        )
+    result = evaluation.results[0] if method is None else evaluation[method]
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for i in evaluation.pictured:
+        for j, label in enumerate(evaluation.labels[i].tolist()):
+            if label >= 0 and float(evaluation.f[i, j]) >= result.threshold("e1"):
+                pairs.setdefault(label, []).append((i, j))
+    if not pairs:
+        raise InputError("no label of these rows is believed, so there is no proof to show")
+    labels = sorted(pairs, key=lambda label: -len(pairs[label]))[:MOST_LABELS]
+    panels = tuple(_panel(evaluation, result, label, pairs[label]) for label in labels)
+    return ProofColumns(result.name, panels, evaluation.inputs.count)
+
+
+def _panel(
+    evaluation: Evaluation, result: MethodResult, label: int, pairs: list[tuple[int, int]]
+) -> LabelPanel:
+    inputs = evaluation.inputs
+    maps = torch.stack([evaluation.map_of(result, i, j).flatten() for i, j in pairs])
+    ranks = rank(maps, ties="index", keys=torch.zeros(len(maps), dtype=torch.int64)).numpy()
+    enough = np.array([proof_count(evaluation, shape_of(evaluation, result, i, j)) for i, j in pairs])
+    proves = ranks < enough[:, None]
+    values = inputs.merged_channels(
+        torch.stack([evaluation.image_of(i) for i, _ in pairs]).cpu(), "mean"
+    ).numpy()
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    scaled = np.nan_to_num((values - low) / np.where(high > low, high - low, 1), nan=0.5)
+    order = sorted(range(inputs.count), key=lambda p: (-proves[:, p].mean(), ranks[:, p].mean(), p))[
+        :MOST_COLUMNS
+    ]
+    columns = tuple(
+        ColumnLine(
+            inputs.position_names[p],
+            tuple(
+                Dot(int(r), bool(y), float(v))
+                for r, y, v in zip(ranks[:, p], proves[:, p], scaled[:, p], strict=True)
+            ),
+        )
+        for p in order
+    )
+    return LabelPanel(evaluation.label_names[label], len(pairs), columns)
+
+
+def swarm(places: list[int]) -> list[float]:
+    """How far each dot moves from its line so that dots at one place do not cover each other, at most .4.
+
+    >>> swarm([3, 0, 3])
+    [-0.05, 0.0, 0.05]
+    """
+    total, seen = Counter(places), Counter[int]()
+    found = []
+    for place in places:
+        k, seen[place] = seen[place], seen[place] + 1
+        step = min(0.1, 0.8 / max(1, total[place] - 1))
+        found.append(round(step * (k - (total[place] - 1) / 2), 6) + 0.0)
+    return found
+
+
+def if_several(evaluation: Evaluation) -> ProofColumns | None:
+    """The columns that carry proofs, if there are at least two rows with named columns and a label that is believed."""
+    try:
+        return proof_columns(evaluation) if len(evaluation.pictured) > 1 else None
+    except InputError:
+        return None
+
+
+def across(place: float) -> float:
+    """Where the page draws a place in the map, 0 first."""
+    return LEFT + STEP * (place + 0.5)
+
+
+def down(line: float) -> float:
+    """Where the page draws a column."""
+    return TOP + LINE * (line + 0.5)
