@@ -347,8 +347,14 @@ def test_many_labels_have_a_picture_of_the_matrix(open_page: Any, tmp_path: Path
 def test_no_serious_finding_about_accessibility(open_page: Any, tmp_path: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     evaluation = judged(2, 16, labels="top2", methods=["gradient", "random"], keep_maps=1)
-    path = write_report(evaluation, tmp_path / "r.html", command="proofmap", failures=[("x", "y")])
+    path = write_report(
+        evaluation, tmp_path / "r.html", command="proofmap", failures=[("x", "y")], banner="Quick run"
+    )
     page = open_page(path, height=ALL, scheme=scheme)
+    colour = "(node) => getComputedStyle(node).{}"
+    assert page.locator(".banner").evaluate(colour.format("backgroundColor")) == "rgb(179, 38, 30)"
+    grays = {page.locator(place).first.evaluate(colour.format("color")) for place in (".headline", ".soft")}
+    assert len(grays) == 1, "the verdict of what is no evidence is gray"
     page.locator("details").evaluate_all("(all) => all.forEach((details) => { details.open = true; })")
     page.wait_for_selector(".own-matrix table")
     found = axe.Axe().run(page).response["violations"]

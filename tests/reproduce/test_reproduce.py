@@ -172,6 +172,9 @@ def test_a_picture_that_cannot_be_read_ends_with_exit_code_3(
     assert command(monkeypatch, "reproduce", "imagenet", *options) == 3
     assert "1 thing failed; report.html says which" in capsys.readouterr().out
     assert (tmp_path / "reproduced" / "imagenet-quick" / "paper.html").exists()
+    report = (tmp_path / "reproduced" / "imagenet-quick" / "report.html").read_text()
+    body = report.partition('<body class="quick">')[2].strip()
+    assert body.startswith('<p class="banner" role="alert">Quick run: not evidence.')
 
 
 def test_claims_about_the_theorem_can_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,6 +46,7 @@ def write_report(
     failures: Sequence[tuple[str, str]] = (),
     warnings: Sequence[str] = (),
     stored: str = "",
+    banner: str = "",
     choice: Choice | None = None,
     most_labels: int = 5,
     explained: bool = False,
@@ -61,6 +62,7 @@ def write_report(
         failures: what could not be done, and why.
         warnings: what a reader must know first, such as a method that failed; shown under the headline.
         stored: the number format in which the maps were stored after scoring, such as ``float16``; empty if they were not stored.
+        banner: what stands in red above everything; the verdict is gray then.
         choice: the images to show in full; by default :func:`choose_pictured` chooses twenty of those whose pixels were kept.
         most_labels: how many labels of an image are drawn. The scores cover all labels.
         explained: whether the page is about photos rather than methods: it begins with what the net says and what the maps
@@ -91,7 +93,7 @@ def write_report(
         picture.record["reasons"] = [without_folders(r) for r in choice.reasons[picture.record["index"]]]
         if explained:
             picture.record.update(_explained(evaluation, picture.record))
-    record |= {"choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
+    record |= {"banner": banner, "choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
     record["explained"] = page_explained.headline(evaluation) if explained else None
     first = None if explained else opening(evaluation, verdict(evaluation))
     target = Path(path)

@@ -75,6 +75,7 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
         provenance=provenance(run),
         warnings=warnings,
         stored=str(run.manifest.study.get("maps", "")),
+        banner=_banner(run),
         most_labels=MOST_LABELS,
         explained=True,
         originals=None if originals is None else lambda _: originals(place),
@@ -88,6 +89,12 @@ def _how_to_store(run: Run, name: str) -> str:
         "The run was made without maps (--maps none): judge everything again into another --out, with --maps float16; "
         "then everything can be opened."
     )
+
+
+def _banner(run: Run) -> str:
+    """What stands above everything on the pages of a run that ``reproduce --quick`` made."""
+    quick = any({"reproduce", "--quick"} <= set(command.split()) for command in run.manifest.commands)
+    return "Quick run: not evidence. Made with --quick, on as little as possible." if quick else ""
 
 
 def save_run(
@@ -176,6 +183,7 @@ def _report(
         warnings=run.notes(),
         stored=str(run.manifest.study.get("maps", "")),
         failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
+        banner=_banner(run),
         choice=choice,
         title=title or TITLE,
         originals=_originals(run, evaluation, dataset),

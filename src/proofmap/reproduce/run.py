@@ -129,7 +129,7 @@ def reproduce(
         device=device,
         progress=progress or Silent(),
         watchers=watchers,
-        command=command,
+        command=command or f"proofmap reproduce {name}{' --quick' if quick else ''}",
     )
     outcome = EXPERIMENTS[recipe.experiment](job)
     first = [QUICK if quick else "", recipe.variant_note(Path(data)), _rows_note(chosen, settings)]
