@@ -94,6 +94,19 @@ def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Se
     assert tab.inner_text("h1") == "Not found" and "nothing at this address" in tab.inner_text("main")
     tab.goto(f"{served.address}runs")
     assert "proofmap serve --runs" in tab.inner_text("main")
+    assert tab.inner_text("nav [aria-current=page]") == "Runs"
+
+
+def test_the_first_sight_names_both_halves_and_what_one_photo_cannot_show(tab: Any, served: Served) -> None:
+    tab.goto(served.address)
+    tab.wait_for_selector("html[data-ready]", state="attached")
+    lead = tab.inner_text("#photo-part")
+    assert "complete: its pixels alone" in lead and "sound: asked for a label" in lead
+    assert "not how good it is" in lead
+    if len(tab.locator(".sample").all()) > 5:
+        assert len(tab.locator(".sample:visible").all()) == 5, "the others are behind a fold"
+        tab.locator("#more-part summary").press("Enter")
+        assert len(tab.locator(".sample:visible").all()) > 5
 
 
 def test_photos_that_are_dropped_together_become_a_run(tab: Any, tmp_path: Path) -> None:

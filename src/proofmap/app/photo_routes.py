@@ -30,6 +30,7 @@ _PNG: dict[int | str, dict[str, Any]] = {
 _JPEG: dict[int | str, dict[str, Any]] = {
     200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
 }
+_KNOWN = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
 _THUMBNAIL = (192, 192)
 """The largest width and height of a sample's small picture."""
 _PHOTO_BODY = {
@@ -57,7 +58,7 @@ def photos_router(server: Server) -> APIRouter:
             nets=nets.about(),
             methods=server.choices.methods_about,
             fills=server.choices.fills_about(),
-            samples=[answers.Named(name=name) for name in SAMPLES if find_spec("skimage") is not None],
+            samples=[answers.Named(name=name) for name in _sample_names()],
             runs=server.runs is not None,
             default=answers.Defaults(
                 net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=FIRST
@@ -176,6 +177,12 @@ def photos_router(server: Server) -> APIRouter:
 
 
 @cache
+def _sample_names() -> list[str]:
+    """The sample photographs that are installed, those with things that nets of ImageNet know first."""
+    others = [name for name in SAMPLES if name not in _KNOWN]
+    return [*_KNOWN, *others] if find_spec("skimage") is not None else []
+
+
 def _thumbnail(sample: str) -> bytes:
     with Image.open(sample_path(sample)) as picture:
         small = picture.convert("RGB")

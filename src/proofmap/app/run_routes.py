@@ -13,7 +13,7 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from proofmap.app.pages import REPORT_POLICY, as_sentence, html, message_page, page, template_file
@@ -50,8 +50,8 @@ def no_runs_router() -> APIRouter:
 
     @router.get("/runs")
     @router.get("/runs/compare")
-    async def explanation() -> Response:
-        return page("no_runs.html", links=LINKS)
+    async def explanation(request: Request) -> Response:
+        return page("no_runs.html", links=LINKS, here=request.url.path)
 
     return router
 

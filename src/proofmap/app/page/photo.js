@@ -4,6 +4,8 @@ import { get, picture, post, Refused, send } from "./api.js";
 import { filesIn } from "./dropped.js";
 import { byId, make } from "./shared.js";
 
+const FIRST_SAMPLES = 5; // the others are behind a fold
+
 /** A photo that the server knows by its id, with what is needed to send it again: its bytes or the sample's name. */
 export class Photo {
   constructor({ photo, name }, source) {
@@ -58,12 +60,13 @@ export function setUpPhotos(about, took, tookMany, refused) {
       event.target.value = ""; // the same file may be chosen again
     });
   }
-  byId("samples").append(...about.samples.map(({ name }) => {
+  about.samples.forEach(({ name }, place) => {
     const button = make("button", { type: "button", class: "quiet sample" },
       make("img", { src: `api/samples/${encodeURIComponent(name)}`, alt: "", width: 96, height: 72, loading: "lazy" }), name);
     button.addEventListener("click", () => took({ sample: name }));
-    return button;
-  }));
+    byId(place < FIRST_SAMPLES ? "samples" : "more-samples").append(button);
+  });
+  byId("more-part").hidden = about.samples.length <= FIRST_SAMPLES;
   addEventListener("paste", (event) => {
     if (event.clipboardData.files.length) takeAll([...event.clipboardData.files]);
   });
