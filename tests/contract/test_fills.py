@@ -6,7 +6,7 @@ import pytest
 
 from proofmap.fills import FILLS, ClassMedian, Fill, Images, Infill, NearRows, make_fill
 from proofmap.testing import check_fill
-from proofmap.testing.nets import PICTURES, ROWS, SERIES, values
+from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, values
 
 VARIANTS: list[str | Fill] = [
     "gray",
@@ -22,10 +22,14 @@ VARIANTS: list[str | Fill] = [
     "road",
     "time-reversal",
     "time-shift",
+    "mask",
+    "unknown",
+    "delete",
     Infill(net=lambda images, holes: images * (1 - holes) + images.mean(dim=(2, 3), keepdim=True) * holes),
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),
     Images(source=values(SERIES, 5, seed=1)),
+    Images(source=values(TEXT, 5, seed=1)),
     NearRows(source=values(ROWS, 9, seed=1)),
     ClassMedian(source=values(ROWS, 9, seed=1)),
 ]

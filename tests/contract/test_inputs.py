@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.core.inputs import KINDS, Inputs, Pictures, Rows, Series
+from proofmap.core.inputs import KINDS, Inputs, Pictures, Rows, Series, Text
 from proofmap.testing import check_inputs
 from tests.core.test_columns import customers, one_hot
 
@@ -18,6 +18,8 @@ VARIANTS: dict[str, Inputs] = {
     "rows": Rows(columns=3, mean=(0.0, 1.0, 2.0), std=(1.0, 2.0, 3.0), names=("a", "b", "c")),
     "a table": Rows.of(customers()),
     "a table with groups": Rows.of(one_hot(), groups={"city": ["city_Ulm", "city_Bonn", "city_Köln"]}),
+    "text": Text(length=4, width=8),
+    "characters": Text(length=5, units="characters"),
 }
 
 

@@ -41,7 +41,7 @@ from proofmap.classifier.view import (
 )
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Pictures, Rows
+from proofmap.core.inputs import Inputs, Pictures, Rows, Text
 from proofmap.core.labels import LabelRule, Labels, is_by_probability, wrong_keys
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
@@ -59,8 +59,8 @@ class Classifier:
     Args:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``; a model with ``predict_proba``
             (scikit-learn, XGBoost, LightGBM, CatBoost), a session of onnxruntime, a Keras model, or, with ``data``, a function of a
-            data frame or array: see :mod:`proofmap.classifier.probability_models`.
-        data: for tables, rows like those that the model was fitted on: a data frame of pandas or polars, or an array. The columns, their
+            data frame or array: see :mod:`proofmap.classifier.probability_models`. With texts, a function of a list of strings.
+        data: for texts, a list of strings like those that the model was fitted on. For tables, rows like those that the model was fitted on: a data frame of pandas or polars, or an array. The columns, their
             categories, ranges and means are taken from them.
         size: height and width of the input (one number for a square).
         mean, std: per channel, in [0, 1] pixel units.
@@ -73,7 +73,7 @@ class Classifier:
             Independent labels have no softmax.
         resize: shorter side of photos before the centre crop; the input size by default.
         fit: how photos of other proportions are fitted: ``"crop"``, ``"pad"`` or ``"squash"``.
-        inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``), in place of size, mean, std, resize,
+        inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``, ``Text``), in place of size, mean, std, resize,
             interpolation and fit.
         device: where to run; the net's device by default.
         batch_size: passes of the net at once; found from the device's memory by default.
@@ -114,7 +114,7 @@ class Classifier:
                 raise InputError(
                     "give data= (rows like those that the model was fitted on) or inputs=, not both"
                 )
-            inputs = Rows.of(data)
+            inputs = Text.of(data) if is_texts(data) else Rows.of(data)
         if inputs is None:
             if size is None and hasattr(net, "predict_proba"):
                 raise InputError(
@@ -158,6 +158,8 @@ class Classifier:
         )
         self._checked = self.one_output = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
+        self._longer: Classifier | None = None  # the classifier whose inputs of one length these are
+        self._lengths: dict[int, Classifier] = {}
         self._batches: tuple[BatchSize, BatchSize] | None
         self._fixed_batches, self._batches = False, None
         if batch_size is not None:
@@ -209,6 +211,8 @@ class Classifier:
     @property
     def batches(self) -> tuple[BatchSize, BatchSize]:
         """Passes at once (forward only, with input gradient), found from the memory of the device at first use."""
+        if self._longer is not None:
+            return self._longer.batches
         if self._batches is None:
             self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
         return self._batches
@@ -243,6 +247,19 @@ class Classifier:
         inputs = replace(self.inputs, fit=fit)
         return self._copy(lambda other: setattr(other, "inputs", inputs))
 
+    def at_length(self, n: int) -> Classifier:
+        """The same classifier for inputs of exactly ``n`` positions, of a kind whose inputs differ in it; kept until the net changes."""
+        self.refresh()
+        if n == self.inputs.count:
+            return self
+        if self._longer is not None:
+            return self._longer.at_length(n)
+        if n not in self._lengths:
+            other = copy.copy(self)
+            other.inputs, other._longer, other._lengths = self.inputs.at_length(n), self, {}
+            self._lengths[n] = other
+        return self._lengths[n]
+
     def with_net(self, net: nn.Module | Callable[[Tensor], Tensor], **changes: Any) -> Classifier:
         """A classifier of another net with the inputs, labels, device and name of this one; ``changes`` are arguments of Classifier."""
         same = ("inputs", "outputs", "names", "label_set", "renormalise", "device", "name")
@@ -252,6 +269,7 @@ class Classifier:
         """Make the view again if the net has changed, such as by training. Every method that takes images calls this."""
         if self._original is None or (state := state_of(self._original)) == self._state:
             return
+        self._lengths.clear()
         self._counted = counted_tensors(self._original)
         if self._source is not None:
             self.net = self._source.frozen(dtype=self.dtype, compile=self._compiled).net
@@ -301,7 +319,7 @@ class Classifier:
         """Logits ``(N, A)`` for images that are normalised already."""
         if self._source is None or is_changed(self._counted):  # the faster question, for inner loops
             self.refresh()
-        out = check_rows(self.net(x.to(self.dtype)), len(x))
+        out = check_rows(self.net(self.inputs.for_net(x.to(self.dtype))), len(x))
         out = out.to(torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
             check_finite(out)
@@ -371,6 +389,8 @@ class Classifier:
         """
         self.refresh()
         dtype = dtype or self.dtype
+        if self._longer is not None:
+            return self._longer.frozen(dtype=dtype, compile=compile).at_length(self.inputs.count)
         if self._source is not None:
             same = dtype == self.dtype and (self._compiled or not compile)
             return self if same else self._source.frozen(dtype=dtype, compile=compile)
@@ -414,9 +434,12 @@ class Classifier:
     def _copy(self, change: Callable[[Classifier], None]) -> Classifier:
         """This classifier with a change, which also concerns the classifier that it was frozen from."""
         self.refresh()
+        if self._longer is not None:
+            return self._longer._copy(change).at_length(self.inputs.count)
         other = copy.copy(self)
         other._original, other._counted = self._original, self._counted  # which copies for others lack
         other._frozen, other._batches = {}, self._batches if self._fixed_batches else None
+        other._lengths = {}
         other._source = None if self._source is None else self._source._copy(change)
         change(other)
         return other
@@ -434,3 +457,8 @@ class Classifier:
         shape, renormalised = "x".join(map(str, self.inputs.positions)), ", renormalised" * self.renormalise
         labels = f"{len(self.label_set)} of {counted(len(self.names), 'label')}{renormalised}"
         return f"Classifier({self.name}, {shape}, {labels}, {self.device})"
+
+
+def is_texts(data: object) -> bool:
+    """Whether data for a classifier are texts: a list of strings, or a column of them."""
+    return not isinstance(data, (str, bytes)) and Text().takes(data)

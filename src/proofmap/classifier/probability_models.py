@@ -1,7 +1,7 @@
 """Models that give probabilities and are no torch nets: scikit-learn, XGBoost, LightGBM, CatBoost, ONNX, Keras, functions of a data frame.
 
-They have no gradients. Rows ``(N, columns)`` become the data frame or the array that the model was fitted on
-(:meth:`~proofmap.core.inputs.Columns.decode`), whole batches in one call, because most of the time of a small call is overhead.
+They have no gradients. Rows ``(N, columns)`` become the data frame or the array that the model was fitted on, and texts a list of strings
+(:meth:`~proofmap.core.inputs.Inputs.decode`), whole batches in one call, because most of the time of a small call is overhead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from proofmap.classifier.onnx_model import OnnxModel, is_session
 from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import InputError, ModelError, ProofmapError
-from proofmap.core.inputs import Columns, Inputs, Rows
+from proofmap.core.inputs import Columns, Inputs, Rows, Text, TextInputs
 from proofmap.core.text import counted
 from proofmap.plugins.failures import reason_of
 
@@ -47,7 +47,7 @@ class ProbabilityModel:
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.detach().cpu()
-        given = rows.numpy() if self.columns is None else self.columns.decode(rows)
+        given = self.inputs.decode(rows)
         try:
             found = self.call(given)
         except ProofmapError:
@@ -96,6 +96,8 @@ class ProbabilityModel:
         self.__init__(**state)  # type: ignore[misc]
 
     def _advice(self, rows: Tensor) -> str:
+        if isinstance(self.inputs, TextInputs) and not all(self.inputs.decode(rows)):
+            return " One of them is empty, as when all words are deleted: make it return probabilities for an empty string too"
         if self.columns is None or not bool(rows.isnan().any()):
             return ""
         column = self.columns.names[int(rows.isnan().any(dim=0).nonzero()[0])]
@@ -116,7 +118,8 @@ def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data:
     """The net as the classifier calls it: models and, with ``from_data``, functions of a data frame are wrapped, others returned as they are."""
     if isinstance(net, ProbabilityModel):  # of another classifier
         return ProbabilityModel(net.model, inputs, net.outputs if outputs is None else outputs)
-    function_of_table = from_data and callable(net) and not isinstance(net, nn.Module)
+    readable = from_data or isinstance(inputs, Text)
+    function_of_table = readable and callable(net) and not isinstance(net, nn.Module)
     if not is_probability_model(net) and not function_of_table:
         return net
     if isinstance(inputs, Rows) and inputs.table is None:

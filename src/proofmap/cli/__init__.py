@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import signal
 import sys
@@ -32,6 +33,10 @@ COMMANDS = {
         "doctor": ("doctor.doctor", "Show versions, devices, speed, and missing or broken packages."),
     },
     "Studies of many images": {
+        "init": (
+            "init.init",
+            "Write a study file, with comments, for the photos, table or series in a folder.",
+        ),
         "evaluate": (
             "evaluate.evaluate",
             "Judge methods on many images. If it is stopped, the same command continues.",
@@ -98,7 +103,6 @@ def make_app(command: str | None = None) -> typer.Typer:
         name="proofmap",
         help="Saliency maps that prove the label, and cannot prove the wrong one.",
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode="rich",
     )
     app.callback()(_root)
@@ -132,9 +136,18 @@ def _renamed(context: typer.Context) -> None:
 def app_for(arguments: Sequence[str]) -> typer.Typer:
     """The command line with only the command imported that the arguments name.
 
-    Options before the command take no values, so the first word that is not an option is the command.
+    Options before the command take no values, so the first word that is not an option is the command. When a shell asks for
+    completions there are no arguments, and the words so far are in the environment.
     """
-    return make_app(next((argument for argument in arguments if not argument.startswith("-")), ""))
+    words = arguments or _words_to_complete()
+    return make_app(next((word for word in words if not word.startswith("-")), ""))
+
+
+def _words_to_complete() -> list[str]:
+    """What was typed after ``proofmap``, as shells pass it to a program that completes it: bash in the first variable, others in the
+    second."""
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    return typed.split()[1:] if "_PROOFMAP_COMPLETE" in os.environ else []
 
 
 def _print_version(requested: bool) -> None:

@@ -40,7 +40,13 @@ class Listing(NamedTuple):
 
 def list_kind(
     kind: Annotated[
-        str | None, typer.Argument(help=KIND_HELP, parser=options.one_of(LISTS), metavar="KIND")
+        str | None,
+        typer.Argument(
+            help=KIND_HELP,
+            parser=options.one_of(LISTS),
+            metavar="KIND",
+            autocompletion=options.completed(LISTS),
+        ),
     ] = None,
     name: Annotated[
         str | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ import typer
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
 from proofmap.core.text import did_you_mean
+from proofmap.methods import METHODS as METHOD_NAMES
 from proofmap.metrics import CURVES as CURVE_PRESETS
 from proofmap.metrics import THRESHOLDS as THRESHOLD_PRESETS
 
@@ -39,10 +40,25 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
 
 
 def choice_option(names: Collection[str], help: str, **settings: Any) -> Any:
-    """An option that takes one of these names. They are added to the help."""
+    """An option that takes one of these names. They are added to the help, and shells complete them."""
+    words = f"{help}: {', '.join(names)}."
     return typer.Option(
-        help=f"{help}: {', '.join(names)}.", parser=one_of(names), metavar="<name>", **settings
+        help=words, parser=one_of(names), metavar="<name>", autocompletion=completed(names), **settings
     )
+
+
+def completed(names: Iterable[str], separator: str = "") -> Callable[[str], list[str]]:
+    """What a shell offers for a word that begins one of these names, or the last of several names.
+
+    >>> completed(["grad-cam", "gradient"], ",")("random,grad-")
+    ['random,grad-cam']
+    """
+
+    def complete(incomplete: str) -> list[str]:
+        before, found, last = incomplete.rpartition(separator) if separator else ("", "", incomplete)
+        return [f"{before}{found}{name}" for name in names if name.startswith(last)]
+
+    return complete
 
 
 def named_path(text: str | Path) -> Path:
@@ -78,7 +94,7 @@ FIT = choice_option(
 METHODS_HELP = (
     "Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/]."
 )
-METHODS = typer.Option(help=METHODS_HELP)
+METHODS = typer.Option(help=METHODS_HELP, autocompletion=completed(METHOD_NAMES, ","))
 METHOD = typer.Option(help="Only this method. May be repeated.")
 METRICS = typer.Option(help="Only these metrics, separated by commas.")
 LABELS_HELP = (

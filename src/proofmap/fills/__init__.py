@@ -7,15 +7,18 @@ from proofmap.fills.road import Road
 from proofmap.fills.rows import ClassMedian, NearRows
 from proofmap.fills.series import TimeReversal, TimeShift
 from proofmap.fills.simple import Blur, Gray, Median, Noise
+from proofmap.fills.text import Deletion, MaskToken, UnknownToken
 
 __all__ = [
     "FILLS",
     "Blur",
     "ClassMedian",
+    "Deletion",
     "Fill",
     "Gray",
     "Images",
     "Infill",
+    "MaskToken",
     "Median",
     "NearRows",
     "Noise",
@@ -24,6 +27,7 @@ __all__ = [
     "Road",
     "TimeReversal",
     "TimeShift",
+    "UnknownToken",
     "make_fill",
     "pools_in",
     "uses_default_pool",

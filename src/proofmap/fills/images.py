@@ -17,7 +17,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.inputs import Inputs, Pictures, TextInputs
 from proofmap.core.text import counted
 from proofmap.fills.fill import FILLS, Fill, ReadyFill
 from proofmap.fills.simple import Noise
@@ -79,6 +79,9 @@ class Images(Fill):
         built = {} if self._pools is None else self._pools.built
         if (self, inputs, device) in built:
             return built[self, inputs, device]
+        if isinstance(inputs, TextInputs) and inputs.whole is not None:
+            found = self.prepare(classifier.at_length(inputs.whole))
+            return dataclasses.replace(found, inputs=inputs)
         pool = self._pool(inputs)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
         own = self._draws_examples(inputs)
@@ -100,6 +103,8 @@ class Images(Fill):
             ),
             classifier,
         )
+        if isinstance(inputs, TextInputs):
+            made = ReadyTexts(**vars(made))
         built[self, inputs, device] = made
         return made
 
@@ -223,6 +228,19 @@ class ReadyImages(ReadyFill):
 
     def record(self) -> dict[str, object]:
         return {**self.fill.settings(), "part": self.part, "pool": self.told, "digest": self.digest}
+
+
+@dataclass(frozen=True, eq=False)
+class ReadyTexts(ReadyImages):
+    """Words of other texts, from a pool of whole texts; the inputs may be those of one length."""
+
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
+        inputs = self.inputs
+        assert isinstance(inputs, TextInputs)
+        missing = self.pool.shape[-1] - images.shape[-1]
+        padded = torch.nn.functional.pad(images, (0, missing)) if missing else images
+        drawn = self.pool[self._drawn(padded, streams.random_words(keys, 1)[:, 0])]
+        return inputs.of_others(images, drawn.to(images.dtype))
 
 
 class Pools:

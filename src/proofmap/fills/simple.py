@@ -32,6 +32,8 @@ class Gray(Fill):
         return super().prepare(classifier)
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        if self.color is None:
+            return inputs.blank_like(images)
         return inputs.per_channel(_colour("Gray color", self.color, inputs).to(images)).expand_as(images)
 
     def record(self, inputs: Inputs) -> dict[str, object]:

@@ -210,7 +210,31 @@ class ReadyMethod(Ready):
         with outside_inference_mode():  # gradients cannot be had inside of it
             fresh = self._net_state == self.classifier.state()
             ready = self if fresh else self.method.prepare(self.classifier)
+            groups = self.classifier.inputs.by_length(images)
+            if groups:
+                return ready._maps_by_length(groups, images, labels, seed, progress)
             return ready._maps(images, labels, seed, progress)
+
+    def at_length(self, n: int) -> ReadyMethod:
+        """The method for inputs of exactly ``n`` positions, of a kind whose inputs differ in it."""
+        return self.method.prepare(self.classifier.at_length(n))
+
+    def _maps_by_length(
+        self,
+        groups: list[tuple[int, Tensor]],
+        images: Tensor,
+        labels: Tensor,
+        seed: int,
+        progress: Progress | None,
+    ) -> Tensor:
+        """Maps of inputs with different numbers of positions, each made at its own; zero at the positions that an input lacks."""
+        classifier = self.classifier
+        images, labels = classifier.check_images(images), labels.to(classifier.device)
+        maps = torch.zeros(*labels.shape, *classifier.inputs.positions, device=classifier.device)
+        for n, places in groups:
+            some = classifier.inputs.cut(images[places], n)
+            maps[places, :, :n] = self.at_length(n)(some, labels[places], seed=seed, progress=progress)
+        return maps
 
     def _maps(self, images: Tensor, labels: Tensor, seed: int, progress: Progress | None) -> Tensor:
         classifier = self.classifier
@@ -417,6 +441,7 @@ def make_method(spec: Any) -> Method:
     ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``captum:CLASS`` is one of another
     library (:mod:`proofmap.methods.adapters`); ``FILE.py:NAME`` is a function or a class of yours, in a file.
 
+    >>> from proofmap.methods import make_method
     >>> make_method("random:seed_offset=3")
     Random(per_label=False, seed_offset=3)
     """

@@ -16,7 +16,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.methods.method import ReadyMethod
 from proofmap.methods.wrappers import MapMaker
 from proofmap.metrics.context import Judged
-from proofmap.metrics.curves import Curves
+from proofmap.metrics.curves import Curves, join_lengths
 from proofmap.metrics.games import Game, InsertionGame
 from proofmap.metrics.metric import ReadyMetric
 from proofmap.metrics.proof_scores import ProofMetric
@@ -36,6 +36,14 @@ class Subjects:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    def chosen(self, places: Sequence[int]) -> Subjects:
+        """Those at these places, in this order."""
+        truth = None if self.truth is None else self.truth[places]
+        boxes, objects = (
+            [each[i] for i in places] if len(each) else () for each in (self.boxes, self.objects)
+        )
+        return Subjects(self.images[places], self.labels[places], truth, boxes, objects)  # type: ignore[arg-type]
 
     def __getitem__(self, places: slice) -> Subjects:
         truth = None if self.truth is None else self.truth[places]
@@ -148,6 +156,29 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
             for name in blocks[0].pairs
         },
         dataclasses.replace(curves[0], **together),
+    )
+
+
+def join_places(
+    parts: Sequence[BlockResult], places: Sequence[Tensor], positions: tuple[int, ...]
+) -> BlockResult:
+    """Results of inputs with different numbers of positions as one block, at the places that they had in it.
+
+    Maps are zero at the positions that an input lacks. Those of the first inputs alone are kept.
+    """
+    order = torch.cat(list(places)).argsort()
+    curves = [part.insertion for part in parts if part.insertion is not None]
+    maps, kept = [], []
+    for part, own in zip(parts, places, strict=True):
+        whole = part.maps.new_zeros(*part.maps.shape[:2], *positions)
+        whole[..., : part.maps.shape[-1]] = part.maps
+        maps.append(whole)
+        kept.append(own[: len(part.maps)])
+    return BlockResult(
+        torch.cat(maps)[torch.cat(kept).argsort()],
+        {name: torch.cat([part.values[name] for part in parts])[order] for name in parts[0].values},
+        {name: torch.cat([part.pairs[name] for part in parts])[order] for name in parts[0].pairs},
+        join_lengths(curves, places, positions[0]) if curves else None,
     )
 
 

@@ -7,7 +7,7 @@ every label's probability, so the label x label matrix costs nothing more. Games
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from proofmap.core.tensors import drop_repeats, private_copy
 from proofmap.fills import Fill, Pools
 from proofmap.metrics.board import Board
 from proofmap.metrics.games import Game, ReadyGame, make_game
+from proofmap.metrics.quadrature import Quadrature
 from proofmap.metrics.targets import Target
 
 
@@ -51,6 +52,7 @@ class Curves:
     matrix: Tensor | None
     settings: dict[str, object]
     whole: Tensor | None = None
+    quadrature: Quadrature | None = None
 
     @property
     def h(self) -> Tensor:
@@ -141,7 +143,18 @@ def play(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Curves:
-    """Play a prepared game."""
+    """Play a prepared game; inputs with different numbers of positions are each played at their own."""
+    inputs = classifier.inputs
+    groups = inputs.by_length(images)
+    if groups:
+        parts = []
+        for n, places in groups:
+            near = game.game.prepare(classifier.at_length(n))
+            some = inputs.cut(images[places], n), maps[places][..., :n], labels[places]
+            parts.append(
+                play(near, classifier.at_length(n), *some, matrix=matrix, seed=seed, progress=progress)
+            )
+        return join_lengths(parts, [places for _, places in groups], inputs.count)
     return play_on(Board(classifier, images, maps, labels, seed=seed), game, matrix=matrix, progress=progress)
 
 
@@ -279,6 +292,7 @@ class _Runner:
             labels=self.board.labels,
             f=f.masked_fill(none, torch.nan),
             counts=self.nodes.counts,
+            quadrature=self.game.quadrature,
             positions=self.n,
             probabilities=own,
             auc=areas.to(own),
@@ -287,6 +301,36 @@ class _Runner:
             settings={**self.ready.record(), **_label_record(self.classifier)},
             whole=whole.masked_fill(none, torch.nan),
         )
+
+
+def join_lengths(parts: Sequence[Curves], places: Sequence[Tensor], positions: int) -> Curves:
+    """Curves of inputs with different numbers of positions as one, at the places that they had among all.
+
+    Areas are those of each input's own curve. For tables and figures, ``probabilities`` are given at the same shares for all:
+    at the counts that an input of ``positions`` positions would have. The value at count c is that of the input's own curve, at
+    the whole number of its n positions nearest to c n / ``positions``. If an input has at most as many positions as the curve has points, every one of its
+    counts is there.
+    """
+    first, order = parts[0], torch.cat(list(places)).argsort()
+    counts = (first.quadrature or Quadrature()).nodes(positions).counts
+    found: dict[str, Any] = {}
+    for key in ("labels", "f", "auc", "error", "matrix", "whole"):
+        each = [x for part in parts if (x := getattr(part, key)) is not None]
+        found[key] = torch.cat(each)[order] if len(each) == len(parts) else None
+    found["probabilities"] = torch.cat([_at_shares(part, counts, positions) for part in parts])[order]
+    return replace(first, counts=counts, positions=positions, **found)
+
+
+def _at_shares(part: Curves, counts: Tensor, positions: int) -> Tensor:
+    """The probabilities ``(N, L, S)`` of curves of inputs with n positions, at counts of ``positions``."""
+    own = part.counts.double()
+    wanted = (counts.double() * part.positions / positions).round().clamp(own[0], own[-1])
+    after = torch.searchsorted(own, wanted).clamp(1, max(1, len(own) - 1))
+    if len(own) == 1:
+        return part.probabilities.expand(-1, -1, len(counts))
+    share = ((wanted - own[after - 1]) / (own[after] - own[after - 1])).to(part.probabilities)
+    low, high = (part.probabilities[..., k.to(part.probabilities.device)] for k in (after - 1, after))
+    return torch.where(share == 0, low, torch.where(share == 1, high, torch.lerp(low, high, share)))
 
 
 def _label_record(classifier: Classifier) -> dict[str, object]:

@@ -26,7 +26,7 @@ from proofmap.fills import Pools
 from proofmap.methods.masks.method import MapWatcher, ReadyMask
 from proofmap.methods.method import ReadyMethod
 from proofmap.methods.wrappers import MapMaker
-from proofmap.metrics.block import BlockResult, Subjects, judge_block
+from proofmap.metrics.block import BlockResult, Subjects, join_places, judge_block
 from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
 from proofmap.models import load_classifier
 from proofmap.models.spec import FILE_SCHEMES, ModelSpec
@@ -52,6 +52,7 @@ class Session:
     dataset: Dataset | None = None
     distractors: Mapping[str, Any] | None = None
     _look: FirstLook | None = field(default=None, init=False, repr=False)
+    _lengths: dict[int, Session] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def data(self) -> Dataset:
@@ -80,6 +81,19 @@ class Session:
         ``maps`` are those of an earlier call, which are then not made again. The rest is as in
         :func:`~proofmap.metrics.block.judge_block`. Every number of Proofmap comes from here.
         """
+        groups = self.classifier.inputs.by_length(subjects.images)
+        if groups:
+            return self._judge_by_length(
+                groups,
+                method,
+                subjects,
+                metrics,
+                maps,
+                keep_maps,
+                curves=curves,
+                watch=watch,
+                progress=progress,
+            )
         ready = self.methods[method]
         if watch is not None and isinstance(ready, ReadyMask):
             ready = ready.watched(watch, every=1)
@@ -94,6 +108,48 @@ class Session:
             seed=self.study.seed,
             progress=progress,
         )
+
+    def _judge_by_length(
+        self,
+        groups: Sequence[tuple[int, Tensor]],
+        method: str,
+        subjects: Subjects,
+        metrics: Sequence[str] | None,
+        maps: Tensor | None,
+        keep_maps: int,
+        *,
+        watch: MapWatcher | None,
+        **options: Any,
+    ) -> BlockResult:
+        """Judge inputs with different numbers of positions, each at its own, as if there were no longer ones."""
+        parts = []
+        for n, places in groups:
+            some = subjects.chosen(places.tolist())
+            some = replace(some, images=self.classifier.inputs.cut(some.images, n))
+            parts.append(
+                self.at_length(n).judge(
+                    method,
+                    some,
+                    metrics=metrics,
+                    maps=None if maps is None else maps[places.to(maps.device)][..., :n],
+                    keep_maps=int((places < keep_maps).sum()),
+                    watch=watch and _placed(watch, places.tolist()),
+                    **options,
+                )
+            )
+        return join_places(parts, [places.cpu() for _, places in groups], self.classifier.inputs.positions)
+
+    def at_length(self, n: int) -> Session:
+        """The same study on inputs of exactly ``n`` positions, of a kind whose inputs differ in it; prepared once."""
+        if n not in self._lengths:
+            net = self.classifier.at_length(n)
+            self._lengths[n] = Session(
+                self.study,
+                net,
+                {name: ready.method.prepare(net) for name, ready in self.methods.items()},
+                prepare_metrics({name: ready.metric for name, ready in self.metrics.items()}, net),
+            )
+        return self._lengths[n]
 
     def look_at(self, images: Tensor) -> None:
         """Remember the net's outputs for two of these images, if this was not done before. :meth:`check_net` compares with them."""
@@ -179,6 +235,11 @@ def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Sessi
         prepare_metrics(judges, classifier),
         run_metrics,
     )
+
+
+def _placed(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
+    """The watcher of the images at these places among all."""
+    return lambda image, *rest: watch(places[image], *rest)
 
 
 def settings_of(dataset: Dataset) -> dict[str, object]:

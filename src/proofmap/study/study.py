@@ -162,8 +162,8 @@ class Study:
             raise InputError(
                 "images must be a table: [images] with number, correct, min_second_probability, names or seed"
             )
-        given = _with_new_names(given, {"block": "images_per_unit"})
-        selection = _with_new_names(selection, {"second": "min_second_probability"}, "images.")
+        given = _with_new_names(given, RENAMED[cls])
+        selection = _with_new_names(selection, RENAMED[Selection], "images.")
         check_names("a study", given, setting_names(cls))
         check_names("images", selection, setting_names(Selection))
         return cls(images=Selection(**selection), **given)
@@ -194,8 +194,15 @@ class Study:
         return dict(_named("metrics", made, lambda metric: metric.name))
 
 
+RENAMED: Mapping[type, Mapping[str, str]] = {
+    Study: {"block": "images_per_unit"},
+    Selection: {"second": "min_second_probability"},
+}
+"""Keys of study files of version 0.1.0. Delete them in version 0.4.0."""
+
+
 def _with_new_names(table: Mapping[str, Any], renamed: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
-    """The table with keys of version 0.1.0 renamed, and a warning for each. Delete this in version 0.4.0."""
+    """The table with earlier keys renamed, and a warning for each."""
     given = dict(table)
     for old, new in renamed.items():
         if old in given and new in given:

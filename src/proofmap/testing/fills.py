@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill
-from proofmap.testing.nets import KINDS, values
+from proofmap.testing.nets import KINDS, TEXT, values
 from proofmap.testing.plugins import (
     assert_close,
     assert_global_randomness_is_not_used,
@@ -54,7 +54,7 @@ def trial(inputs: Inputs) -> Trial:
 def served(fill: Fill) -> list[Trial]:
     """One trial for each kind of input that the fill can serve."""
     trials = []
-    for inputs in KINDS:
+    for inputs in (*KINDS, TEXT):
         tried = trial(inputs)
         try:
             tried.backgrounds(fill)
@@ -75,7 +75,7 @@ def other_net(tried: Trial) -> Classifier:
 
 @check_fill.promise
 def it_serves_a_kind_of_input_and_refuses_others_with_an_input_error(fill: Fill) -> None:
-    for inputs in KINDS:
+    for inputs in (*KINDS, TEXT):
         with may_be_refused(inputs):
             trial(inputs).backgrounds(fill)
     assert served(fill), "it serves none of pictures, series and rows"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.inputs import Inputs, Pictures, Rows, Series
+from proofmap.core.inputs import Inputs, Pictures, Rows, Series, Text, TextInputs
 
 Net = TypeVar("Net", bound=nn.Module)
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
@@ -18,6 +18,7 @@ MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
 PICTURES = Pictures(size=(8, 10), mean=MEAN, std=STD)
 SERIES = Series(length=12, mean=(1.0, -2.0), std=(3.0, 0.5))
 ROWS = Rows(columns=7, mean=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), std=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0))
+TEXT = Text(length=5, width=8)
 KINDS: tuple[Inputs, ...] = (PICTURES, SERIES, ROWS)
 """One input of each kind, to test plug-ins on."""
 
@@ -38,7 +39,7 @@ def values(inputs: Inputs, n: int, *, seed: int = 0) -> Tensor:
     """``n`` inputs ``(n, *shape)`` of independent values: 8-bit pixels, rows of a table, or normal ones around the mean."""
     if isinstance(inputs, Pictures):
         return pixels(n, inputs.size, channels=inputs.channels, seed=seed)
-    if isinstance(inputs, Rows) and inputs.table is not None:
+    if isinstance(inputs, TextInputs) or (isinstance(inputs, Rows) and inputs.table is not None):
         return inputs.strong_noise(n + seed)[seed:]
     mean, std = (inputs.per_channel(torch.tensor(v)) for v in (inputs.mean, inputs.std))
     drawn = mean + std * normal(n, *inputs.shape, seed=seed)

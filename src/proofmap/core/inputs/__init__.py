@@ -1,7 +1,7 @@
-"""Kinds of input: pictures, series, rows of a table, and those that others register.
+"""Kinds of input: pictures, series, rows of a table, texts, and those that others register.
 
 A *position* is a part of the input that is shown or hidden as a whole, and that has one value in a map: a pixel of a picture (all
-channels together), a time step of a series, a column of a row. Code that ranks, composes, reads or draws inputs uses the
+channels together), a time step of a series, a column of a row, a word of a text. Code that ranks, composes, reads or draws inputs uses the
 classifier's :class:`Inputs`; no other code knows the number of axes.
 """
 
@@ -17,6 +17,7 @@ from proofmap.core.inputs.frames import Column
 from proofmap.core.inputs.pictures import Pictures
 from proofmap.core.inputs.rows import Rows
 from proofmap.core.inputs.series import Series
+from proofmap.core.inputs.text import Text, TextInputs
 from proofmap.core.registry import Registry
 
 __all__ = [
@@ -28,13 +29,15 @@ __all__ = [
     "Pictures",
     "Rows",
     "Series",
+    "Text",
+    "TextInputs",
     "inputs_of",
     "kind_of",
 ]
 
 KINDS: Registry[Inputs] = Registry("kind of input", "proofmap.inputs", attribute="kind")
 """The kinds of inputs, by their names in records."""
-for _kind in (Pictures, Series, Rows):
+for _kind in (Pictures, Series, Rows, Text):
     KINDS.register(_kind)
 
 

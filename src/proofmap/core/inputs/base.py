@@ -165,6 +165,44 @@ class Inputs(ABC):
         """``n`` inputs ``(n, *shape)`` of strong noise, already normalised, to see what a net's outputs can be."""
         return 10 * torch.randn(n, *self.shape, generator=torch.Generator().manual_seed(0))
 
+    def blank_like(self, x: Tensor) -> Tensor:
+        """What the fill ``gray`` shows behind inputs ``(N, *shape)``: the neutral value."""
+        return self.per_channel(self.neutral.to(x)).expand_as(x)
+
+    # ---- inputs with different numbers of positions -------------------------------------------------------------
+
+    def lengths(self, x: Tensor) -> Tensor | None:
+        """The number of positions ``(N,)`` that each input has, the first ones; None if all inputs of this kind have :attr:`count`.
+
+        An input with fewer is ranked, hidden and measured at its own length, with the inputs that :meth:`at_length` describes.
+        """
+        return None
+
+    def at_length(self, n: int) -> Self:
+        """Inputs of exactly ``n`` positions, of a kind with :meth:`lengths`."""
+        raise InputError(f"all {self.noun} have {self.count} {self.position_noun}")
+
+    def cut(self, x: Tensor, n: int) -> Tensor:
+        """Inputs ``(N, *shape)`` that have ``n`` positions, in the form of :meth:`at_length`."""
+        return x[..., :n]
+
+    def by_length(self, x: Tensor) -> list[tuple[int, Tensor]]:
+        """The inputs ``(N, *shape)`` that must be taken at their own length: each such number of positions, and the places of inputs
+        with it. Empty if all have :attr:`count`.
+        """
+        lengths = self.lengths(x)
+        if lengths is None or bool((lengths == self.count).all()):
+            return []
+        return [(n, (lengths == n).nonzero()[:, 0]) for n in lengths.unique().tolist()]
+
+    def for_net(self, x: Tensor) -> Tensor:
+        """Inputs ``(N, *shape)`` as the net takes them: those of one length may have to be padded again."""
+        return x
+
+    def decode(self, x: Tensor) -> Any:
+        """Inputs ``(N, *shape)`` as a model that is no torch net takes them: an array, a data frame, a list of strings."""
+        return x.cpu().numpy()
+
     def takes(self, given: object) -> bool:
         """Whether :meth:`encode` reads an object of this type; tensors and arrays are not asked about."""
         return False

@@ -166,6 +166,9 @@ class Rows(Inputs):
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
         return item.encoded(self._described()) if isinstance(item, TableRow) else super().prepare(item)
 
+    def decode(self, x: Tensor) -> Any:
+        return super().decode(x) if self.table is None else self.table.decode(x.cpu())
+
     def _described(self) -> Columns:
         """The columns of the table, or columns of numbers if only their names are known."""
         if self.table is None and not self.names:

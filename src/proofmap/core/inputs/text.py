@@ -1,0 +1,373 @@
+"""Texts: a position is a word, and texts have different numbers of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageFont
+from torch import Tensor
+
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs.base import Inputs
+from proofmap.core.inputs.words import SPLITS, Units, gap_of, in_pieces
+from proofmap.core.text import counted, one_line, shortened
+
+Longer = Literal["refuse", "cut"]
+_WIDTHS = {"words": 24, "tokens": 24, "characters": 8, "sentences": 400}
+_LAST = 0x10FFFF
+_EXAMPLES = 1024
+_CELL, _BAND, _PER_LINE = 72, 16, 6  # pixels of a word in a picture, and words of a line
+_INK, _PAPER = 40, 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextInputs(Inputs):
+    """Texts of up to ``length`` positions. A text has its own number of positions: the others, at the end, are empty and never count.
+
+    Whatever ranks, hides or measures is given a text at its own length: :meth:`at_length` describes texts of exactly n positions.
+    """
+
+    noun: ClassVar[str] = "texts"
+    singular: ClassVar[str] = "text"
+    has_neighbours: ClassVar[bool] = False
+
+    mean: tuple[float, ...] = (0.0,)
+    std: tuple[float, ...] = (1.0,)
+    length: int = 256
+    units: Units = "words"
+    longer: Longer = "refuse"
+    whole: int | None = None
+    """The length of the texts that these, of one length, are some of."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.longer not in ("refuse", "cut"):
+            raise InputError(
+                f"longer says what becomes of longer texts, 'refuse' or 'cut', not {self.longer!r}"
+            )
+
+    @property
+    def position_noun(self) -> str:  # type: ignore[override]
+        return self.units
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        return (self.length,)
+
+    @property
+    def has_sums(self) -> bool:
+        return False
+
+    @property
+    def position_names(self) -> tuple[str, ...]:
+        return tuple(f"{self.units[:-1]} {k + 1}" for k in range(self.length))
+
+    # ---- texts of different lengths -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def lengths(self, x: Tensor) -> Tensor:
+        """The number of positions ``(N,)`` of each text."""
+
+    def at_length(self, n: int) -> Self:
+        return self if n == self.length else replace(self, length=n, whole=self.whole or self.length)
+
+    @abstractmethod
+    def words(self, x: Tensor) -> list[str]:
+        """The positions of one text ``shape``, each with the white space after it."""
+
+    def text(self, x: Tensor) -> str:
+        """One text ``shape``."""
+        return "".join(self.words(x))
+
+    def value_text(self, x: Tensor, position: int) -> str:
+        words = self.words(x)
+        return one_line(words[position]).strip() or "-" if position < len(words) else "-"
+
+    def decode(self, x: Tensor) -> Any:
+        return [self.text(one) for one in x.cpu()]
+
+    # ---- what hidden words show ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def replaced(self, x: Tensor, token: str) -> Tensor:
+        """Texts ``(N, *shape)`` with every position replaced by a token, ``mask`` or ``unknown``."""
+
+    @abstractmethod
+    def removed(self, x: Tensor) -> Tensor:
+        """Texts ``(N, *shape)`` with every position removed."""
+
+    @abstractmethod
+    def of_others(self, x: Tensor, others: Tensor) -> Tensor:
+        """Texts of the form of ``x`` ``(N, *shape)`` with the words of other texts ``(N, *shape of whole texts)``, again from the first
+        if these are shorter."""
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def takes(self, given: object) -> bool:
+        if isinstance(given, (str, bytes)):
+            return True
+        if isinstance(given, (list, tuple)):
+            return len(given) > 0 and any(isinstance(item, (str, bytes)) for item in given)
+        return (
+            getattr(getattr(given, "dtype", None), "kind", "") in ("O", "U")
+            and getattr(given, "ndim", 0) == 1
+        )
+
+    def encode(self, given: Any) -> Tensor:
+        """Texts ``(N, *shape)`` from a string or several."""
+        texts = [given] if isinstance(given, (str, bytes)) else list(given)
+        return torch.stack([self._read(text, f"text {i}") for i, text in enumerate(texts)])
+
+    def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
+        return self._read(item, "a text") if isinstance(item, (str, bytes)) else super().prepare(item)
+
+    def _read(self, text: object, which: str) -> Tensor:
+        text = checked_text(text, which)
+        positions = self.split_text(text)
+        if len(positions) > self.length:
+            if self.longer == "refuse":
+                raise InputError(
+                    f"{which} has {len(positions):,} {self.units}, and at most {self.length:,} are taken; make the classifier with "
+                    f"a larger length, or with longer='cut' to use the first {self.length:,} alone"
+                )
+            positions = positions[: self.length]
+        return self._encoded(positions)
+
+    @abstractmethod
+    def split_text(self, text: str) -> list[str]:
+        """The positions of a text, which make up the text when they are joined."""
+
+    @abstractmethod
+    def _encoded(self, positions: Sequence[str]) -> Tensor:
+        """One text ``shape`` from its positions."""
+
+    def probe(self) -> Tensor:
+        return self._encoded([f"{letter} " for letter in "abcdefgh"[: self.length]])[None]
+
+    def strong_noise(self, n: int) -> Tensor:
+        """Texts of the full length, of random letters."""
+        letters = streams.integers(torch.tensor(streams.key_of("letters")), 3 * self.length * n, 26).tolist()
+        spelt = "".join(chr(97 + letter) for letter in letters)
+        made = [spelt[k : k + 3] + " " for k in range(0, len(spelt), 3)]
+        each = (made[k : k + self.length] for k in range(0, len(made), self.length))
+        return torch.stack([self._encoded(own) for own in each]) if n else self.blank(0)
+
+    def shape_hint(self) -> str:
+        return "It is given a list of strings, also empty ones: check that it takes them"
+
+    # ---- pictures -----------------------------------------------------------------------------------------------
+
+    @property
+    def _per_line(self) -> int:
+        return min(_PER_LINE, self.length)
+
+    def picture_size(self) -> tuple[int, int]:
+        return _BAND * -(-self.length // self._per_line), _CELL * self._per_line
+
+    def pixel_positions(self) -> Tensor:
+        height, width = self.picture_size()
+        line, place = torch.arange(height)[:, None] // _BAND, torch.arange(width) // _CELL
+        return (line * self._per_line + place).clamp_max(self.length - 1)
+
+    def picture(self, x: Tensor) -> np.ndarray:
+        """The words in a table, from left to right and from top to bottom; reports show the text itself."""
+        height, width = self.picture_size()
+        page = Image.new("RGB", (width, height), (_PAPER,) * 3)
+        draw, font = ImageDraw.Draw(page), ImageFont.load_default(11)
+        for k, word in enumerate(self.words(x)[: self.length]):
+            line, place = divmod(k, self._per_line)
+            seen = shortened(one_line(word).strip(), _CELL - 6, measure=lambda t: draw.textlength(t, font))
+            draw.text((place * _CELL + 3, line * _BAND + 1), seen, (_INK,) * 3, font)
+        return np.asarray(page)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text(TextInputs):
+    """Texts for a model that takes a list of strings. Text is carried as the code points of its characters.
+
+    A text is ``(width, length)``: column k holds the characters of position k, with the white space after it, and zeros. Joined, the
+    positions are the text to the letter. A hidden position that shows nothing (zeros) is deleted, with its white space.
+
+    Args:
+        length: the largest number of positions of a text.
+        units: what a position is: ``words``, ``characters`` or ``sentences``; ``tokens`` needs ``split``.
+        width: the largest number of characters of a position. A longer one, such as an address, is several positions.
+        longer: what becomes of a text with more positions: ``refuse`` it, or ``cut`` it after the first ``length``.
+        mask_token, unknown_token: what the fills ``mask`` and ``unknown`` show.
+        split: a function from a text to its positions in place of ``units``, such as the pieces of a tokenizer. Joined, they must be the text.
+        pool: texts that the fill ``images`` draws from, instead of those that are explained.
+
+    >>> inputs = Text(length=8)
+    >>> x = inputs.encode(["It works, mostly."])
+    >>> x.shape, inputs.lengths(x), inputs.decode(x)
+    (torch.Size([1, 24, 8]), tensor([3]), ['It works, mostly.'])
+    >>> keep = torch.tensor([True, False, True, *[False] * 5])
+    >>> inputs.decode(inputs.composite(keep, x, inputs.replaced(x, "mask")))
+    ['It [MASK] mostly.']
+    """
+
+    kind: ClassVar[str] = "text"
+    form: ClassVar[str] = "(N, characters, positions)"
+    fills: ClassVar[tuple[str, ...]] = ("gray", "mask", "unknown", "delete", "images")
+    neutral_words: ClassVar[str] = "nothing: hidden words are deleted"
+
+    width: int = 0
+    mask_token: str = "[MASK]"
+    unknown_token: str = "[UNK]"
+    split: Callable[[str], Sequence[str]] | None = field(default=None, compare=False, repr=False)
+    pool: tuple[str, ...] = field(default=(), compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.units not in _WIDTHS:
+            raise InputError(f"units must be one of {', '.join(_WIDTHS)}, not {self.units!r}")
+        object.__setattr__(self, "width", self.width or _WIDTHS[self.units])
+        object.__setattr__(self, "pool", tuple(self.pool))
+        super().__post_init__()
+        if self.width < 2:
+            raise InputError(f"width must be at least 2 characters, not {self.width!r}")
+
+    @classmethod
+    def of(cls, texts: Sequence[str], **settings: Any) -> Self:
+        """Texts like these: ``length`` is that of the longest, and up to 1,024 of them, chosen at random with a fixed seed, are the ``pool``.
+
+        >>> Text.of(["one two", "one two three"]).length
+        3
+        """
+        kept = [checked_text(text, f"text {i}") for i, text in enumerate(texts)]
+        if not kept:
+            raise InputError("there are no texts to describe; give at least one")
+        described = cls(**settings)
+        if "length" not in settings:
+            described = replace(described, length=max(len(described.split_text(text)) for text in kept))
+        order = streams.permutations(torch.tensor(streams.key_of(0, "examples of texts")), len(kept))
+        return replace(described, pool=tuple(kept[i] for i in sorted(order[:_EXAMPLES].tolist())))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.width, self.length
+
+    @property
+    def examples(self) -> Tensor | None:
+        if not self.pool or self.whole:
+            return None
+        return torch.stack([replace(self, longer="cut").prepare(text) for text in self.pool])
+
+    def split_text(self, text: str) -> list[str]:
+        chosen = self.split or SPLITS.get(self.units)
+        if chosen is None:
+            raise InputError(
+                f"{self.units} of black-box texts need split=, a function from a text to its {self.units}"
+            )
+        found = list(chosen(text))
+        if "".join(found) != text:
+            raise InputError(
+                f"split must divide the whole text, white space included: it turned {shortened(text, 40)!r} into "
+                f"{shortened(''.join(found), 40)!r}"
+            )
+        return in_pieces([each for each in found if each], self.width)
+
+    def _encoded(self, positions: Sequence[str]) -> Tensor:
+        spelt = "".join(position.ljust(self.width, "\0") for position in positions)
+        points = np.frombuffer(spelt.encode("utf-32-le", "surrogatepass"), dtype="<u4")
+        found = torch.zeros(self.width, self.length)
+        found[:, : len(positions)] = torch.from_numpy(
+            points.reshape(len(positions), self.width).T.astype(np.float32)
+        )
+        return found
+
+    def words(self, x: Tensor) -> list[str]:
+        count = int(self.lengths(x[None])[0])
+        each = x.detach().cpu()[:, :count].T.contiguous().numpy().astype("<u4")
+        return [_spelt(row) for row in each]
+
+    def text(self, x: Tensor) -> str:
+        return _spelt(x.detach().cpu().T.contiguous().numpy().astype("<u4"))
+
+    def lengths(self, x: Tensor) -> Tensor:
+        there = (x != 0).any(dim=-2)
+        places = torch.arange(1, x.shape[-1] + 1, device=x.device)
+        return (there * places).amax(dim=-1).clamp_min(1)
+
+    def for_net(self, x: Tensor) -> Tensor:
+        if self.whole is None or self.whole == self.length:
+            return x
+        return torch.nn.functional.pad(x, (0, self.whole - self.length))
+
+    def replaced(self, x: Tensor, token: str) -> Tensor:
+        shown = {"mask": self.mask_token, "unknown": self.unknown_token}[token]
+        if len(shown) >= self.width:
+            raise InputError(
+                f"the token {shown!r} does not fit into positions of {self.width} characters; give Text a larger width, or a shorter token"
+            )
+        return self._changed(
+            x, lambda words: [shown + gap_of(word)[: self.width - len(shown)] for word in words]
+        )
+
+    def removed(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def of_others(self, x: Tensor, others: Tensor) -> Tensor:
+        found = []
+        for own, other in zip(x, others, strict=True):
+            drawn = [word.rstrip() for word in self.words(other)]
+            words = [drawn[k % len(drawn)] + gap_of(word) for k, word in enumerate(self.words(own))]
+            found.append(self._encoded([word[: self.width] for word in words]))
+        return torch.stack(found).to(x) if found else x
+
+    def _changed(self, x: Tensor, change: Callable[[list[str]], list[str]]) -> Tensor:
+        made = [self._encoded(change(self.words(one))) for one in x]
+        return torch.stack(made).to(x) if made else x
+
+    def _check_finite(self, inputs: Tensor, problem: str) -> None:
+        super()._check_finite(inputs, problem)
+        if bool(((inputs < 0) | (inputs > _LAST)).any()):
+            raise InputError(
+                "texts hold the code points of characters, from 0 to 1,114,111; encode strings by Text.encode"
+            )
+
+    def record(self) -> dict[str, object]:
+        return {
+            "inputs": self.kind,
+            "length": self.whole or self.length,
+            "units": self.units,
+            "width": self.width,
+            "longer": self.longer,
+            "mask_token": self.mask_token,
+            "unknown_token": self.unknown_token,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return super().from_record({key: record[key] for key in record if key not in ("mean", "std")})
+
+
+def checked_text(text: object, which: str) -> str:
+    """A text as a string with at least one letter or sign; bytes are read as UTF-8."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            raise InputError(
+                f"{which} has bytes that are not UTF-8, from byte {error.start} on; decode it with its own encoding"
+            ) from None
+    if not isinstance(text, str):
+        raise InputError(f"{which} must be a string, not {type(text).__name__}")
+    if not text.strip():
+        raise InputError(f"{which} is empty; leave it out: there is nothing to show or to hide")
+    if "\0" in text:
+        raise InputError(f"{which} has {counted(text.count(chr(0)), 'NUL character')}; remove them")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InputError(
+            f"{which} has half of a surrogate pair, which no text has; read it again with its own encoding"
+        )
+    return text
+
+
+def _spelt(points: np.ndarray) -> str:
+    return points.tobytes().decode("utf-32-le", "replace").replace("\0", "")

@@ -1,0 +1,75 @@
+"""Fills for texts: what hidden words become.
+
+With the usual ``gray`` and ``images`` (the words of another text), these are the usual ways to hide words. ``gray`` deletes the hidden words
+of a model that takes strings. A model reads a text as a whole, so scores can differ much between fills.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs, TextInputs
+from proofmap.fills.fill import FILLS, Fill, ReadyFill
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFill(Fill):
+    """A fill for texts alone. A subclass defines :meth:`hidden`."""
+
+    def prepare(self, classifier: Classifier) -> ReadyFill:
+        inputs = classifier.inputs
+        if not isinstance(inputs, TextInputs):
+            raise InputError(
+                f"the fill {self.name} is for texts, and the net takes {inputs.noun}; use one of {', '.join(inputs.fills)}"
+            )
+        self.hidden(inputs.probe(), inputs)  # refuses a token that there is not
+        return super().prepare(classifier)
+
+    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        assert isinstance(inputs, TextInputs)
+        return self.hidden(images, inputs)
+
+    def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
+        """Texts ``(N, *shape)`` with every position hidden."""
+        raise NotImplementedError
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class MaskToken(TextFill):
+    """Hidden words show the token for a masked word, such as ``[MASK]``."""
+
+    name: ClassVar[str] = "mask"
+    description: ClassVar[str] = "the token for a masked word in place of each hidden word"
+
+    def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
+        return inputs.replaced(texts, "mask")
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class UnknownToken(TextFill):
+    """Hidden words show the token for an unknown word, such as ``[UNK]``."""
+
+    name: ClassVar[str] = "unknown"
+    description: ClassVar[str] = "the token for an unknown word in place of each hidden word"
+
+    def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
+        return inputs.replaced(texts, "unknown")
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class Deletion(TextFill):
+    """Hidden words are deleted, with the white space after them: the text is shorter."""
+
+    name: ClassVar[str] = "delete"
+    description: ClassVar[str] = "nothing: hidden words are deleted, and the text is shorter"
+
+    def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
+        return inputs.removed(texts)

@@ -1,0 +1,224 @@
+"""A first study file for the data in a folder, with a comment for every setting: ``proofmap init``."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from proofmap.core.errors import InputError
+from proofmap.core.files import suggest_path
+from proofmap.core.pictures import SUFFIXES, files_below
+from proofmap.core.text import counted, one_line
+from proofmap.data.folders import image_folder
+from proofmap.data.table_rows import PARQUET
+from proofmap.models import DEFAULT_MODEL
+
+SCHEMA_FILE = "study.schema.json"
+SAMPLE_ABOVE = 200
+"""With more images than this, the draft judges a random sample of so many."""
+_TABLES = (".csv", ".tsv", *PARQUET)
+_SERIES = (".ts",)
+_MODELS = {".onnx": "onnx", ".skops": "sklearn"}
+
+
+@dataclass(frozen=True)
+class FoundData:
+    """Data that a study can judge.
+
+    Attributes:
+        kind: photos, table or series.
+        place: the file or folder.
+        words: what it is, for a comment.
+        number: how many images, rows or series; None if that is not known without reading everything.
+        target: the column of true labels, for a table.
+        labelled: whether true labels are known.
+        model: a model file of the same folder, for a table.
+    """
+
+    kind: str
+    place: Path
+    words: str
+    number: int | None = None
+    target: str = ""
+    labelled: bool = False
+    model: Path | None = None
+
+
+def find_data(place: str | Path, target: str = "") -> list[FoundData]:
+    """The data in a folder, or of one file: photos first, then series, then tables.
+
+    Args:
+        target: the column of true labels of a table; its last column by default.
+    """
+    place = Path(place)
+    if not place.exists():
+        raise InputError(f"there is no file or folder {place}.{suggest_path(place)}")
+    files = sorted(path for path in place.iterdir() if path.is_file()) if place.is_dir() else [place]
+    by_suffix = _by_suffix(files)
+    found = list(_photos(place))
+    found += [
+        FoundData("series", path, f"the series of {path.name}", labelled=True) for path in by_suffix(_SERIES)
+    ]
+    models = by_suffix(_MODELS)
+    found += [_table(path, target, models[0] if models else None) for path in by_suffix(_TABLES)]
+    if target and not any(one.kind == "table" for one in found):
+        raise InputError(f"--target names a column of a table, and {place} has none (.csv, .tsv or .parquet)")
+    if not found:
+        raise InputError(
+            f"{place} has no photos, no table (.csv, .tsv, .parquet) and no series (.ts). Name the folder or file of your data: "
+            "proofmap init photos/. Other data is listed by: proofmap list datasets"
+        )
+    return found
+
+
+def _by_suffix(files: Sequence[Path]) -> Callable[[Iterable[str]], list[Path]]:
+    return lambda suffixes: [path for path in files if path.suffix.lower() in tuple(suffixes)]
+
+
+def _photos(place: Path) -> Iterable[FoundData]:
+    """The photos below a folder, or one photo."""
+    if place.is_file():
+        if place.suffix.lower() in SUFFIXES:
+            yield FoundData("photos", place, "one photo", 1)
+        return
+    if files_below(place):
+        photos = image_folder(place)
+        words = f"{counted(len(photos), 'photo')} in {place}"
+        if photos.label_names:
+            words += f", in a sub-folder for each of {counted(len(photos.label_names), 'label')}"
+        yield FoundData("photos", place, words, len(photos), labelled=bool(photos.label_names))
+
+
+def _table(path: Path, target: str, model: Path | None) -> FoundData:
+    """A table of rows, or of picture files if it has a column ``file``."""
+    if path.suffix.lower() in PARQUET:
+        return FoundData(
+            "table", path, f"the rows of {path.name}", target=target, labelled=bool(target), model=model
+        )
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as opened:
+            rows = csv.reader(opened, delimiter="\t" if path.suffix.lower() == ".tsv" else ",")
+            columns = next(rows, [])
+            number = sum(1 for row in rows if row)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path} cannot be read as a table: {error}") from None
+    if "file" in columns:
+        return FoundData("photos", path, f"{counted(number, 'photo')} of {path.name}", number, labelled=True)
+    if not columns:
+        raise InputError(f"{path} is empty; a table has the names of its columns in the first line")
+    if target and target not in columns:
+        raise InputError(f"{path} has no column {target!r}; it has {', '.join(columns)}")
+    words = f"{counted(number, 'row')} of {path.name}"
+    return FoundData("table", path, words, number, target or columns[-1], labelled=True, model=model)
+
+
+def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str:
+    """The text of a study file at ``file`` for this data; ``others`` are named in a comment."""
+    methods, labels = {
+        "photos": (("belief-mask", "grad-cam", "random"), "top5+wrong"),
+        "series": (("belief-mask", "gradient-x-input", "occlusion", "random"), "all"),
+        "table": (("belief-order", "kernel-shap", "random"), "all"),
+    }[found.kind]
+    also = [f"# Also found: {_quoted(_data(other, file))}, {other.words}." for other in others]
+    sample = found.number is not None and found.number > SAMPLE_ABOVE
+    lines = [
+        f"#:schema ./{SCHEMA_FILE}",
+        f"# A study of {one_line(found.words)}. Look at its plan, then run it:",
+        f"#     proofmap evaluate {file.name} --dry-run",
+        f"#     proofmap evaluate {file.name}",
+        "",
+        *_model(found, file),
+        "",
+        *_data_comment(found),
+        f"data = {_quoted(_data(found, file))}",
+        *also,
+        "",
+        "# The labels that get a map. top5+wrong: the five most probable, and two that the model does not believe, to test soundness.",
+        '# Also: "all", "top3", "p>=0.01" (a probability), "true" (the true labels), or names: ["tabby", "tiger cat"].',
+        f"labels = {_quoted(labels)}",
+        "",
+        "# What is judged: proofmap list methods. Settings follow a colon: belief-mask:preset=thorough. Keep random, for comparison.",
+        f"methods = [{', '.join(map(_quoted, methods))}]",
+        "",
+        "# By what: proofmap list metrics. If left out: completeness, soundness, best effort, insertion and deletion.",
+        '# metrics = ["completeness", "soundness", "best-effort"]',
+        "",
+        "# What hidden positions show: proofmap list fills. Each metric is taken with each of them.",
+        f"# fills = [{', '.join(map(_quoted, _FILLS[found.kind]))}]",
+        "",
+        "# Also judge noise, and every method's maps blurred and shown for every label.",
+        "# controls = true",
+        "",
+        "# The same seed gives the same numbers.",
+        "seed = 0",
+        "",
+        "[images]",
+        "# A random sample of this size; everything if left out. A larger number continues the same sample.",
+        f"{'' if sample else '# '}number = {SAMPLE_ABOVE if sample else 100}",
+        *(["# Only what the model classifies correctly.", "# correct = true"] if found.labelled else []),
+        "# Only if the second label has at least this probability: there, maps of several labels can be compared.",
+        "# min_second_probability = 0.01",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+_FILLS = {"photos": ("gray", "blur"), "series": ("gray", "time-shift"), "table": ("gray", "near-rows")}
+
+
+def _model(found: FoundData, file: Path) -> list[str]:
+    if found.kind == "photos":
+        return [
+            "# The net: a name (proofmap list models), timm:NAME, hf:NAME, or FILE.py:FUNCTION that returns a pm.Classifier.",
+            f"model = {_quoted(DEFAULT_MODEL)}",
+        ]
+    place = _relative(found.place, file)
+    if found.kind == "series":
+        return [
+            "# The net: a function of yours that returns a pm.Classifier with inputs=Series(...). Write it before you run the study.",
+            'model = "model.py:make"',
+        ]
+    if found.model is not None:
+        scheme = _MODELS[found.model.suffix.lower()]
+        written = f"{scheme}:{_relative(found.model, file)}?data={place}" + (
+            f"&target={found.target}" if found.target else ""
+        )
+        return [
+            f"# The model: {found.model.name}, with columns as in the table.",
+            f"model = {_quoted(written)}",
+        ]
+    return [
+        "# The model: onnx:FILE, sklearn:FILE, xgboost:FILE or lightgbm:FILE, or a function of yours. Write it before you run the study:",
+        "#     def make():",
+        "#         return pm.Classifier(MODEL, data=FRAME)  # anything with predict_proba, and rows like those that it was fitted on",
+        'model = "model.py:make"',
+    ]
+
+
+def _data_comment(found: FoundData) -> list[str]:
+    if found.kind != "table":
+        return [f"# {one_line(found.words).capitalize()}. Other data: proofmap list datasets."]
+    return [
+        "# The column after target= has the true labels and is not shown to the model. Change it if it is another one."
+    ]
+
+
+def _data(found: FoundData, file: Path) -> str:
+    place = _relative(found.place, file)
+    if found.kind == "series":
+        return f"series:{place}"
+    return f"{place}?target={found.target}" if found.kind == "table" and found.target else place
+
+
+def _relative(place: Path, file: Path) -> str:
+    """A path as the study file names it: relative to its own folder, unless that needs to leave the folder above it."""
+    text = os.path.relpath(place, file.parent)
+    return place.absolute().as_posix() if text.startswith(f"..{os.sep}..") else Path(text).as_posix()
+
+
+def _quoted(text: str) -> str:
+    """A TOML string: JSON's form is one."""
+    return json.dumps(text, ensure_ascii=False)

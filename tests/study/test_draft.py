@@ -1,0 +1,246 @@
+"""``proofmap init`` writes a study file for the data that is there, and the schema of study files says what the program says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from dataclasses import MISSING
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Series
+from proofmap.fills import FILLS
+from proofmap.methods import METHODS
+from proofmap.metrics import METRICS
+from proofmap.plugins.settings import settings_of
+from proofmap.study import Study
+from proofmap.study.draft import SCHEMA_FILE, draft, find_data
+from proofmap.study.file_schema import study_schema
+from tests.command import run
+from tests.docs.pages import PAGES, ROOT, blocks
+
+jsonschema = pytest.importorskip("jsonschema", reason="check-jsonschema brings it")
+
+CUSTOMERS = "age,city,churned\n31,Bonn,yes\n52,Ulm,no\n"
+SERIES = "@problemName beats\n@classLabel true a b\n@data\n1,2,3,4:a\n2,3,4,5:b\n"
+
+
+@pytest.fixture(scope="module")
+def schema() -> Any:
+    return jsonschema.Draft7Validator(study_schema())
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Photos with a folder per label, a table and a file of series."""
+    for k, label in enumerate(("cat", "dog", "dog")):
+        (tmp_path / "photos" / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((6, 6, 3), 60 * k, np.uint8)).save(tmp_path / "photos" / label / f"{k}.png")
+    (tmp_path / "customers.csv").write_text(CUSTOMERS)
+    (tmp_path / "beats.ts").write_text(SERIES)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ---- what init writes ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, data, words",
+    [
+        (("photos",), "photos", "3 photos in photos, in a sub-folder for each of 2 labels"),
+        (("customers.csv",), "customers.csv?target=churned", "2 rows of customers.csv"),
+        (("customers.csv", "--target", "city"), "customers.csv?target=city", "2 rows of customers.csv"),
+        (("beats.ts",), "series:beats.ts", "the series of beats.ts"),
+        ((), ".", "3 photos in ., in a sub-folder"),
+    ],
+)
+def test_it_writes_a_study_file_for_the_data_it_finds(
+    world: Path,
+    schema: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    data: str,
+    words: str,
+) -> None:
+    assert run(monkeypatch, "init", *arguments) == 0
+    assert "proofmap evaluate study.toml --dry-run" in capsys.readouterr().err
+    text = (world / "study.toml").read_text()
+    table = tomllib.loads(text)
+    assert table["data"] == data and words in text
+    assert schema.is_valid(table) and Study.from_toml("study.toml").named_methods()
+    assert text.startswith(f"#:schema ./{SCHEMA_FILE}\n"), "the line that editors read"
+    assert json.loads((world / SCHEMA_FILE).read_text()) == study_schema()
+
+
+def test_every_setting_that_is_commented_out_is_one(world: Path, schema: Any) -> None:
+    for place in ("photos", "customers.csv", "beats.ts"):
+        (found,) = find_data(place)
+        lines = draft(found, Path("study.toml")).splitlines()
+        settings = [line.removeprefix("# ") for line in lines if line[:2] != "# " or " = " in line[:30]]
+        table = tomllib.loads("\n".join(line for line in settings if not line.startswith("#")))
+        assert {"metrics", "fills", "controls"} <= table.keys() and {"number"} <= table["images"].keys()
+        assert schema.is_valid(table)
+        study = Study.from_table(table)
+        assert study.named_methods() and study.named_metrics()
+
+
+def test_other_data_is_named_and_a_model_file_is_used(world: Path) -> None:
+    (world / "churn.onnx").touch()
+    photos, series, table = find_data(".")
+    text = draft(photos, Path("study.toml"), [series, table])
+    assert '# Also found: "series:beats.ts"' in text and '"customers.csv?target=churned", 2 rows' in text
+    model = tomllib.loads(draft(table, Path("study.toml")))["model"]
+    assert model == "onnx:churn.onnx?data=customers.csv&target=churned"
+
+
+def test_many_images_are_sampled(world: Path) -> None:
+    (world / "many.csv").write_text("a,b\n" + "1,2\n" * 201)
+    (found,) = find_data("many.csv")
+    assert tomllib.loads(draft(found, Path("study.toml")))["images"] == {"number": 200}
+
+
+def test_the_study_of_photos_and_of_series_runs_as_written(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(0)
+    picture = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten()
+    )
+    nets = {
+        "photos": pm.Classifier(
+            torch.nn.Sequential(picture, torch.nn.Linear(4, 2)), size=6, names=["cat", "dog"]
+        ),
+        "beats.ts": pm.Classifier(
+            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)),
+            inputs=Series(length=4, mean=(0.0,), std=(1.0,)),
+            names=["a", "b"],
+        ),
+    }
+    for place, net in nets.items():
+        assert run(monkeypatch, "init", place, "--out", f"{place}.toml") == 0
+        study = Study.from_toml(f"{place}.toml")
+        outcome = pm.run_study(study, f"run-{place}", classifier=net, threads=1)
+        assert outcome.failed == 0 and len(pm.Run(f"run-{place}").methods) == len(study.methods)
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (("gone",), "there is no file or folder gone"),
+        (("empty",), "has no photos, no table"),
+        (("photos", "--target", "age"), "--target names a column of a table"),
+        (("customers.csv", "--target", "name"), "has no column 'name'; it has age, city, churned"),
+        (("blank.csv",), "is empty"),
+        (("photos", "--out", "customers.csv"), "customers.csv exists"),
+        (("photos", "--out", "photos"), "exists"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_nothing_is_written(
+    world: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    words: str,
+) -> None:
+    (world / "empty").mkdir()
+    (world / "blank.csv").touch()
+    before = sorted(world.rglob("*"))
+    assert run(monkeypatch, "init", *arguments) == 2
+    assert words in capsys.readouterr().err and sorted(world.rglob("*")) == before
+
+
+def test_force_replaces_a_study_file(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world / "study.toml").write_text("mine")
+    assert run(monkeypatch, "init", "photos") == 2 and (world / "study.toml").read_text() == "mine"
+    assert run(monkeypatch, "init", "photos", "--force") == 0
+    assert Study.from_toml("study.toml").data == ("photos",)
+
+
+# ---- the schema ------------------------------------------------------------------------------------------------
+
+SHOWN = [b for page in PAGES for b in blocks(page) if b.language == "toml" and b.title]
+
+
+def test_every_study_file_of_the_repository_fits_the_schema(schema: Any) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks" / "studies").glob("*.toml")]
+    texts += [block.code for block in SHOWN]
+    assert len(texts) > 4
+    for text in texts:
+        assert [error.message for error in schema.iter_errors(tomllib.loads(text))] == [], text
+
+
+RIGHT: dict[str, Any] = {"data": "photos", "methods": ["random"]}
+WRONG: list[dict[str, Any]] = [
+    {"methds": ["random"]},
+    {"data": 3},
+    {"methods": [3]},
+    {"labels": True},
+    {"seed": "zero"},
+    {"maps": "float64"},
+    {"images_per_unit": 0},
+    {"images": {"number": "five"}},
+    {"images": {"min_second_probability": 1.5}},
+    {"images": {"numbr": 5}},
+    {"methods": [{"name": "no method"}]},
+    {"methods": [{"method": "learned-mask", "tvv": 1}]},
+    {"methods": [{"method": "learned-mask", "tv": -1}]},
+    {"methods": [{"method": "learned-mask", "preset": "best"}]},
+    {"methods": [{"method": "learned-mask", "fill": {"fill": "blur", "sigma": "wide"}}]},
+    {"metrics": [{"metric": "soundness", "e2": "small"}]},
+]
+
+
+def _opened(table: dict[str, Any]) -> None:
+    study = Study.from_table(table)
+    study.named_methods(), study.named_metrics()
+
+
+@pytest.mark.parametrize("change", WRONG, ids=str)
+def test_what_the_schema_refuses_the_program_refuses(schema: Any, change: dict[str, Any]) -> None:
+    table = {**RIGHT, **change}
+    assert schema.is_valid(RIGHT) and not schema.is_valid(table)
+    with pytest.raises(InputError):
+        _opened(table)
+
+
+@pytest.mark.parametrize("kind", ["method", "metric", "fill"])
+def test_every_plugin_with_its_own_defaults_fits_the_schema(schema: Any, kind: str) -> None:
+    registry: Any = {"method": METHODS, "metric": METRICS, "fill": FILLS}[kind]
+    definition = {"$ref": f"#/definitions/{kind}", "definitions": schema.schema["definitions"]}
+    one = jsonschema.Draft7Validator(definition)
+    for name in registry:
+        infos = settings_of(registry[name])
+        plain = {
+            info.name: info.default for info in infos if isinstance(info.default, (bool, int, float, str))
+        }
+        needed = {info.name: "random" for info in infos if info.default is MISSING}
+        table = {kind: name, **needed, **plain}
+        assert one.is_valid(name) and [error.message for error in one.iter_errors(table)] == [], name
+
+
+def test_check_jsonschema_reads_both_files(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run(monkeypatch, "init", "photos") == 0
+    (world / "wrong.toml").write_text('data = "photos"\nmethods = "random"\nsed = 3\n')
+    for file, code in (("study.toml", 0), ("wrong.toml", 1)):
+        command = [sys.executable, "-m", "check_jsonschema", "--schemafile", SCHEMA_FILE, file]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+    assert "sed" in done.stdout
+
+
+def test_init_prints_the_schema(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(monkeypatch, "init", "--schema") == 0
+    printed = json.loads(capsys.readouterr().out)
+    jsonschema.Draft7Validator.check_schema(printed)
+    assert printed == study_schema() and printed["properties"]["block"]["deprecated"]
