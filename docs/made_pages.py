@@ -13,6 +13,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 BESIDE = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+TASKS_PLACE = re.compile(r"<!-- tasks:.*?-->")
 METHODS_PLACE = re.compile(r"<!-- methods:.*?-->")
 CODES = """
 | exit code | when |
@@ -27,6 +28,7 @@ CODES = """
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "reference/command-line.md", content=command_line()))
+    files.append(File.generated(config, "leaderboard.html", content=leaderboard()))
     for name, page in BESIDE.items():
         text = (ROOT / name).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=_moved(text)))
@@ -34,8 +36,40 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """The table of methods in the place that a page keeps for it."""
-    return METHODS_PLACE.sub(lambda _: method_table(), markdown)
+    """The tables of methods and of tasks in the places that pages keep for them."""
+    markdown = METHODS_PLACE.sub(lambda _: method_table(), markdown)
+    return TASKS_PLACE.sub(lambda _: task_table(), markdown)
+
+
+def leaderboard() -> str:
+    """The page of the records in the repository."""
+    from proofmap.bench import Leaderboard
+    from proofmap.bench.page import page_html
+
+    return page_html(Leaderboard(ROOT / "leaderboard"))
+
+
+def task_table() -> str:
+    """The tasks of the benchmark as a Markdown table."""
+    from proofmap.bench import Task, task_names
+
+    lines = [
+        "| task | what it is | inputs | fills | never learned on | passes | data |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for task in map(Task.named, task_names()):
+        number = task.settings["images"]["number"]
+        cells = [
+            f"`{task.name}`",
+            task.title,
+            f"{number} {task.kind}",
+            ", ".join(task.learned),
+            ", ".join(task.unseen),
+            f"{task.budget:,}",
+            task.source,
+        ]
+        lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
+    return "\n".join(lines)
 
 
 def method_table() -> str:

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from proofmap import cli
+from proofmap.cli.bench import ACTIONS
 from proofmap.cli.lists import LISTS
 from proofmap.cli.runs import ANALYSES
 from proofmap.methods.maskers.training import KINDS as KINDS_OF_MASKERS
@@ -20,7 +21,7 @@ from proofmap.study.watchers.trackers import TRACKERS
 from tests.command import run
 
 ROOT = Path(__file__).parents[1]
-KINDS = {"list": LISTS, "analyse": ANALYSES}
+KINDS = {"list": LISTS, "analyse": ANALYSES, "bench": ACTIONS}
 COMMANDS = {name for group in cli.COMMANDS.values() for name in group}
 
 

@@ -71,6 +71,10 @@ COMMANDS = {
             "Train a masker for a net. If it is stopped, the same command continues.",
         ),
         "reproduce": ("reproduce.reproduce", "Reproduce a table or figure of the paper."),
+        "bench": (
+            "bench.bench",
+            "Judge a method on fixed tasks, and enter it in the leaderboard that everyone shares.",
+        ),
     },
 }
 """Every command by the groups of the help: its function in this folder, and its help.

@@ -164,7 +164,7 @@ def evaluate(
         raise InputError("no data was named: give --data, or a study file with data = ...")
     folder = out or Path(study.stem if study is not None else "evaluation")
     check_output(folder)
-    device_here, worker_device = _devices(executor, gpus, device)
+    device_here, worker_device = devices_for(executor, gpus, device)
     if dry_run:
         print_result(preview_text(preview(config, folder, device=device_here, threads=threads)))
         return
@@ -175,7 +175,7 @@ def evaluate(
     outcome = run_study(
         config,
         folder,
-        executor=_executor(executor, address, workers, gpus, threads, folder),
+        executor=executor_for(executor, address, workers, gpus, threads, folder),
         device=device_here,
         worker_device=worker_device,
         batch_size=batch_size,
@@ -204,7 +204,7 @@ def _names(config: Study, folder: Path) -> Collection[str]:
     return config.named_methods(inputs_of(Manifest.read(folder).identity))
 
 
-def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
+def devices_for(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
     """The device of the net in this process, and in Ray's workers, which see only the GPUs that they ask for."""
     if executor != "ray":
         return options.check_device(device), None
@@ -217,7 +217,7 @@ def _devices(executor: str, gpus: float, device: str | None) -> tuple[str, str |
     return "cpu", worker_device
 
 
-def _executor(
+def executor_for(
     name: str, address: str | None, workers: int | None, gpus: float, threads: int | None, folder: Path
 ) -> Executor:
     if name == "ray":

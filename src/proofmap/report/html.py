@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from proofmap.core.files import write_text
@@ -117,8 +117,8 @@ def page_html(
             r=record,
             pictures=pictures,
             data=_json_for_html(record),
-            style=Markup("\n".join(_page_file(name) for name in _STYLES)),
-            script=Markup("\n".join(_page_file(name) for name in _SCRIPTS)),
+            style=Markup("\n".join(page_file(name) for name in _STYLES)),
+            script=Markup("\n".join(page_file(name) for name in _SCRIPTS)),
             scatter=scatter,
             panels=panels,
             opening=opening,
@@ -171,12 +171,12 @@ def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, ob
 
 
 def templates_of(package: str, folder: str) -> Environment:
-    """The templates in a folder of a package. Values are escaped, and unknown names are errors.
+    """The templates in a folder of a package, and those of the report. Values are escaped, and unknown names are errors.
 
     Control characters, and characters that change the direction of text, are spelled out as on a terminal.
     """
     environment = Environment(
-        loader=PackageLoader(package, folder),
+        loader=ChoiceLoader([PackageLoader(package, folder), PackageLoader("proofmap.report", "page")]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_spelled_out,
@@ -199,7 +199,8 @@ def _environment() -> Environment:
     return templates_of("proofmap.report", "page")
 
 
-def _page_file(name: str) -> str:
+def page_file(name: str) -> str:
+    """The text of a style sheet or script of the report, for pages that share its look."""
     return (files("proofmap.report") / "page" / name).read_text(encoding="utf-8")
 
 

@@ -207,7 +207,7 @@ class Recipe:
         """The settings, with those of ``quick`` where it is asked for, and names in braces in their place."""
         settings = merged(self.settings, self.quick) if quick else dict(self.settings)
         places = {**self.places, "data": str(data)}  # the folder last: places lie in it
-        return {key: _placed(value, places) for key, value in settings.items()}
+        return {key: placed(value, places) for key, value in settings.items()}
 
 
 def recipe_names() -> list[str]:
@@ -277,11 +277,12 @@ def _extending(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> d
     return {key: value for key, value in table.items() if key != "extends"}
 
 
-def _placed(value: Any, places: Mapping[str, str]) -> Any:
+def placed(value: Any, places: Mapping[str, str]) -> Any:
+    """A text, or all texts in tables and lists, with names in braces replaced by places."""
     if isinstance(value, str):
         for name, place in places.items():
             value = value.replace(f"{{{name}}}", place)
         return value
     if isinstance(value, Mapping):
-        return {key: _placed(inner, places) for key, inner in value.items()}
-    return [_placed(inner, places) for inner in value] if isinstance(value, list) else value
+        return {key: placed(inner, places) for key, inner in value.items()}
+    return [placed(inner, places) for inner in value] if isinstance(value, list) else value

@@ -161,7 +161,7 @@ def compare(
     ]
     pairs = _pairs(entries, baseline, several=len(runs) > 1)
     notes: list[str] = []
-    found: list[_Column] = []
+    found: list[Column] = []
     for method, against in pairs:
         complaints = what_differs(method, against, metrics)
         if complaints and not allow_mismatch:
@@ -176,7 +176,7 @@ def compare(
         raise InputError("the methods share no metric to compare them by")
     order = list(dict.fromkeys(column.metric for column in found))
     found.sort(key=lambda column: order.index(column.metric))
-    differences, inputs = _differences(found, detect, seed), entries[0].evaluation.inputs
+    differences, inputs = paired_differences(found, detect, seed), entries[0].evaluation.inputs
     return Comparison(
         tuple(differences), (*_test_notes(differences, detect, inputs), *dict.fromkeys(notes)), inputs.noun
     )
@@ -238,7 +238,7 @@ def _pairs(entries: Sequence[Entry], baseline: str | None, *, several: bool) -> 
 
 
 @dataclass(frozen=True)
-class _Column:
+class Column:
     """One metric of two methods on the images they share, ``(n,)`` each; NaN where either does not count."""
 
     metric: str
@@ -249,7 +249,7 @@ class _Column:
     baseline_values: Tensor
 
 
-def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[_Column]:
+def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[Column]:
     rows, others = shared_images(method, against)
     columns = []
     for name in shared_metrics(method, against, metrics):
@@ -258,12 +258,15 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
         neither = a.isnan() | b.isnan()
         a, b = a.masked_fill(neither, torch.nan), b.masked_fill(neither, torch.nan)
         higher = method.result.score(name).higher_is_better
-        columns.append(_Column(name, higher, method.name, against.name, a, b))
+        columns.append(Column(name, higher, method.name, against.name, a, b))
     return columns
 
 
-def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """Tests all columns; those of the same length share their random signs, which costs little more than one."""
+def paired_differences(
+    columns: Sequence[Column], detect: float | None = None, seed: int = 0
+) -> list[Difference]:
+    """Test all columns, corrected for their number. Columns of the same length share their random signs, which costs little more than
+    one."""
     p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     for n in {len(column.values) for column in columns}:
         same = [k for k, column in enumerate(columns) if len(column.values) == n]
@@ -277,7 +280,7 @@ def _differences(columns: Sequence[_Column], detect: float | None, seed: int) ->
 
 
 def _difference(
-    column: _Column, tested: tuple[float, float], detect: float | None, comparisons: int
+    column: Column, tested: tuple[float, float], detect: float | None, comparisons: int
 ) -> Difference:
     d = column.values - column.baseline_values
     known = d[~d.isnan()]

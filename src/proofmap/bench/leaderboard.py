@@ -1,0 +1,233 @@
+"""The leaderboard: the records of a folder, and what they say: means with intervals, which differences are decided, what each row cost.
+
+Scores of one image are averaged over the fills of a *view* first: all fills, those that methods may learn on, those never learned on, or one
+fill. Means, intervals and differences are then taken over images, as everywhere in Proofmap. Two methods are compared image by image, and a
+difference is decided by the rule of ``proofmap compare``, corrected for all pairs of methods of the task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.bench.record import Record
+from proofmap.bench.task import METRICS, Task, task_names
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.results import tables
+from proofmap.results.compare import Column, paired_differences
+from proofmap.results.intervals import Limits
+from proofmap.results.statistics import Score, mean_score
+
+FOLDER = Path("leaderboard")
+DECIDED = ("completeness", "soundness", "steadiness")
+"""The scores whose differences between methods are tested."""
+ALL, LEARNED, UNSEEN = "all fills", "fills learned on", "fills never learned on"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one task, in one view."""
+
+    record: Record
+    scores: Mapping[str, Score]
+    """By kind: completeness, soundness, and so on."""
+    better_than: Mapping[str, tuple[str, ...]]
+    worse_than: Mapping[str, tuple[str, ...]]
+    """By kind of :data:`DECIDED`: the methods that this one is better or worse than, where that is decided."""
+    frontier: bool
+    """Whether no other method has a higher mean of both completeness and soundness."""
+    over_budget: bool
+    learned_on: tuple[str, ...]
+    """The fills among those never learned on that this method did learn on, by its settings."""
+
+    @property
+    def name(self) -> str:
+        return self.record.name
+
+    @property
+    def lesser(self) -> float:
+        """The lesser of completeness and soundness, which orders the rows."""
+        return min(self.scores["completeness"].value, self.scores["soundness"].value)
+
+
+@dataclass(frozen=True)
+class Board:
+    """All records of one task."""
+
+    task: Task
+    records: tuple[Record, ...]
+
+    def views(self) -> dict[str, tuple[str, ...]]:
+        """The views by name, each with its fills."""
+        several = {ALL: self.task.fills, LEARNED: self.task.learned, UNSEEN: self.task.unseen}
+        return {**several, **{fill: (fill,) for fill in self.task.fills}}
+
+    def rows(self, view: str = ALL) -> list[Row]:
+        """The methods in a view, best first: by the lesser of completeness and soundness."""
+        fills = self.views()[view]
+        values = [{kind: _averaged(record, kind, fills) for kind in METRICS} for record in self.records]
+        better, worse = self._decided(values)
+        means = [
+            {
+                kind: mean_score(
+                    kind,
+                    column,
+                    higher_is_better=_higher(record, kind),
+                    kind=kind,
+                    limits=_limits(record, kind),
+                )
+                for kind, column in columns.items()
+            }
+            for record, columns in zip(self.records, values, strict=True)
+        ]
+        points = [(scores["completeness"].value, scores["soundness"].value) for scores in means]
+        rows = [
+            Row(
+                record,
+                scores,
+                better[k],
+                worse[k],
+                not any(x >= points[k][0] and y >= points[k][1] and (x, y) != points[k] for x, y in points),
+                record.passes > self.task.budget,
+                tuple(fill for fill in self.task.unseen if fill in fills_in(record.method["settings"])),
+            )
+            for k, (record, scores) in enumerate(zip(self.records, means, strict=True))
+        ]
+        return sorted(rows, key=lambda row: (-row.lesser, row.name))
+
+    def _decided(
+        self, values: Sequence[Mapping[str, Tensor]]
+    ) -> tuple[list[dict[str, tuple[str, ...]]], list[dict[str, tuple[str, ...]]]]:
+        """For each record and kind of :data:`DECIDED`, the names that it is better than, and worse than."""
+        names = [record.name for record in self.records]
+        better: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
+        worse: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
+        for kind in DECIDED:
+            pairs = list(combinations(range(len(names)), 2))
+            columns = [
+                Column(
+                    kind,
+                    _higher(self.records[a], kind),
+                    names[a],
+                    names[b],
+                    *_both(values[a][kind], values[b][kind]),
+                )
+                for a, b in pairs
+            ]
+            for (a, b), found in zip(pairs, paired_differences(columns), strict=True):
+                if found.verdict != "undecided":
+                    first, second = (a, b) if found.verdict == "better" else (b, a)
+                    better[first][kind] += (names[second],)
+                    worse[second][kind] += (names[first],)
+        return better, worse
+
+    def table(self, view: str = ALL) -> str:
+        """The rows as text."""
+        header = ["method", *DECIDED, "best effort", "passes", "decided"]
+        cells = []
+        for row in self.rows(view):
+            marks = ("*" if row.learned_on else "") + ("!" if row.over_budget else "")
+            decided = f"+{_total(row.better_than)} -{_total(row.worse_than)}"
+            shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
+            cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
+        notes = [
+            f"{self.task.name}: {self.task.title}. {counted(len(self.records[0].images), 'image')}, {view}, means with 95 % intervals.",
+            "decided: how often a row is better (+) or worse (-) than another row by one of the first three scores, decided.",
+        ]
+        if any(row.learned_on for row in self.rows(view)):
+            notes.append(f"*: learned on a fill that others have never seen ({', '.join(self.task.unseen)}).")
+        if any(row.over_budget for row in self.rows(view)):
+            notes.append(f"!: over the budget of {self.task.budget:,} passes for an image.")
+        return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
+
+
+class Leaderboard:
+    """The records of a folder: ``FOLDER/TASK/METHOD.json``."""
+
+    def __init__(self, folder: str | Path = FOLDER) -> None:
+        self.folder = Path(folder)
+        if not self.folder.is_dir():
+            raise InputError(f"there is no folder {self.folder} of records; name one with --leaderboard")
+
+    @cached_property
+    def boards(self) -> dict[str, Board]:
+        """The tasks that have records, by name. A record of another version of its task is an error."""
+        found: dict[str, Board] = {}
+        for name in task_names():
+            task = Task.named(name)
+            paths = sorted((self.folder / name).glob("*.json"))
+            records = [Record.read(path) for path in paths]
+            for path, record in zip(paths, records, strict=True):
+                if record.task != name or record.task_digest != task.digest:
+                    raise InputError(
+                        f"{path} is not a record of the task {name} as it is; remove it, or run the task again"
+                    )
+            if records:
+                found[name] = Board(task, tuple(records))
+        if not found:
+            raise InputError(f"{self.folder} has no record; proofmap bench submit RECORD adds one")
+        return found
+
+    def board(self, task: str) -> Board:
+        if task not in self.boards:
+            raise InputError(
+                f"{self.folder} has no record of the task {task!r}; it has {', '.join(self.boards)}"
+            )
+        return self.boards[task]
+
+
+def fills_in(settings: Any) -> set[str]:
+    """The fills that a record of settings names, in nested ones too.
+
+    >>> sorted(fills_in({"fills": [{"fill": "gray"}, {"fill": "images", "size": 256}]}))
+    ['gray', 'images']
+    """
+    if isinstance(settings, Mapping):
+        own = settings.get("fill")
+        found = {own} if isinstance(own, str) else set()
+        return found.union(*map(fills_in, settings.values()))
+    if isinstance(settings, list | tuple):
+        return set().union(*map(fills_in, settings))
+    return set()
+
+
+def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Tensor:
+    """A score of each image ``(N,)``, averaged over fills; an image that does not count with one of them does not count."""
+    return torch.stack([record.column(f"{kind} ({fill})") for fill in fills]).mean(dim=0)
+
+
+def _both(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Two columns with NaN where either does not count."""
+    neither = a.isnan() | b.isnan()
+    return a.masked_fill(neither, torch.nan), b.masked_fill(neither, torch.nan)
+
+
+def _about(record: Record, kind: str) -> Mapping[str, Any]:
+    return next(about for about in record.metrics.values() if about["kind"] == kind)
+
+
+def _higher(record: Record, kind: str) -> bool:
+    return bool(_about(record, kind)["better"] == "higher")
+
+
+def _limits(record: Record, kind: str) -> Limits:
+    low, high = _about(record, kind)["limits"]
+    return (-torch.inf if low is None else low, torch.inf if high is None else high)
+
+
+def _total(decided: Mapping[str, Sequence[str]]) -> int:
+    return sum(map(len, decided.values()))
+
+
+def _text(score: Score) -> str:
+    if score.n == 0:
+        return "-"
+    return f"{tables.number(score.value)} [{tables.number(score.low)}, {tables.number(score.high)}]"

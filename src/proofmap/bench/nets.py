@@ -1,0 +1,84 @@
+"""The nets of the tasks whose data is inside this package. ``benchmarks/train_bench_nets.py`` trained them and made the data.
+
+Task files name these functions as ``FILE.py:FUNCTION``, as any user's study does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from torch import nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import require
+from proofmap.core.inputs import Series
+from proofmap.models.weights import load_into, load_state
+
+FOLDER = Path(__file__).parent / "tasks"
+SHAPES = ("disc", "square", "triangle", "cross")
+EVENTS = ("bump", "dip", "burst")
+TUMOURS = ("malignant", "benign")
+SIDE, LENGTH, SEGMENTS = 32, 128, 32
+
+
+def picture_layers() -> nn.Sequential:
+    """A small convolutional net of pictures with 32 x 32 pixels."""
+    return nn.Sequential(
+        nn.Conv2d(3, 16, 4, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 24, 3, stride=2, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(24, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(32, len(SHAPES)),
+    )
+
+
+def series_layers() -> nn.Sequential:
+    """A small convolutional net of series with one channel and 128 time steps."""
+    return nn.Sequential(
+        nn.Conv1d(1, 12, 7, padding=3),
+        nn.ReLU(),
+        nn.Conv1d(12, 16, 7, stride=2, padding=3),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool1d(1),
+        nn.Flatten(),
+        nn.Linear(16, len(EVENTS)),
+    )
+
+
+def table_layers(columns: int = 30) -> nn.Sequential:
+    """One hidden layer on the columns of a table."""
+    return nn.Sequential(nn.Linear(columns, 16), nn.ReLU(), nn.Linear(16, len(TUMOURS)))
+
+
+def smoke() -> Classifier:
+    """The larger of two shapes in a picture."""
+    net = _with_weights(picture_layers(), "smoke")
+    half = (0.5, 0.5, 0.5)
+    return Classifier(net, size=SIDE, mean=half, std=half, names=SHAPES, name="proofbench-smoke")
+
+
+def series() -> Classifier:
+    """The larger of two events in a noisy series."""
+    inputs = Series(length=LENGTH, mean=(0.0,), std=(1.0,), segments=SEGMENTS)
+    return Classifier(
+        _with_weights(series_layers(), "series"), inputs=inputs, names=EVENTS, name="proofbench-series"
+    )
+
+
+def table() -> Classifier:
+    """Tumours of the breast cancer data of Wisconsin, by 30 measurements."""
+    pandas = require("pandas", extra="pandas", purpose="the task table")
+    frame = pandas.read_csv(FOLDER / "table-train.csv").drop(columns="diagnosis")
+    return Classifier(
+        _with_weights(table_layers(), "table"), data=frame, names=TUMOURS, name="proofbench-table"
+    )
+
+
+def _with_weights(net: nn.Sequential, name: str) -> nn.Sequential:
+    file = FOLDER / f"{name}.safetensors"
+    load_into(net, load_state(file), source=file.name)
+    return net.eval()

@@ -1,0 +1,152 @@
+"""A row of the leaderboard: a JSON file with the values of every image, and everything that they depend on.
+
+| entry | what it is |
+|---|---|
+| ``bench``, ``task``, ``task_digest`` | the version of the benchmark, the task, and the digest of its settings |
+| ``method`` | name, spec, settings as the run recorded them, and the files of the user's that it comes from |
+| ``net`` | the digest of the net's weights |
+| ``images`` | name, digest, judged labels and their probabilities f, in the order of the values |
+| ``metrics`` | each score's kind, direction, limits and settings |
+| ``values`` | by score, one value for each image; null where an image does not count |
+| ``passes`` | passes of the net that the method takes for one image |
+| ``seconds`` | time for all images, judging included |
+| ``machine`` | versions and device |
+| ``check`` | who recomputed what, added by ``submit`` |
+| ``digest`` | of all entries but ``check`` |
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.files import check_ends, write_text
+from proofmap.data.dataset import digest_of
+
+_DIGITS = 6
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """The contents of a record; see the module's text."""
+
+    bench: str
+    task: str
+    task_digest: str
+    method: Mapping[str, Any]
+    net: str
+    images: Sequence[Mapping[str, Any]]
+    metrics: Mapping[str, Mapping[str, Any]]
+    values: Mapping[str, Sequence[float | None]]
+    passes: int
+    seconds: float
+    machine: Mapping[str, Any]
+    check: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, path: str | Path) -> Record:
+        """The record in a file. Raises an error if it is no record, or was edited after it was written."""
+        path = Path(path)
+        try:
+            check_ends(path)
+            content = json.loads(path.read_text(encoding="utf-8"))
+            digest = content.pop("digest")
+            record = cls(**content)
+            record._check_form()
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise InputError(
+                f"{path} is not a record of proofmap bench run: {reason}. Name the .json file that it wrote"
+            ) from None
+        if record.digest != digest:
+            raise InputError(
+                f"{path} was edited after it was written: its digest is not that of its contents. Run the task again, and submit the "
+                "record as it is"
+            )
+        return record
+
+    def _check_form(self) -> None:
+        """Raise a ValueError if entries do not fit one another."""
+        if not self.images or not self.values or {*self.values} != {*self.metrics}:
+            raise ValueError("it has no images or values, or values without a metric")
+        for name, column in self.values.items():
+            if len(column) != len(self.images):
+                raise ValueError(f"{name} has {len(column)} values for {len(self.images)} images")
+            numbers = [value for value in column if value is not None]
+            if not all(isinstance(value, int | float) and math.isfinite(value) for value in numbers):
+                raise ValueError(f"{name} has a value that is not a number")
+
+    @property
+    def name(self) -> str:
+        return str(self.method["name"])
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything but the check."""
+        content = {key: value for key, value in asdict(self).items() if key != "check"}
+        return digest_of(json.dumps(content, sort_keys=True))
+
+    def text(self) -> str:
+        """The record as JSON, the values of one score in a line."""
+        content = asdict(self)
+        parts = [
+            f' "{key}": {_json(key, value)}' for key, value in {**content, "digest": self.digest}.items()
+        ]
+        return "{\n" + ",\n".join(parts) + "\n}\n"
+
+    def write(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, self.text())
+        return path
+
+    def checked(self, check: Mapping[str, Any]) -> Record:
+        return replace(self, check=check)
+
+    def column(self, score: str) -> Tensor:
+        """The values ``(N,)`` of a score; NaN where an image does not count."""
+        found = [math.nan if value is None else float(value) for value in self.values[score]]
+        return torch.tensor(found, dtype=torch.float64)
+
+
+def weights_digest(classifier: Classifier) -> str:
+    """A digest of a net's weights, buffers and label set; unlike a fingerprint, it does not depend on versions of Python and torch."""
+    net = classifier.net
+    state = net.state_dict() if isinstance(net, nn.Module) else {}
+    parts: list[bytes | str] = [json.dumps([list(classifier.names), list(classifier.label_set)])]
+    for name, tensor in sorted(state.items()):
+        parts += [name, str(tuple(tensor.shape)), tensor.detach().cpu().contiguous().numpy().tobytes()]
+    return digest_of(*parts)
+
+
+def images_digest(images: Sequence[Mapping[str, Any]]) -> str:
+    """A digest of the names and contents of images, in their order."""
+    return digest_of(json.dumps([[image["name"], image["digest"]] for image in images]))
+
+
+def rounded(values: Sequence[float]) -> list[float | None]:
+    """Values as a record has them: six decimals, None for NaN.
+
+    >>> rounded([0.12345678, float("nan")])
+    [0.123457, None]
+    """
+    return [None if math.isnan(value) else round(value, _DIGITS) for value in values]
+
+
+def _json(key: str, value: Any) -> str:
+    if key in ("images", "values", "metrics"):
+        entries = value.items() if isinstance(value, Mapping) else enumerate(value)
+        lines = [
+            (f'"{name}": ' if isinstance(value, Mapping) else "") + json.dumps(one) for name, one in entries
+        ]
+        opening, closing = "{}" if isinstance(value, Mapping) else "[]"
+        return opening + "\n  " + ",\n  ".join(lines) + "\n " + closing
+    return json.dumps(value, sort_keys=True)

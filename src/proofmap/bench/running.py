@@ -1,0 +1,169 @@
+"""Run a task: a study like any other, in a run directory that continues where it was stopped; then its record."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from proofmap.bench.passes import passes_of
+from proofmap.bench.record import Record, images_digest, rounded, weights_digest
+from proofmap.bench.task import VERSION, Task
+from proofmap.core.errors import InputError
+from proofmap.core.files import file_name
+from proofmap.core.text import counted
+from proofmap.data.loader import load_listed
+from proofmap.methods.method import make_method
+from proofmap.plugins.source import source_files
+from proofmap.plugins.specs import with_files_in
+from proofmap.results.sharing import shared_settings
+from proofmap.study import Executor, Plan, Run, Study, Watcher, run_study
+from proofmap.study.session import Session, open_session
+
+RECORDS = "records"
+"""The folder of a run directory with the records that were made from it."""
+
+
+def run_task(
+    task: Task,
+    spec: str,
+    out: Path,
+    *,
+    data: Path,
+    name: str | None = None,
+    device: str | None = None,
+    worker_device: str | None = None,
+    executor: Executor | None = None,
+    threads: int | None = None,
+    images: Sequence[str] = (),
+    watchers: Sequence[Watcher] = (),
+    command: str = "",
+) -> Record:
+    """Judge a method on a task and return its record.
+
+    Args:
+        spec: the method, as in a study: a name with settings, or ``FILE.py:NAME``.
+        out: the run directory. Methods of one task may share it.
+        data: the folder with the data and weights that the task needs.
+        name: how the method is called on the leaderboard; by default as in tables.
+        images: only these images of the task, to check a record.
+    """
+    task.check_needs(data)
+    name = name or make_method(spec).title()
+    study = task.study(spec, name, data, images)
+
+    def check_images(_: Plan) -> None:
+        with Run(out) as run:
+            if not images and images_digest(_images(run)) != task.data_digest:
+                raise InputError(
+                    f"the {task.kind} found are not those of the task {task.name}: {task.source} Nothing was judged; get that data, and "
+                    f"remove {out}"
+                )
+
+    outcome = run_study(
+        study,
+        out,
+        device=device,
+        worker_device=worker_device,
+        executor=executor,
+        threads=threads,
+        watchers=watchers,
+        on_plan=check_images,
+        command=command,
+    )
+    if outcome.failed:
+        with Run(out) as run:
+            first = next(one for one in run.failures() if one.method in ("", name))
+        raise InputError(
+            f"{name} failed on {counted(outcome.failed, 'image')}, the first because: {first.reason}. A record needs all of them"
+        )
+    return record_of(task, study, spec, name, out, device=device)
+
+
+def record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, device: str | None) -> Record:
+    """The record of a method that was judged on all images of a run."""
+    session = open_session(study, device=device)
+    with Run(out) as run:
+        result = run.evaluation(methods=[name]).results[0]
+        images = _images(run)
+        registered = run.methods[name]
+        machine = dict(run.manifest.environments[-1])
+        metrics = {
+            score.name: {
+                "kind": score.kind,
+                "better": "higher" if score.higher_is_better else "lower",
+                "limits": [limit if math.isfinite(limit) else None for limit in score.limits],
+                "settings": shared_settings(score.settings),
+            }
+            for score in result.scores
+        }
+        values = {score.name: rounded(result.values[score.name].tolist()) for score in result.scores}
+    method = {
+        "name": name,
+        "spec": with_files_in(spec, os.path.basename),
+        "settings": shared_settings(registered.settings),
+        "label_free": registered.flag,
+        "files": files_of(spec),
+    }
+    return Record(
+        bench=VERSION,
+        task=task.name,
+        task_digest=task.digest,
+        method=method,
+        net=weights_digest(session.classifier),
+        images=images,
+        metrics=metrics,
+        values=values,
+        passes=_counted(session, name, images[0]),
+        seconds=round(result.seconds, 1),
+        machine=machine,
+    )
+
+
+def record_path(out: Path, record: Record) -> Path:
+    """Where the record of a method is written in a run directory."""
+    return out / RECORDS / f"{file_name(record.name)}.json"
+
+
+def files_of(spec: str) -> dict[str, str]:
+    """The text of the user's files that a spec names, and of the modules next to them that these import."""
+    found: dict[str, str] = {}
+
+    def add(file: str) -> str:
+        path = Path(file)
+        if path.is_file():
+            top, *others = source_files(path)
+            folder = top.parent
+            outside = [other for other in others if not other.is_relative_to(folder)]
+            if outside:
+                raise InputError(
+                    f"{file} imports {outside[0].name} from outside its folder; move it next to {top.name}"
+                )
+            found.update(
+                {str(one.relative_to(folder)): one.read_text(encoding="utf-8") for one in (top, *others)}
+            )
+        return file
+
+    with_files_in(spec, add)
+    return found
+
+
+def _images(run: Run) -> list[dict[str, Any]]:
+    return [
+        {"name": row.name, "digest": row.digest, "labels": list(row.labels), "f": rounded(row.f)}
+        for row in run.images
+    ]
+
+
+def _counted(session: Session, name: str, image: Mapping[str, Any]) -> int:
+    """The passes of the method on this image."""
+    place = session.data.names.index(image["name"])
+    (block,) = load_listed(
+        session.data, session.classifier.inputs, [[place]], device=session.classifier.device, ahead=0
+    )
+    labels = torch.tensor([image["labels"]], device=session.classifier.device)
+    return passes_of(session.methods[name], block.images, labels, seed=session.study.seed)

@@ -1,0 +1,246 @@
+"""Check a record before it enters the leaderboard: its form, its task, its images, its pools, and a tenth of its numbers.
+
+A record is refused if
+
+- it was edited after it was written, or made on another version of the task: other images, metrics, fills, thresholds or net;
+- its method draws random images from the pool that the judge draws from;
+- values of the images that are computed again differ, by more than rounding does; or it takes more passes than it says.
+
+Which images are computed again follows from the digest of the record and from a salt that the checking machine draws. With the digest
+alone, someone could edit numbers until a digest spares all edited images; with the salt nobody can choose.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.bench.record import Record, images_digest, weights_digest
+from proofmap.bench.running import run_task
+from proofmap.bench.task import VERSION, Task
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.files import file_name
+from proofmap.core.text import counted
+from proofmap.fills.images import Images, ReadyImages
+from proofmap.plugins.settings import Plugin
+from proofmap.plugins.specs import with_files_in
+from proofmap.results.sharing import shared_settings
+from proofmap.study import Watcher
+from proofmap.study.environment import environment
+from proofmap.study.manifest import differences, plain_record
+from proofmap.study.resume import registrations
+from proofmap.study.session import Session, open_session
+
+SHARE = 0.1
+"""The share of images that is computed again, at least one."""
+TOLERANCE = 0.005
+"""Values of one image may differ by this on the same kind of device: other blocks and threads round in another order."""
+ELSEWHERE = 0.05
+"""On another kind of device, the mean of a score over the images computed again may differ by this: learned masks amplify rounding."""
+_BY_MACHINE = ("precision", "dtype", "compile", "code", "reads", "digest")
+"""Settings that follow from the device, from Python's version, or from how pictures are decoded."""
+
+
+def chosen_images(record: Record, salt: str) -> list[int]:
+    """The places of the images to compute again, in their order."""
+    n = len(record.images)
+    key = torch.tensor(streams.key_of(0, "proofbench check", record.digest, salt))
+    drawn = streams.permutations(key, n)[: max(1, math.ceil(SHARE * n))]
+    return sorted(drawn.tolist())
+
+
+def check_record(
+    record: Record,
+    *,
+    data: Path,
+    device: str | None = None,
+    allow_code: bool = False,
+    salt: str | None = None,
+    watchers: Sequence[Watcher] = (),
+) -> Record:
+    """The record with its check, or an error that says why it is refused. ``salt`` repeats an earlier choice of images."""
+    task = _task_of(record)
+    task.check_needs(data)
+    salt = secrets.token_hex(8) if salt is None else salt
+    places = chosen_images(record, salt)
+    names = [record.images[k]["name"] for k in places]
+    with tempfile.TemporaryDirectory(prefix="proofbench-") as folder:
+        spec = _spec_here(record, Path(folder), allow_code)
+        session = open_session(task.study(spec, record.name, data), device=device)
+        _check_settings(record, session)
+        _check_pools(session, record.name)
+        again = run_task(
+            task,
+            spec,
+            Path(folder) / "run",
+            data=data,
+            name=record.name,
+            device=device,
+            images=names,
+            watchers=watchers,
+        )
+    found = _check_values(record, again, places)
+    if record.passes < again.passes:
+        raise InputError(
+            f"the record says that {record.name} takes {record.passes:,} passes for an image; counted here: {again.passes:,}"
+        )
+    here = environment(session.classifier.device)
+    return record.checked(
+        {
+            "salt": salt,
+            "images": names,
+            "largest_difference": found,
+            "machine": {key: here[key] for key in ("proofmap", "torch", "device", "system")},
+        }
+    )
+
+
+def submit(record: Record, leaderboard: Path, **how: Any) -> Path:
+    """Check a record and add it to the folder of the leaderboard; the arguments are those of :func:`check_record`."""
+    path = leaderboard / record.task / f"{file_name(record.name)}.json"
+    if path.exists():
+        raise InputError(
+            f"{path} is there already: the leaderboard has a row {record.name!r}. Give the method another name (bench run --name), or "
+            "remove that row"
+        )
+    return check_record(record, **how).write(path)
+
+
+def _task_of(record: Record) -> Task:
+    """The task of a record, if it is the task as it is here, and the images are its images."""
+    if record.bench != VERSION:
+        raise InputError(f"the record belongs to {record.bench}, and this is {VERSION}; run the task again")
+    task = Task.named(record.task)
+    if record.task_digest != task.digest:
+        raise InputError(
+            f"the record was made with other settings than the task {task.name} has: its digest is {record.task_digest}, that of the "
+            f"task {task.digest}. Run the task as it is"
+        )
+    if images_digest(record.images) != task.data_digest:
+        raise InputError(
+            f"the record is about other {task.kind} than the task {task.name}: names, contents or order differ"
+        )
+    return task
+
+
+def _spec_here(record: Record, folder: Path, allow_code: bool) -> str:
+    """The spec of the method. Files that the record brings are written to the folder, if their code may run."""
+    files: Mapping[str, str] = record.method.get("files", {})
+    if files and not allow_code:
+        raise InputError(
+            f"the record brings the code of its method ({', '.join(files)}), which the check runs. Read it in the record, and add "
+            "--allow-code"
+        )
+    for name, text in files.items():
+        path = folder / name
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"the record names a file outside its folder: {name!r}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return str(with_files_in(record.method["spec"], lambda file: str(folder / file)))
+
+
+def _check_settings(record: Record, session: Session) -> None:
+    """Raise if the net, the metrics or the method here are not those that the record states."""
+    machine = plain_record(environment(session.classifier.device))
+    same = all(record.machine.get(key) == machine[key] for key in ("python", "torch", "system", "device"))
+    strip = _as_stated if same else _without_machine
+    net = weights_digest(session.classifier)
+    if record.net != net:
+        raise InputError(f"the record is about another net: its digest is {record.net}, here it is {net}")
+    methods, metrics = (registrations(session)[kind] for kind in ("methods", "metrics"))
+    for metric in metrics:
+        name = metric.name
+        stated = record.metrics.get(name, {}).get("settings", {})
+        here = shared_settings(plain_record(metric.settings))
+        lines = differences(strip({key: stated.get(key) for key in here}), strip(here))
+        if lines:
+            raise InputError(f"the record was judged with other settings of {name}: {'; '.join(lines)}")
+    if {*record.metrics} != {*session.metrics}:
+        raise InputError(f"the record does not have the scores of the task: {', '.join(session.metrics)}")
+    method = shared_settings(plain_record(methods[0].settings))
+    lines = differences(strip(record.method["settings"]), strip(method))
+    if lines:
+        raise InputError(f"the method {record.name} has other settings or code here: {'; '.join(lines)}")
+
+
+def _as_stated(settings: Any) -> Any:
+    return settings
+
+
+def _without_machine(settings: Any) -> Any:
+    """Settings without those that another machine or version chooses otherwise."""
+    if isinstance(settings, Mapping):
+        return {key: _without_machine(value) for key, value in settings.items() if key not in _BY_MACHINE}
+    return [_without_machine(value) for value in settings] if isinstance(settings, list) else settings
+
+
+def _check_pools(session: Session, name: str) -> None:
+    """Raise if the method draws from images that the judge draws from, too."""
+    judged: set[int] = set()
+    for metric in session.metrics.values():
+        for pool in _pools(metric.metric, session):
+            judged |= {*pool.marks.tolist()}
+    for pool in _pools(session.methods[name].method, session):
+        both = judged & {*pool.marks.tolist()}
+        if both:
+            raise InputError(
+                f"the maps of {name} saw the judge's pool: it draws random {session.classifier.inputs.noun} from {pool.told}, and "
+                f"{len(both)} of them are among those that the judge draws from. Let it draw from part=learn, or from other data"
+            )
+
+
+def _pools(plugin: Plugin, session: Session) -> Iterator[ReadyImages]:
+    """The pools of random images that a description draws from."""
+    if isinstance(plugin, Images):
+        yield plugin.prepare(session.classifier)
+    for member in plugin._members():
+        yield from _pools(member, session)
+
+
+def _check_values(record: Record, again: Record, places: Sequence[int]) -> float:
+    """The largest difference of a value; an error if it is more than rounding makes."""
+    names = [image["name"] for image in again.images]
+    stated = [record.images[k] for k in places]
+    order = [names.index(image["name"]) for image in stated]
+    for image, k in zip(stated, order, strict=True):
+        found = again.images[k]
+        if image["labels"] != found["labels"] or _far(image["f"], found["f"]) > TOLERANCE:
+            raise InputError(
+                f"the record has other labels or probabilities of {image['name']} than the net gives"
+            )
+    same = str(record.machine.get("device")) == str(again.machine.get("device"))
+    largest = 0.0
+    for score in record.metrics:
+        then, now = record.column(score)[list(places)], again.column(score)[order]
+        if bool((then.isnan() != now.isnan()).any()):
+            raise _edited(score, "an image counts in one and not in the other")
+        apart = (then - now).abs().nan_to_num(0.0)
+        largest = max(largest, float(apart.max()))
+        if same and float(apart.max()) > TOLERANCE:
+            k = int(apart.argmax())
+            raise _edited(score, f"{stated[k]['name']} has {then[k]:.4f} in the record and {now[k]:.4f} here")
+        gap = abs(_mean(then) - _mean(now))
+        if gap > ELSEWHERE:
+            raise _edited(score, f"its mean over {counted(len(places), 'image')} differs by {gap:.3f}")
+    return round(largest, 6)
+
+
+def _edited(score: str, how: str) -> InputError:
+    return InputError(f"the numbers are not those that the method gives: {score}: {how}")
+
+
+def _far(a: Sequence[float], b: Sequence[float]) -> float:
+    return max(abs(x - y) for x, y in zip(a, b, strict=True))
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.nanmean().nan_to_num(0.0))

@@ -1,0 +1,139 @@
+"""A task is a TOML file of this package: which data, net, labels and fills, and how many passes a method may take.
+
+title = "Photos on which the net hesitates"
+kind = "pictures"                # what is judged, in the plural
+budget = 5000                    # passes of the net that a method may take for one image, all its labels together
+
+[data]
+source = "where the data comes from, and under which licence"
+digest = "..."                   # of the names and contents of the images that are judged
+
+[[needs]]                        # as in recipes: what must be there
+path = "imagenet_val"            # below the folder of --data
+what = "..."
+
+[fills]
+learned = ["gray", "blur"]       # methods may learn on these
+unseen = ["noise", "images"]     # maps are judged on these as well; a method that learns on one is marked
+
+[study]                          # as in a study file; {data} is the folder of --data, {tasks} the folder of this file
+
+Every task is judged by :data:`METRICS`, once with each fill.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from proofmap.core.errors import InputError
+from proofmap.core.text import did_you_mean
+from proofmap.data.dataset import digest_of
+from proofmap.reproduce.recipe import Need, placed
+from proofmap.study import Study
+
+VERSION = "proofbench-1"
+METRICS = (
+    "completeness",
+    "soundness",
+    "best-effort",
+    "steadiness",
+    "peak-soundness",
+    "reach",
+    "insertion",
+    "deletion",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """One task. ``settings`` are those of its study, without the method."""
+
+    name: str
+    title: str
+    kind: str
+    budget: int
+    source: str
+    data_digest: str
+    needs: tuple[Need, ...]
+    learned: tuple[str, ...]
+    unseen: tuple[str, ...]
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def named(cls, name: str) -> Task:
+        """A task of this package."""
+        known = task_names()
+        if name not in known:
+            raise InputError(
+                f"no task is named {name!r}.{did_you_mean(name, known)} Known are: {', '.join(known)}"
+            )
+        return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
+
+    @classmethod
+    def from_text(cls, name: str, text: str) -> Task:
+        """The task that a TOML text describes."""
+        table = tomllib.loads(text)
+        try:
+            return cls(
+                name=name,
+                title=table["title"],
+                kind=table["kind"],
+                budget=table["budget"],
+                source=table["data"]["source"],
+                data_digest=table["data"]["digest"],
+                needs=tuple(Need(**need) for need in table.get("needs", ())),
+                learned=tuple(table["fills"]["learned"]),
+                unseen=tuple(table["fills"]["unseen"]),
+                settings=table["study"],
+            )
+        except KeyError as error:
+            raise InputError(f"the task {name} does not state {error}") from None
+
+    @property
+    def fills(self) -> tuple[str, ...]:
+        return (*self.learned, *self.unseen)
+
+    @property
+    def digest(self) -> str:
+        """A digest of everything that decides the numbers of the task."""
+        stated = [VERSION, self.budget, self.data_digest, self.learned, self.unseen, METRICS, self.settings]
+        return digest_of(json.dumps(stated, sort_keys=True))
+
+    def missing(self, data: Path) -> list[Need]:
+        return [need for need in self.needs if not need.is_there(data)]
+
+    def check_needs(self, data: Path) -> None:
+        """Raise an error that says what to supply, if anything is missing."""
+        missing = self.missing(data)
+        if missing:
+            raise InputError(
+                f"the task {self.name} needs what is not here. Supply\n"
+                + "\n".join(f"  {need.words(data)}" for need in missing)
+                + f"\nAnother folder in place of {data} is named with --data"
+            )
+
+    def study(self, spec: str, name: str, data: Path, images: Sequence[str] = ()) -> Study:
+        """The study of one method on the task, or on these images of it."""
+        table = placed(dict(self.settings), {"tasks": str(_folder()), "data": str(data)})
+        if images:
+            table["images"] = {**table.get("images", {}), "names": list(images), "number": None}
+        method = {"method": spec, "name": name}
+        return Study.from_table(
+            {**table, "methods": [method], "metrics": METRICS, "fills": self.fills, "maps": "none"}
+        )
+
+
+def task_names() -> list[str]:
+    """The names of all tasks, the smallest first."""
+    names = [file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")]
+    return sorted(names, key=lambda name: (name != "smoke", name))
+
+
+def _folder() -> Any:
+    return files("proofmap") / "bench" / "tasks"

@@ -1,0 +1,205 @@
+"""``bench``: the tasks of ProofBench, a method judged on one, a record checked and added to the leaderboard, the leaderboard as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofmap.bench import VERSION, Leaderboard, Record, Task, run_task, submit, task_names
+from proofmap.bench.leaderboard import FOLDER
+from proofmap.bench.page import write_page
+from proofmap.bench.running import record_path
+from proofmap.cli import options
+from proofmap.cli.console import print_result, stderr
+from proofmap.cli.evaluate import devices_for, executor_for
+from proofmap.core.errors import InputError
+from proofmap.core.files import output_file
+from proofmap.reproduce.run import DATA
+from proofmap.results import tables
+from proofmap.study.watchers.views import watcher_for
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The arguments and options of the command."""
+
+    target: str | None
+    method: str | None
+    name: str | None
+    data: Path
+    out: Path | None
+    leaderboard: Path
+    allow_code: bool
+    executor: str
+    address: str | None
+    workers: int | None
+    gpus: float
+    threads: int | None
+    device: str | None
+    quiet: bool
+
+    def needed(self, what: str, how: str) -> str:
+        if self.target is None:
+            raise InputError(f"no {what} was named: {how}")
+        return self.target
+
+
+def _list(asked: Asked) -> None:
+    tasks = [Task.named(name) for name in (task_names() if asked.target is None else [asked.target])]
+    rows = [
+        [
+            task.name,
+            "data missing" if task.missing(asked.data) else "ready",
+            str(task.settings["images"]["number"]),
+            ", ".join(task.learned),
+            ", ".join(task.unseen),
+            f"{task.budget:,}",
+            task.title,
+        ]
+        for task in tasks
+    ]
+    header = ["task", "state", "images", "fills", "never learned on", "passes", "what it is"]
+    print_result(f"{VERSION}\n\n{tables.aligned(header, rows)}")
+    for task in tasks:
+        for need in task.missing(asked.data):
+            print_result(f"{task.name} needs {need.words(asked.data)}")
+        if asked.target is not None:
+            print_result(
+                f"data: {task.source}\ndigest of the images: {task.data_digest}\ndigest of the task: {task.digest}"
+            )
+
+
+def _run(asked: Asked) -> None:
+    task = Task.named(
+        asked.needed("task", "proofmap bench run TASK --method METHOD; see proofmap bench list")
+    )
+    if asked.method is None:
+        raise InputError(
+            "no method was named: give --method, such as --method grad-cam or --method mine.py:mine"
+        )
+    out = asked.out or Path("proofbench") / task.name
+    device, worker_device = devices_for(asked.executor, asked.gpus, asked.device)
+    threads = (asked.threads or 1) if asked.executor == "ray" else asked.threads
+    record = run_task(
+        task,
+        asked.method,
+        out,
+        data=asked.data,
+        name=asked.name,
+        device=device,
+        worker_device=worker_device,
+        executor=executor_for(asked.executor, asked.address, asked.workers, asked.gpus, threads, out),
+        threads=threads,
+        watchers=[watcher_for(stderr, asked.quiet)],
+        command=options.command_line(),
+    )
+    path = record.write(record_path(out, record))
+    print_result(path)
+    over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
+    stderr.print(
+        f"{record.name} on {task.name}: {record.passes:,} passes for an image{over}, {record.seconds:.0f} s. "
+        f"Check it and add it to the leaderboard with: proofmap bench submit {path}"
+    )
+
+
+def _submit(asked: Asked) -> None:
+    record = Record.read(asked.needed("record", "proofmap bench submit RECORD; bench run writes it"))
+    path = submit(
+        record,
+        asked.leaderboard,
+        data=asked.data,
+        device=options.check_device(asked.device),
+        allow_code=asked.allow_code,
+        watchers=[watcher_for(stderr, asked.quiet)],
+    )
+    print_result(path)
+    stderr.print(f"{record.name} is on the leaderboard; proofmap bench table shows it")
+
+
+def _table(asked: Asked) -> None:
+    leaderboard = Leaderboard(asked.leaderboard)
+    boards = leaderboard.boards if asked.target is None else {asked.target: leaderboard.board(asked.target)}
+    print_result("\n\n".join(board.table() for board in boards.values()))
+    if asked.out is not None:
+        stderr.print(
+            f"written: {write_page(leaderboard, output_file(asked.out, such_as='leaderboard.html'))}"
+        )
+
+
+ACTIONS: dict[str, Callable[[Asked], None]] = {
+    "list": _list,
+    "run": _run,
+    "submit": _submit,
+    "table": _table,
+}
+ACTION_HELP = (
+    "[bold]list[/]: the tasks; [bold]run[/] TASK: judge a method and write its record; [bold]submit[/] RECORD: check a record and add it "
+    "to the leaderboard; [bold]table[/]: the leaderboard."
+)
+
+
+def bench(
+    action: Annotated[
+        str, typer.Argument(help=ACTION_HELP, parser=options.one_of(ACTIONS), metavar="ACTION")
+    ],
+    target: Annotated[
+        str | None,
+        typer.Argument(help="A task, or the record to submit.", show_default=False, metavar="TASK|RECORD"),
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="The method to judge, with settings as name:key=value, or FILE.py:NAME.", show_default=False
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Its name on the leaderboard.", show_default="the method's title")
+    ] = None,
+    data: Annotated[Path, typer.Option(help="Folder with the data and weights that tasks need.")] = DATA,
+    out: Annotated[
+        Path | None,
+        options.path_option(
+            "For run: the run directory. For table: the HTML file to write.", show_default="proofbench/TASK"
+        ),
+    ] = None,
+    leaderboard: Annotated[Path, typer.Option(help="Folder with the records of the leaderboard.")] = FOLDER,
+    allow_code: Annotated[
+        bool,
+        typer.Option("--allow-code", help="Run the code that a submitted record brings. Read it first."),
+    ] = False,
+    executor: Annotated[
+        str, options.choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
+    ] = "local",
+    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
+    ] = None,
+    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one.")] = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, max=1024, help="Threads of each worker on a CPU.")
+    ] = None,
+    device: Annotated[str | None, options.DEVICE] = None,
+    quiet: Annotated[bool, options.QUIET] = False,
+) -> None:
+    ACTIONS[action](
+        Asked(
+            target=target,
+            method=method,
+            name=name,
+            data=data,
+            out=out,
+            leaderboard=leaderboard,
+            allow_code=allow_code,
+            executor=executor,
+            address=address,
+            workers=workers,
+            gpus=gpus,
+            threads=threads,
+            device=device,
+            quiet=quiet,
+        )
+    )

@@ -1,0 +1,388 @@
+"""ProofBench: tasks stay as they are, runs resume, and records that are not what they say are refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from proofmap.bench import Leaderboard, Record, Task, check_record, run_task, submit, task, task_names
+from proofmap.bench.leaderboard import ALL, UNSEEN, Board, fills_in
+from proofmap.bench.page import write_page
+from proofmap.bench.passes import passes_of
+from proofmap.bench.record import images_digest
+from proofmap.bench.running import files_of, record_path
+from proofmap.bench.submission import chosen_images
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.methods import make_method
+from proofmap.results.compare import compare
+from proofmap.study import Run
+from tests.command import run as run_command
+
+PACKAGE = Path(task.__file__).parent
+NO_DATA = Path("no-data")
+MINE = """
+import torch
+
+SCALE = 2.0
+
+def mine(classifier, images, labels):
+    f = classifier.probabilities(images).gather(1, labels)
+    return SCALE * images.mean(dim=1)[:, None] * f[:, :, None, None]
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the tasks with one more: ``mini``, four pictures of smoke and two fills."""
+    place = tmp_path_factory.mktemp("bench")
+    shutil.copytree(PACKAGE / "tasks", place / "tasks")
+    shutil.copy(PACKAGE / "nets.py", place / "nets.py")
+    text = (place / "tasks" / "smoke.toml").read_text()
+    text = (
+        text.replace("number = 10", "number = 4").replace('"gray", "blur"', '"gray"').replace('"noise", ', "")
+    )
+    digest = images_digest(_first_images(4))
+    lines = [f'digest = "{digest}"' if line.startswith("digest") else line for line in text.splitlines()]
+    (place / "tasks" / "mini.toml").write_text("\n".join(lines))
+    return place
+
+
+def _first_images(number: int) -> list[dict[str, Any]]:
+    """Names and digests of the first pictures of the task smoke, as its rule chooses them, by a loop of its own."""
+    from proofmap.bench import nets
+    from proofmap.data.dataset import random_choice
+    from proofmap.data.specs import open_data
+
+    classifier, data = nets.smoke(), open_data(f"npz:{PACKAGE / 'tasks' / 'smoke.npz'}")
+    found: list[dict[str, Any]] = []
+    for i in random_choice(data.names, len(data), seed=1):
+        image = torch.from_numpy(np.array(data.read(i))).permute(2, 0, 1)[None].float() / 255
+        second = classifier.probabilities(image).sort(dim=1, descending=True).values[0, 1]
+        if second >= 0.1:
+            found.append({"name": data.names[i], "digest": data.digest(i)})
+    return found[:number]
+
+
+@pytest.fixture(autouse=True)
+def with_mini(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(task, "_folder", lambda: folder / "tasks")
+
+
+@pytest.fixture(scope="module")
+def made(folder: Path) -> Mapping[str, Record]:
+    """Records of three methods on ``mini``, from one run directory."""
+    before, task._folder = task._folder, lambda: folder / "tasks"
+    (folder / "mine.py").write_text(MINE)
+    try:
+        specs = {"gradient": "gradient", "random": "random", "mine": f"{folder / 'mine.py'}:mine"}
+        return {
+            name: run_task(Task.named("mini"), spec, folder / "run", data=NO_DATA, name=name)
+            for name, spec in specs.items()
+        }
+    finally:
+        task._folder = before
+
+
+# ---- tasks ------------------------------------------------------------------------------------------------------
+
+
+def test_tasks_never_change() -> None:
+    """Numbers of one version of the benchmark are comparable: a changed task needs a new version."""
+    kept = json.loads((Path(__file__).parent / "tasks.json").read_text())
+    assert {name: Task.named(name).digest for name in task_names() if name != "mini"} == kept
+
+
+def test_a_task_states_what_it_needs_and_refuses_other_data(tmp_path: Path, folder: Path) -> None:
+    with pytest.raises(InputError, match=r"(?s)imagenet_val.*--data"):
+        Task.named("photos").check_needs(tmp_path)
+    with pytest.raises(InputError, match="Did you mean 'smoke'"):
+        Task.named("smok")
+    other = replace(Task.named("mini"), data_digest="0")
+    with pytest.raises(InputError, match="not those of the task mini"):
+        run_task(other, "random", tmp_path / "run", data=NO_DATA)
+
+
+def test_images_of_tasks_are_those_of_their_rule() -> None:
+    digest = images_digest(_first_images(10))
+    assert digest == Task.named("smoke").data_digest
+
+
+# ---- records ----------------------------------------------------------------------------------------------------
+
+
+def test_a_record_has_the_values_of_the_run(made: Mapping[str, Record], folder: Path) -> None:
+    record = made["gradient"]
+    assert {*record.values} == {f"{kind} ({fill})" for kind in task.METRICS for fill in ("gray", "images")}
+    with Run(folder / "run") as run:
+        result = run.evaluation()["gradient"]
+        assert [image["digest"] for image in record.images] == [row.digest for row in run.images]
+    for name, values in record.values.items():
+        assert torch.allclose(record.column(name), result.values[name].double(), atol=1e-6, equal_nan=True), (
+            name
+        )
+        assert len(values) == 4
+    assert record.passes == 4  # a gradient for each label
+    assert made["mine"].passes == 1 and "SCALE" in made["mine"].method["files"]["mine.py"]
+    assert str(folder) not in made["mine"].text()
+
+
+def test_a_record_is_read_as_it_was_written_and_not_if_it_was_edited(
+    made: Mapping[str, Record], tmp_path: Path
+) -> None:
+    path = made["random"].write(tmp_path / "random.json")
+    assert Record.read(path) == made["random"]
+    path.write_text(path.read_text().replace('"passes": 0', '"passes": 7'))
+    with pytest.raises(InputError, match="was edited after it was written"):
+        Record.read(path)
+    path.write_text('{"digest": 3}')
+    with pytest.raises(InputError, match="is not a record"):
+        Record.read(path)
+    with pytest.raises(InputError, match="is not a record"):
+        Record.read(tmp_path / "gone.json")
+
+
+def test_a_second_run_computes_nothing_and_gives_the_same_record(
+    made: Mapping[str, Record], folder: Path
+) -> None:
+    with Run(folder / "run") as run:
+        before = run.store.rows("SELECT count(*) FROM units")
+    again = run_task(Task.named("mini"), "gradient", folder / "run", data=NO_DATA)
+    with Run(folder / "run") as run:
+        assert run.store.rows("SELECT count(*) FROM units") == before
+    assert again == made["gradient"]
+
+
+def test_passes_are_counted_in_the_net_and_its_copies() -> None:
+    from proofmap.bench import nets
+
+    classifier, image, labels = nets.smoke(), torch.rand(1, 3, 32, 32), torch.tensor([[0, 1]])
+
+    def three(f: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        f.probabilities(images.repeat(2, 1, 1, 1))
+        f.as_module()(images)
+        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+    assert passes_of(make_method(three).prepare(classifier), image, labels) == 3
+
+
+# ---- submissions ------------------------------------------------------------------------------------------------
+
+
+def test_a_good_record_enters_the_leaderboard_once(made: Mapping[str, Record], tmp_path: Path) -> None:
+    path = submit(made["gradient"], tmp_path, data=NO_DATA)
+    record = Record.read(path)
+    assert path == tmp_path / "mini" / "gradient.json"
+    names = [record.images[k]["name"] for k in chosen_images(record, record.check["salt"])]
+    assert record.check["images"] == names and len(names) == 1
+    assert record.check["largest_difference"] <= 1e-4
+    with pytest.raises(InputError, match="is there already"):
+        submit(made["gradient"], tmp_path, data=NO_DATA)
+
+
+def test_code_of_others_runs_only_if_it_is_allowed(made: Mapping[str, Record], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"brings the code of its method \(mine.py\).*--allow-code"):
+        check_record(made["mine"], data=NO_DATA)
+    assert check_record(made["mine"], data=NO_DATA, allow_code=True).check["images"]
+    method = {**made["mine"].method, "files": {"../outside.py": MINE}}
+    with pytest.raises(InputError, match="outside its folder"):
+        check_record(replace(made["mine"], method=method), data=NO_DATA, allow_code=True)
+
+
+def raised(record: Record) -> Record:
+    """All insertion areas a little higher, with a digest that fits."""
+    score = "insertion (gray)"
+    values = [value + 0.02 for value in record.values[score] if value is not None]
+    return replace(record, values={**record.values, score: values})
+
+
+def other_images(record: Record) -> Record:
+    return replace(record, images=[*record.images[:-1], {**record.images[-1], "digest": "0" * 32}])
+
+
+def easier_beliefs(record: Record) -> Record:
+    return replace(record, images=[{**image, "f": image["f"][::-1]} for image in record.images])
+
+
+def metric_settings(record: Record) -> Record:
+    score = "soundness (gray)"
+    about = record.metrics[score]
+    changed = {**about, "settings": {**about["settings"], "e2": 0.5}}
+    return replace(record, metrics={**record.metrics, score: changed})
+
+
+def uncounted(record: Record) -> Record:
+    return replace(record, values={**record.values, "soundness (gray)": [None] * len(record.images)})
+
+
+FRAUDS: Mapping[str, tuple[Callable[[Record], Record], str]] = {
+    "edited numbers": (raised, "the numbers are not those that the method gives: insertion"),
+    "values left out": (uncounted, "an image counts in one and not in the other"),
+    "other images": (other_images, "about other pictures than the task mini"),
+    "other probabilities": (easier_beliefs, "other labels or probabilities"),
+    "other task settings": (
+        lambda r: replace(r, task_digest="0"),
+        "made with other settings than the task mini",
+    ),
+    "other metric settings": (metric_settings, "judged with other settings of soundness .gray.: e2"),
+    "another version": (lambda r: replace(r, bench="proofbench-0"), "belongs to proofbench-0"),
+    "another net": (lambda r: replace(r, net="0"), "about another net"),
+    "other settings of the method": (
+        lambda r: replace(r, method={**r.method, "settings": {**r.method["settings"], "channels": "sum"}}),
+        "other settings or code here: channels",
+    ),
+    "fewer passes": (lambda r: replace(r, passes=1), "takes 1 passes for an image; counted here: 4"),
+}
+
+
+@pytest.mark.parametrize("fraud", FRAUDS)
+def test_a_record_that_is_not_what_it_says_is_refused(
+    fraud: str, made: Mapping[str, Record], tmp_path: Path
+) -> None:
+    change, message = FRAUDS[fraud]
+    path = change(made["gradient"]).write(tmp_path / "record.json")
+    with pytest.raises(InputError, match=message):
+        submit(Record.read(path), tmp_path / "board", data=NO_DATA)
+    assert not (tmp_path / "board").exists()
+
+
+def test_maps_that_saw_the_judges_pool_are_refused(made: Mapping[str, Record], tmp_path: Path) -> None:
+    spec = "learned-mask:steps=1,distractors=1,fill=images(part=judge)"
+    record = run_task(Task.named("mini"), spec, tmp_path / "run", data=NO_DATA, name="peeks")
+    with pytest.raises(InputError, match=r"saw the judge's pool.*part=learn"):
+        check_record(record, data=NO_DATA)
+    fair = spec.replace("part=judge", "part=learn")
+    record = run_task(Task.named("mini"), fair, tmp_path / "run", data=NO_DATA, name="fair")
+    assert check_record(record, data=NO_DATA).check["images"]
+
+
+def test_nobody_can_choose_which_images_are_computed_again(made: Mapping[str, Record]) -> None:
+    record = made["gradient"]
+    salts = [f"{k:x}" for k in range(40)]
+    assert chosen_images(record, "a") == chosen_images(record, "a")
+    assert {chosen_images(record, salt)[0] for salt in salts} == {0, 1, 2, 3}
+    others = [chosen_images(replace(record, seconds=float(k)), "a") for k in range(40)]
+    assert {images[0] for images in others} == {0, 1, 2, 3}
+
+
+# ---- the leaderboard --------------------------------------------------------------------------------------------
+
+
+def test_the_leaderboard_has_the_means_over_images_and_the_verdicts_of_compare(
+    made: Mapping[str, Record], folder: Path
+) -> None:
+    board = Board(Task.named("mini"), (made["gradient"], made["random"]))
+    rows = {row.name: row for row in board.rows(ALL)}
+    for name, row in rows.items():
+        for kind in ("completeness", "soundness", "reach"):
+            both = [made[name].values[f"{kind} ({fill})"] for fill in ("gray", "images")]
+            means = [sum(pair) / 2 for pair in zip(*both, strict=True)]  # type: ignore[arg-type]
+            assert row.scores[kind].value == pytest.approx(sum(means) / 4), kind
+    assert [row.name for row in board.rows()] == sorted(rows, key=lambda name: -rows[name].lesser)
+    with Run(folder / "run") as run:
+        found = compare(run, metrics=["soundness (images)"])
+    difference = found.find("soundness (images)", "random", "gradient")
+    (row,) = [row for row in board.rows("images") if row.name == "random"]
+    verdict = (
+        "better" if row.better_than["soundness"] else "worse" if row.worse_than["soundness"] else "undecided"
+    )
+    assert verdict == difference.verdict
+    assert row.scores["soundness"].value == pytest.approx(difference.value, abs=1e-5)
+
+
+def test_differences_are_decided_where_every_image_says_so(made: Mapping[str, Record]) -> None:
+    twelve = [{**made["random"].images[0], "name": str(k)} for k in range(12)]
+
+    def row(name: str, value: float) -> Record:
+        values = {score: [value + k / 1000 for k in range(12)] for score in made["random"].values}
+        return replace(
+            made["random"], method={**made["random"].method, "name": name}, images=twelve, values=values
+        )
+
+    board = Board(Task.named("mini"), (row("low", 0.2), row("high", 0.6), row("same", 0.6)))
+    high, same, low = board.rows()
+    assert (high.name, same.name, low.name) == ("high", "same", "low")
+    assert high.better_than["soundness"] == ("low",) and low.worse_than["soundness"] == ("high", "same")
+    assert high.worse_than["soundness"] == () and high.frontier and not low.frontier
+
+
+def test_rows_over_the_budget_or_learned_on_unseen_fills_are_marked(made: Mapping[str, Record]) -> None:
+    settings = {"fills": [{"fill": "gray"}, {"fill": "images", "part": "learn"}]}
+    learned = replace(
+        made["random"],
+        method={**made["random"].method, "name": "learned", "settings": settings},
+        passes=9_999,
+    )
+    board = Board(Task.named("mini"), (learned, made["gradient"]))
+    marked = {row.name: (row.over_budget, row.learned_on) for row in board.rows(UNSEEN)}
+    assert marked == {"learned": (True, ("images",)), "gradient": (False, ())}
+    assert "learned*!" in board.table() and "!: over the budget of 5,000 passes" in board.table()
+    assert fills_in({"of": {"fill": {"fill": "blur"}}}) == {"blur"}
+
+
+def test_the_page_is_one_file_with_all_rows_and_nothing_to_fetch(
+    made: Mapping[str, Record], tmp_path: Path
+) -> None:
+    for name in ("gradient", "random"):
+        made[name].write(tmp_path / "board" / "mini" / f"{name}.json")
+    page = write_page(Leaderboard(tmp_path / "board"), tmp_path / "page.html").read_text()
+    assert page.count('<tr data-method="gradient"') == 5  # views: all, learned, unseen, gray, images
+    assert "http" not in page.replace("http://www.w3.org", "") and 'src="' not in page
+    assert page == write_page(Leaderboard(tmp_path / "board"), tmp_path / "again.html").read_text()
+    with pytest.raises(InputError, match="has no record"):
+        write_page(Leaderboard(tmp_path), tmp_path / "none.html")
+
+
+# ---- the command ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("bench", "run", "mini"), "no method was named"),
+        (("bench", "run"), "no task was named"),
+        (("bench", "submit", "gone.json"), "is not a record of proofmap bench run"),
+        (("bench", "table"), "there is no folder leaderboard of records"),
+        (("bench", "tables"), "Did you mean 'table'?"),
+    ],
+)
+def test_what_the_command_cannot_do_is_one_sentence(
+    arguments: tuple[str, ...],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(monkeypatch, *arguments) == 2
+    assert message in " ".join(capsys.readouterr().err.replace("\u2502", " ").split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_files_of_a_method_travel_with_the_modules_next_to_it(tmp_path: Path) -> None:
+    (tmp_path / "near.py").write_text("X = 1\n")
+    (tmp_path / "method.py").write_text("from near import X\n")
+    assert files_of(f"top-label:{tmp_path}/method.py:m") == {
+        "method.py": "from near import X\n",
+        "near.py": "X = 1\n",
+    }
+    assert files_of("grad-cam:layer=x") == {} and record_path(tmp_path, _named("a b/c")).name.endswith(
+        ".json"
+    )
+
+
+def _named(name: str) -> Any:
+    class Named:
+        pass
+
+    Named.name = name  # type: ignore[attr-defined]
+    return Named
