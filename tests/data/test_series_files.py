@@ -55,6 +55,16 @@ def test_a_wav_file_has_its_samples_and_rate(tmp_path: Path, width: int) -> None
     np.testing.assert_allclose(data.read(0), samples.T, atol=0.02 if width == 1 else 1e-4)
 
 
+def test_a_wav_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
+    """Its first part says that it is longer than the file."""
+    head = b"RIFF\x24\x00\x00\x00WAVE" + b"junk\xff\xff\xff\x00" + b"\x00" * 20
+    (tmp_path / "a.wav").write_bytes(head)
+    with pytest.raises(
+        InputError, match="cannot be read as a WAV file of whole numbers: it is cut off or damaged"
+    ):
+        series_file(tmp_path / "a.wav")
+
+
 def test_a_folder_of_sounds_has_its_sub_folders_as_labels(tmp_path: Path) -> None:
     for name in ("dog/1.wav", "cat/1.wav"):
         sound(tmp_path / name, np.zeros(5), 2)

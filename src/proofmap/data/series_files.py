@@ -165,8 +165,14 @@ def _wav(path: Path) -> tuple[NDArray[np.float32], int]:
         with wave.open(str(path), "rb") as file:
             channels, width, rate, count = file.getparams()[:4]
             content = file.readframes(count)
-    except (OSError, EOFError, wave.Error) as error:
-        raise InputError(f"{path} cannot be read as a WAV file of whole numbers: {error}") from None
+    except (
+        OSError,
+        EOFError,
+        wave.Error,
+        RuntimeError,
+    ) as error:  # RuntimeError: a part is longer than the file
+        reason = str(error) or "it is cut off or damaged"
+        raise InputError(f"{path} cannot be read as a WAV file of whole numbers: {reason}") from None
     if width == 1:  # unsigned
         samples = (np.frombuffer(content, np.uint8).astype(np.float32) - 128) / 128
     elif width == 3:

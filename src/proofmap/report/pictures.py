@@ -49,9 +49,13 @@ def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) 
     """
     drawn = inputs.picture(image).copy()
     keep = per_pixel(keep_top(heat[None], shape.reach or 0.0)[0].cpu().numpy(), inputs)
+    colour = np.array(STRENGTHS[shape.strength.word] or SOFT)
+    if getattr(inputs, "view", "line") == "spectrogram":  # has no line
+        drawn[keep] = (drawn[keep] * (0.6 + 0.4 * colour / 255)).astype(np.uint8)
+        return Image.fromarray(drawn)
     ink = drawn.mean(axis=2) < _LINE_INK
     drawn[keep & ~ink] = _TINT
-    drawn[keep & ink] = STRENGTHS[shape.strength.word] or SOFT
+    drawn[keep & ink] = colour
     return Image.fromarray(drawn)
 
 

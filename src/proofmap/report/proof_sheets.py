@@ -88,7 +88,8 @@ def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Ima
     top = [SheetCell(photo(image, inputs), about)]
     below = (f"the top {KEPT_SHARE:.0%} of {inputs.position_noun}", "of each map")
     if isinstance(inputs, Series):
-        below = ("on the line: the first positions", "that give the belief")
+        view = getattr(evaluation.inputs, "view", "line")
+        below = (f"on the {view}:", "what gives the belief")
     bottom = [SheetCell(None, tuple(map(SheetText, below)))]
     for j, label in _labels(evaluation, index):
         heat = evaluation.map_of(result, index, j)

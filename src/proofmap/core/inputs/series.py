@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -14,7 +14,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 
 _INK, _PAPER, _GRID = 40, 250, 225
-_WIDEST = 2048  # pixels of a series' picture; longer ones are thinned out
+_QUIETEST = -50.0  # decibels below the loudest: white in a spectrogram
+_WIDEST = 480  # pixels of a series' picture; of longer ones each column shows the range of its time steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,7 @@ class Series(Inputs):
         names: the name of each channel.
         rate: time steps per second; positions are then named by their time.
         segments: positions are this number of equal parts of the series instead of single time steps.
+        view: pictures show a line for each channel, or the spectrogram of the mean over channels, for sound.
 
     >>> Series(length=50, mean=(0, 0), std=(1, 1)).shape
     (2, 50)
@@ -53,6 +55,7 @@ class Series(Inputs):
     names: tuple[str, ...] = ()
     rate: float | None = None
     segments: int | None = None
+    view: Literal["line", "spectrogram"] = "line"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(map(str, self.names)))
@@ -61,6 +64,8 @@ class Series(Inputs):
             raise InputError(f"series of {self.channels} channels need as many names, not {len(self.names)}")
         if self.rate is not None and not self.rate > 0:
             raise InputError(f"rate must be the number of time steps per second, above 0, not {self.rate!r}")
+        if self.view not in ("line", "spectrogram"):
+            raise InputError(f"view must be line or spectrogram, not {self.view!r}")
         if self.segments is not None and not 1 <= self.segments <= self.length:
             raise InputError(
                 f"segments must be between 1 and the length {self.length}, not {self.segments!r}"
@@ -130,15 +135,19 @@ class Series(Inputs):
         record = {"inputs": self.kind, "length": self.length, "mean": list(self.mean), "std": list(self.std)}
         named = {"names": list(self.names)} if self.names else {}
         timed = {} if self.rate is None else {"rate": self.rate}
-        return {**record, **named, **timed, **({} if self.segments is None else {"segments": self.segments})}
+        parts = {} if self.segments is None else {"segments": self.segments}
+        return {**record, **named, **timed, **parts, **({} if self.view == "line" else {"view": self.view})}
 
     def picture_size(self) -> tuple[int, int]:
         wide = min(self.length * max(1, 192 // self.length), _WIDEST)
         return min(max(64, wide // 2), 192), wide
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """A line for each channel, the first the darkest, over two standard deviations around the mean or more."""
+        """A line for each channel, the first the darkest, over two standard deviations around the mean or more; or the spectrogram."""
         height, width = self.picture_size()
+        if self.view == "spectrogram":
+            ink = resized(spectrogram(x.cpu().mean(dim=0).numpy()), height, width)
+            return np.repeat((_PAPER + (_INK - _PAPER) * ink).astype(np.uint8)[..., None], 3, axis=2)
         page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
         scaled = (
             (x.cpu() - self.per_channel(torch.tensor(self.mean))) / self.per_channel(torch.tensor(self.std))
@@ -146,12 +155,61 @@ class Series(Inputs):
         reach = max(2.0, float(np.abs(scaled).max()))
         page[height // 2] = _GRID
         for k, line in reversed(list(enumerate(scaled))):
-            steps = np.interp(
-                (np.arange(width) + 0.5) * self.length / width - 0.5, np.arange(self.length), line
+            low, high = ranges(line, width)
+            top, bottom = (
+                np.rint((0.5 - 0.46 * end / reach) * (height - 1)).astype(int) for end in (high, low)
             )
-            rows = np.rint((0.5 - 0.46 * steps / reach) * (height - 1)).astype(int)
             ink = _INK + (170 - _INK) * k // max(1, self.channels)
             for column in range(width):  # joined to the line before, so that steep parts do not fall apart
-                first, last = sorted((rows[max(0, column - 1)], rows[column]))
+                before = max(0, column - 1)
+                first, last = min(top[column], bottom[before]), max(bottom[column], top[before])
                 page[first : last + 1, column] = ink
         return page
+
+
+def ranges(line: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the largest value ``(width,)`` of a line in each column of a picture: interpolated if it has fewer values than columns.
+
+    >>> low, high = ranges(np.array([0.0, 5.0, 1.0, 2.0]), 2)
+    >>> low.tolist(), high.tolist()
+    ([0.0, 1.0], [5.0, 2.0])
+    """
+    length = len(line)
+    if length <= width:
+        steps = np.interp((np.arange(width) + 0.5) * length / width - 0.5, np.arange(length), line)
+        return steps, steps
+    starts = np.arange(width) * length // width
+    return np.minimum.reduceat(line, starts), np.maximum.reduceat(line, starts)
+
+
+def spectrogram(x: np.ndarray) -> np.ndarray:
+    """The loudness ``(frequencies, frames)`` of each frequency over time, highest frequency first: 1 is the loudest, 0 is 50 dB below it or less.
+
+    Frame t is the samples around t H, times a Hann window of W samples, and its power at frequency k / W is
+
+        P(t, k) = | sum over n of w_n x_(t H + n - W/2) e^(-2 pi i k n / W) |^2,      W = 2^m, about an eighth of the length, at most 512;  H = W / 4.
+
+    >>> tone = np.cos(
+    ...     2 * np.pi * 0.25 * np.arange(256)
+    ... )  # a quarter of the sampling rate: the middle of the picture
+    >>> found = spectrogram(tone)
+    >>> found.shape, int(found[:, 16].argmax())
+    ((17, 33), 8)
+    """
+    window = 2 ** int(np.clip(np.log2(max(1, len(x) // 8)), 2, 9))
+    hop = window // 4
+    padded = np.pad(np.asarray(x, dtype=np.float64), window // 2)
+    starts = np.arange(0, len(x) + 1, hop)
+    frames = padded[starts[:, None] + np.arange(window)] * np.hanning(window + 1)[:-1]
+    power = np.abs(np.fft.rfft(frames, axis=1)) ** 2
+    decibels = 10 * np.log10(np.maximum(power, 1e-30) / max(float(power.max()), 1e-30))
+    shades: np.ndarray = 1 - np.clip(decibels / _QUIETEST, 0, 1)
+    return shades.T[::-1]
+
+
+def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """A picture by its nearest values, ``(height, width)``."""
+    rows = np.arange(height) * picture.shape[0] // height
+    columns = np.arange(width) * picture.shape[1] // width
+    found: np.ndarray = picture[rows[:, None], columns]
+    return found
