@@ -445,6 +445,8 @@ def test_a_fill_is_known_by_its_name() -> None:
         "mask",
         "unknown",
         "delete",
+        "closed",
+        "zero",
         "class-median",
         "time-reversal",
         "time-shift",

@@ -25,6 +25,8 @@ VARIANTS: list[str | Fill] = [
     "mask",
     "unknown",
     "delete",
+    "closed",
+    "zero",
     Infill(net=lambda images, holes: images * (1 - holes) + images.mean(dim=(2, 3), keepdim=True) * holes),
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),

@@ -6,6 +6,7 @@ import pytest
 
 from proofmap.core.inputs import KINDS, Inputs, Pictures, Rows, Series, Text
 from proofmap.testing import check_inputs
+from proofmap.testing.text import toy_tokens
 from tests.core.test_columns import customers, one_hot
 
 VARIANTS: dict[str, Inputs] = {
@@ -20,6 +21,7 @@ VARIANTS: dict[str, Inputs] = {
     "a table": Rows.of(customers()),
     "a table with groups": Rows.of(one_hot(), groups={"city": ["city_Ulm", "city_Bonn", "city_Köln"]}),
     "text": Text(length=4, width=8),
+    "tokens": toy_tokens(4),
     "characters": Text(length=5, units="characters"),
 }
 

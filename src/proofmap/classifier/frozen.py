@@ -65,14 +65,14 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     """A faster copy of a net in evaluation mode, for inputs shaped like ``example`` except for their number.
 
     Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, as a hook may change outputs or
-    gradients. A copy whose output or gradient differs from the net's is not used. If anything fails, the net is used unchanged,
+    gradients; so is one with ``any_length``, whose steps depend on the input. A copy whose output or gradient differs from the net's is not used. If anything fails, the net is used unchanged,
     with a :class:`FreezeWarning`.
     """
     net = copy_net(net).eval()
     for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
         weight.requires_grad_(False)
     frozen = Frozen(net, torch.contiguous_format)
-    if not _has_hooks(net):
+    if not _has_hooks(net) and not getattr(net, "any_length", False):
         try:
             frozen = _first_that_agrees(frozen, net, example, dtype)
         except Exception as error:  # only speed is lost

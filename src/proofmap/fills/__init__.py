@@ -7,12 +7,13 @@ from proofmap.fills.road import Road
 from proofmap.fills.rows import ClassMedian, NearRows
 from proofmap.fills.series import TimeReversal, TimeShift
 from proofmap.fills.simple import Blur, Gray, Median, Noise
-from proofmap.fills.text import Deletion, MaskToken, UnknownToken
+from proofmap.fills.text import ClosedAttention, Deletion, MaskToken, UnknownToken, ZeroEmbedding
 
 __all__ = [
     "FILLS",
     "Blur",
     "ClassMedian",
+    "ClosedAttention",
     "Deletion",
     "Fill",
     "Gray",
@@ -28,6 +29,7 @@ __all__ = [
     "TimeReversal",
     "TimeShift",
     "UnknownToken",
+    "ZeroEmbedding",
     "make_fill",
     "pools_in",
     "uses_default_pool",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, TextInputs
+from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.fills.fill import FILLS, Fill, ReadyFill
 
 
@@ -73,3 +73,35 @@ class Deletion(TextFill):
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return inputs.removed(texts)
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class ClosedAttention(TextFill):
+    """Hidden tokens keep their place, and no other token attends to them, as with padding."""
+
+    name: ClassVar[str] = "closed"
+    description: ClassVar[str] = "attention to hidden tokens is closed, as for padding; for nets of tokens"
+
+    def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
+        return _tokens(self, inputs).closed(texts)
+
+
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class ZeroEmbedding(TextFill):
+    """Hidden tokens show an embedding of zeros."""
+
+    name: ClassVar[str] = "zero"
+    description: ClassVar[str] = "an embedding of zeros in place of each hidden token; for nets of tokens"
+
+    def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
+        return _tokens(self, inputs).zeroed(texts)
+
+
+def _tokens(fill: TextFill, inputs: TextInputs) -> Tokens:
+    if isinstance(inputs, Tokens):
+        return inputs
+    raise InputError(
+        f"the fill {fill.name} is for nets of tokens, and this model takes strings; use one of {', '.join(inputs.fills)}"
+    )

@@ -14,6 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.registry import Registry
@@ -420,8 +421,9 @@ def _third_parameter(function: MapFunction) -> str | None:
 
 
 def default_method(classifier: Classifier) -> str:
-    """The method of :func:`proofmap.explain` if none is named."""
-    return "belief-mask" if classifier.differentiable else "belief-order"
+    """The method of :func:`proofmap.explain` if none is named. A text has few positions, so an order of its words is searched for directly."""
+    short = isinstance(classifier.inputs, TextInputs)
+    return "belief-mask" if classifier.differentiable and not short else "belief-order"
 
 
 ADOPTED: list[Callable[[Any], Method | None]] = []

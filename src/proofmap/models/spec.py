@@ -12,6 +12,9 @@ onnx:net.onnx?mean=0.5&std=0.25           a model of pictures in the ONNX format
 onnx:churn.onnx?data=c.csv&target=churned a model of tables; its columns are those of a file, without the target
 xgboost:model.json?data=c.csv             a classifier of XGBoost; likewise lightgbm:
 sklearn:model.joblib?pickle=true          a model of scikit-learn; a pickle runs code, so it needs this flag
+hf-text:FOLDER                            a model of texts: see :mod:`proofmap.models.text_models`
+hf-nli:FOLDER?labels=sport,politics       ... zero-shot by entailment; likewise minilm-zero-shot?labels=sport,politics
+hf-lm:FOLDER?labels=yes,no                a language model whose labels are continuations
 nets/mine.py:make                         the result of your function
 """
 
@@ -26,10 +29,17 @@ from proofmap.core.errors import InputError
 
 FILE_SCHEMES = ("onnx", "xgboost", "lightgbm", "sklearn")
 """Models in files of other libraries: :mod:`proofmap.models.model_files`."""
-SCHEMES = ("torchvision", "timm", "hf", "clip", *FILE_SCHEMES)
+TEXT_SCHEMES = ("hf-text", "hf-nli", "hf-lm")
+"""Models of texts: :mod:`proofmap.models.text_models`."""
+SCHEMES = ("torchvision", "timm", "hf", "clip", *TEXT_SCHEMES, *FILE_SCHEMES)
 
 _TABLE = ("data", "target", "names", "outputs")
+_TEXT = ("units", "length", "longer")
 _OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "": ("labels", "template", *_TEXT),  # of minilm-zero-shot
+    "hf-text": _TEXT,
+    "hf-nli": ("labels", "template", *_TEXT),
+    "hf-lm": ("labels", "template", *_TEXT),
     "clip": ("labels", "template"),
     "onnx": (*_TABLE, "size", "mean", "std"),
     "xgboost": _TABLE,

@@ -23,6 +23,7 @@ from proofmap.testing.plugins import (
     shared_classifier,
     with_another_seed,
 )
+from proofmap.testing.text import toy_tokens
 
 check_fill = plugin_contract(Fill)
 """Checks a fill: raises one AssertionError that names every broken promise."""
@@ -54,7 +55,7 @@ def trial(inputs: Inputs) -> Trial:
 def served(fill: Fill) -> list[Trial]:
     """One trial for each kind of input that the fill can serve."""
     trials = []
-    for inputs in (*KINDS, TEXT):
+    for inputs in (*KINDS, TEXT, toy_tokens(5)):
         tried = trial(inputs)
         try:
             tried.backgrounds(fill)
@@ -75,7 +76,7 @@ def other_net(tried: Trial) -> Classifier:
 
 @check_fill.promise
 def it_serves_a_kind_of_input_and_refuses_others_with_an_input_error(fill: Fill) -> None:
-    for inputs in (*KINDS, TEXT):
+    for inputs in (*KINDS, TEXT, toy_tokens(5)):
         with may_be_refused(inputs):
             trial(inputs).backgrounds(fill)
     assert served(fill), "it serves none of pictures, series and rows"

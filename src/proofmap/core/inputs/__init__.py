@@ -18,6 +18,7 @@ from proofmap.core.inputs.pictures import Pictures
 from proofmap.core.inputs.rows import Rows
 from proofmap.core.inputs.series import Series
 from proofmap.core.inputs.text import Text, TextInputs
+from proofmap.core.inputs.tokens import Tokens
 from proofmap.core.registry import Registry
 
 __all__ = [
@@ -31,13 +32,14 @@ __all__ = [
     "Series",
     "Text",
     "TextInputs",
+    "Tokens",
     "inputs_of",
     "kind_of",
 ]
 
 KINDS: Registry[Inputs] = Registry("kind of input", "proofmap.inputs", attribute="kind")
 """The kinds of inputs, by their names in records."""
-for _kind in (Pictures, Series, Rows, Text):
+for _kind in (Pictures, Series, Rows, Text, Tokens):
     KINDS.register(_kind)
 
 

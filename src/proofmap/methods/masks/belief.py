@@ -8,7 +8,7 @@ from typing import Any, ClassVar, cast
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.inputs import Inputs, Pictures, TextInputs
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
@@ -122,6 +122,8 @@ def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
     if photographs or [type(fill) for fill in fills] != [Gray, Blur, Images]:
         return fills
     gray, blur, images = fills
+    if isinstance(inputs, TextInputs):  # often a single text, with no others to draw from
+        return (gray,)
     drawn = Noise() if cast(Images, images).is_usual else images
     return (gray, blur, drawn) if inputs.has_neighbours else (gray, drawn)
 

@@ -133,7 +133,8 @@ class BeliefProblem(MaskProblem):
             maps = self.first_maps.compute(images, labels[:, None], seed=0, progress=Silent())[:, 0]
         low = shrunk(maps.float(), self.up)
         low = low - low.mean(self.axes, keepdim=True)
-        low = low / low.std(self.axes, keepdim=True).nan_to_num().clamp_min(1e-12)  # one cell has no spread
+        spread = low.std(self.axes, keepdim=True, correction=min(1, low[0].numel() - 1))  # of one cell: 0
+        low = low / spread.nan_to_num().clamp_min(1e-12)
         noise = streams.normal(~streams.random_words(keys, 1)[:, 0], low[0].numel()).view_as(low)
         first = (_SPREAD * low + 1e-3 * noise)[:, None]  # noise, for maps with equal places
         brought = {

@@ -1,0 +1,237 @@
+"""Texts as embedded tokens, for nets with gradients: a position is a word, or a token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs.text import TextInputs, checked_text
+from proofmap.core.inputs.words import gap_of
+
+_STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
+"""Channels: the state of a slot, the token, eight letters of the position, and the embedding from there on."""
+
+Piece = tuple[str, tuple[int, ...]]
+"""A position: its part of the text, and its tokens."""
+
+
+class Reader(Protocol):
+    """What turns a text into tokens and tokens into embeddings: a tokenizer with the first layer of a net."""
+
+    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
+        """The positions of a text, each with at least one and at most ``slots`` tokens."""
+
+    def embedding(self, tokens: Tensor) -> Tensor:
+        """The embeddings ``(..., d)`` of tokens ``(...)``."""
+
+    def token(self, which: str) -> int | None:
+        """The token ``mask`` or ``unknown``; None if there is none."""
+
+    @property
+    def most(self) -> int:
+        """The largest number of tokens of a text, without special tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tokens(TextInputs):
+    """Texts as embedded tokens. A net of them has gradients at the embedding, so that every method can explain it.
+
+    A text is ``(10 + width, slots * length)``. Position p has the slots ``slots p`` to ``slots p + slots - 1``, one for each of its tokens. The channels of
+    a slot are
+
+        0         1 if there is a token, 0 if there is none or it was removed, -1 if attention to it is closed
+        1         the number of the token
+        2 to 9    the letters of the position, eight in each slot: for people, not for the net
+        10 on     the embedding of the token
+
+    Special tokens, such as ``[CLS]``, are no positions: the net adds them, and they are never hidden. A share of an embedding is mixed with
+    the embedding of the fill.
+
+    Args:
+        width: the length of an embedding.
+        slots: the largest number of tokens of a position; a word with more is several positions.
+        reader: the tokenizer and the embedding. Inputs from a record have none: they can be shown, but read no text.
+    """
+
+    kind: ClassVar[str] = "tokens"
+    form: ClassVar[str] = "(N, channels, slots)"
+    fills: ClassVar[tuple[str, ...]] = ("gray", "mask", "unknown", "delete", "closed", "zero", "images")
+    neutral_words: ClassVar[str] = "the mask token, or the unknown token of a net without one"
+
+    width: int
+    slots: int = 6
+    reader: Reader | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("width", "slots"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} of tokens must be at least 1, not {getattr(self, name)!r}")
+        object.__setattr__(self, "mean", (0.0,) * (_FIRST + self.width))
+        object.__setattr__(self, "std", (1.0,) * (_FIRST + self.width))
+        super().__post_init__()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return _FIRST + self.width, self.slots * self.length
+
+    # ---- positions ----------------------------------------------------------------------------------------------
+
+    def over_channels(self, values: Tensor) -> Tensor:
+        return values.repeat_interleave(self.slots, dim=-1).unsqueeze(-2)
+
+    def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
+        """Values ``(..., C, S)`` as one number per position: of all channels, and of all slots of a position."""
+        apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
+        if how not in ("sum", "mean", "max"):
+            return super().merged_channels(values, how)  # says what is wrong
+        if how == "max":
+            return apart.amax(dim=-1)
+        return apart.sum(dim=-1) if how == "sum" else apart.mean(dim=-1)
+
+    def cut(self, x: Tensor, n: int) -> Tensor:
+        return x[..., : n * self.slots]
+
+    def lengths(self, x: Tensor) -> Tensor:
+        there: Tensor = (x[..., _STATE, :] != 0).unflatten(-1, (-1, self.slots)).any(dim=-1)
+        places = torch.arange(1, there.shape[-1] + 1, device=x.device)
+        return (there * places).amax(dim=-1).clamp_min(1)
+
+    def words(self, x: Tensor) -> list[str]:
+        count = int(self.lengths(x[None])[0])
+        letters = x.detach().cpu()[_ID + 1 : _FIRST, : count * self.slots].T.reshape(count, -1)
+        return [
+            row.numpy().astype("<u4").tobytes().decode("utf-32-le", "replace").replace("\0", "")
+            for row in letters.contiguous()
+        ]
+
+    # ---- what hidden words show ---------------------------------------------------------------------------------
+
+    def blank_like(self, x: Tensor) -> Tensor:
+        return self.replaced(x, "neutral")
+
+    def replaced(self, x: Tensor, token: str) -> Tensor:
+        """Every token replaced by one: ``mask``, ``unknown``, or ``neutral``, the mask token of a net that has one, otherwise the unknown one, otherwise an
+        embedding of zeros. A word of several tokens shows the token as often."""
+        reader = self._reader()
+        number = reader.token("mask" if token == "neutral" else token)
+        number = reader.token("unknown") if number is None and token == "neutral" else number
+        if number is None and token != "neutral":
+            raise InputError(
+                f"the tokenizer has no {token} token, so words cannot be hidden by it; use another fill: delete, closed, zero, images"
+            )
+        made = x.clone()
+        there = (x[..., _STATE : _STATE + 1, :] != 0).to(x)
+        made[..., _ID, :] = (-1 if number is None else number) * there[..., 0, :]
+        shown = torch.zeros(self.width) if number is None else reader.embedding(torch.tensor(number))
+        made[..., _FIRST:, :] = shown.to(x)[:, None] * there
+        return made
+
+    def zeroed(self, x: Tensor) -> Tensor:
+        """Embeddings of zeros in place of all tokens."""
+        made = x.clone()
+        made[..., _FIRST:, :] = 0
+        return made
+
+    def closed(self, x: Tensor) -> Tensor:
+        """Tokens that attention is closed to."""
+        made = x.clone()
+        made[..., _STATE, :] = -(x[..., _STATE, :] != 0).to(x)
+        return made
+
+    def removed(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def of_others(self, x: Tensor, others: Tensor) -> Tensor:
+        found = []
+        for own, other in zip(x, others, strict=True):
+            count, drawn = int(self.lengths(own[None])[0]), int(self.lengths(other[None])[0])
+            slot = torch.arange(x.shape[-1], device=x.device)
+            source = (slot // self.slots) % drawn * self.slots + slot % self.slots
+            found.append(other[:, source] * (slot < count * self.slots))
+        return torch.stack(found).to(x) if found else x
+
+    # ---- reading ------------------------------------------------------------------------------------------------
+
+    def _reader(self) -> Reader:
+        if self.reader is None:
+            raise InputError(
+                "these inputs come from a record, without the tokenizer; load the model to read texts"
+            )
+        return self.reader
+
+    def split_text(self, text: str) -> list[str]:
+        return [piece for piece, _ in self._reader().pieces(text, self.units, self.slots)]
+
+    def _read(self, text: object, which: str) -> Tensor:
+        pieces, reader = (
+            self._reader().pieces(checked_text(text, which), self.units, self.slots),
+            self._reader(),
+        )
+        unknown, used = reader.token("unknown"), [token for _, tokens in pieces for token in tokens]
+        if not used or all(token == unknown for token in used):
+            raise InputError(
+                f"{which} has no token that the net's tokenizer knows; check its language and encoding"
+            )
+        fits = 0
+        for k, (_, tokens) in enumerate(pieces):
+            fits += len(tokens)
+            if fits > reader.most or k >= self.length:
+                if self.longer == "refuse":
+                    raise InputError(
+                        f"{which} has {len(pieces):,} {self.units} and {len(used):,} tokens, and the net takes at most {self.length:,} "
+                        f"{self.units} and {reader.most:,} tokens; shorten it, or ask for longer=cut to use its beginning alone"
+                    )
+                pieces = pieces[:k]
+                break
+        return self._joined(pieces)
+
+    def _encoded(self, positions: Sequence[str]) -> Tensor:
+        """A text of these positions, with the tokens of each read by itself."""
+        reader = self._reader()
+        found = []
+        for position in positions:
+            tokens = [token for _, own in reader.pieces(position, "words", self.slots) for token in own]
+            found.append((position, tuple(tokens[: self.slots])))
+        return self._joined(found)
+
+    def _joined(self, pieces: Sequence[Piece]) -> Tensor:
+        x = torch.zeros(self.shape)
+        places = [p * self.slots + k for p, (_, tokens) in enumerate(pieces) for k in range(len(tokens))]
+        tokens = torch.tensor([token for _, own in pieces for token in own])
+        x[_STATE, places], x[_ID, places] = 1.0, tokens.to(x)
+        x[_FIRST:, places] = self._reader().embedding(tokens).detach().cpu().float().T
+        room = _LETTERS * self.slots
+        for p, (text, _) in enumerate(pieces):
+            kept = text if len(text) <= room else text[: room - 2] + "…" + (gap_of(text)[:1])
+            points = np.frombuffer(kept.ljust(room, "\0").encode("utf-32-le"), dtype="<u4").astype(np.float32)
+            own = torch.from_numpy(points).view(self.slots, _LETTERS).T
+            x[_ID + 1 : _FIRST, p * self.slots : (p + 1) * self.slots] = own
+        return x
+
+    def shape_hint(self) -> str:
+        return "It must take embedded tokens: see proofmap.models.token_nets"
+
+    def record(self) -> dict[str, object]:
+        return {
+            "inputs": self.kind,
+            "length": self.whole or self.length,
+            "units": self.units,
+            "width": self.width,
+            "slots": self.slots,
+            "longer": self.longer,
+        }
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return super().from_record({key: record[key] for key in record if key not in ("mean", "std")})
+
+
+def embedded(x: Tensor) -> tuple[Tensor, Tensor]:
+    """The states ``(N, S)`` and the embeddings ``(N, S, d)`` of texts ``(N, C, S)``, for nets."""
+    return x[:, _STATE], x[:, _FIRST:].transpose(1, 2)

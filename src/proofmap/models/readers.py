@@ -1,0 +1,110 @@
+"""Tokenizers of transformers as readers of texts: positions from offsets, tokens, and the embedding of a net."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.core.errors import ModelError
+from proofmap.core.inputs.tokens import Piece
+from proofmap.core.inputs.words import SPLITS
+
+_MOST = 512
+"""Tokens of a net that does not say how many it takes."""
+
+
+class TokenReader:
+    """A fast tokenizer of transformers and the embedding table ``(V, d)`` of a net."""
+
+    def __init__(self, tokenizer: Any, table: Tensor, window: int | None, special: int, title: str) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ModelError(
+                f"the tokenizer of {title} gives no offsets, so its tokens cannot be matched with words; save it as a fast tokenizer "
+                "(tokenizer.json), or explain the model as a function of strings: pm.Classifier(function, inputs=Text())"
+            )
+        self.tokenizer, self.table = tokenizer, table.detach().cpu().float()
+        self.most = min(window or _MOST, 1_000_000) - special
+
+    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        tokens = [
+            (number, last)
+            for number, (_, last) in zip(found["input_ids"], found["offset_mapping"], strict=True)
+        ]
+        if units == "tokens":
+            return _by_tokens(text, tokens, slots)
+        ends, end = [], 0
+        for position in SPLITS[units](text):
+            end += len(position)
+            ends.append(end)
+        pieces: list[Piece] = []
+        start = k = 0
+        for end in ends:
+            own = []
+            while k < len(tokens) and tokens[k][1] <= end:
+                own.append(tokens[k])
+                k += 1
+            if not own and pieces:  # nothing that the net reads: part of the position before
+                pieces[-1] = (pieces[-1][0] + text[start:end], pieces[-1][1])
+                start = end
+            elif own:
+                pieces += _in_slots(text, start, end, own, slots)
+                start = end
+        if start < len(text) and pieces:
+            pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
+        return pieces
+
+    def embedding(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens]
+
+    def token(self, which: str) -> int | None:
+        found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])
+        return None if found is None else int(found)
+
+    def encoded(self, text: str) -> list[int]:
+        """The tokens of a text, without special ones."""
+        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
+    """One position, or several if it has more tokens than slots."""
+    pieces = []
+    for k in range(0, len(tokens), slots):
+        own = tokens[k : k + slots]
+        last = end if k + slots >= len(tokens) else own[-1][1]
+        pieces.append((text[start:last], tuple(number for number, _ in own)))
+        start = last
+    return pieces
+
+
+def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
+    """Each token as a position; tokens that share a character, such as bytes of an emoji, are one."""
+    pieces: list[Piece] = []
+    start = 0
+    for number, last in tokens:
+        if last <= start and pieces and len(pieces[-1][1]) < slots:
+            pieces[-1] = (pieces[-1][0], (*pieces[-1][1], number))
+            continue
+        pieces.append((text[start:last], (number,)))
+        start = max(start, last)
+    if pieces and start < len(text):
+        pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
+    return pieces
+
+
+def special_tokens(tokenizer: Any, pair: bool = False) -> tuple[list[int], list[int]]:
+    """The special tokens that a tokenizer puts before and after one text; of a pair, those before, and those between the texts."""
+    marker = tokenizer("a", add_special_tokens=False)["input_ids"]
+    whole = tokenizer("a", "a")["input_ids"] if pair else tokenizer("a")["input_ids"]
+    at = next((k for k in range(len(whole)) if whole[k : k + len(marker)] == marker), None)
+    if at is None:
+        raise ModelError("the tokenizer changes its tokens next to special ones, which is not supported")
+    rest = whole[at + len(marker) :]
+    return whole[:at], rest
+
+
+def tokens_of(table: Tensor, numbers: list[int]) -> Tensor:
+    """The embeddings ``(k, d)`` of tokens."""
+    return table[torch.tensor(numbers, dtype=torch.long)] if numbers else table[:0]

@@ -1,0 +1,163 @@
+"""Texts as embedded tokens: a two-layer transformer agrees with a plain loop, and methods with gradients explain it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Tokens, inputs_of
+from proofmap.fills import make_fill
+from proofmap.metrics.curves import curves
+from proofmap.testing.nets import drawn
+from proofmap.testing.text import MASK, SLOTS, UNKNOWN, ToyReader, toy_tokens
+from tests.toy_tokens import ToyNet, by_hand, toy_classifier
+
+TEXTS = [
+    "Stars are far away",
+    "No",
+    "The committee voted to fund the telescope",
+]
+LABELS = torch.tensor([[0, 1, 2]] * 3)
+
+
+def tokens_of(text: str) -> list[list[int]]:
+    return [list(tokens) for _, tokens in ToyReader().pieces(text, "words", SLOTS)]
+
+
+def test_the_net_agrees_with_a_loop_over_texts_without_padding() -> None:
+    f = toy_classifier()
+    found = f.probabilities(f.inputs.encode(TEXTS))
+    expected = torch.stack([by_hand(drawn(ToyNet()), list(tokens_of(text))) for text in TEXTS])
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("fill", ["gray", "mask", "unknown", "delete"])
+def test_curves_agree_with_a_loop(fill: str) -> None:
+    f = toy_classifier()
+    x = f.inputs.encode(TEXTS)
+    maps = torch.randn(3, 3, 12, generator=torch.Generator().manual_seed(1))
+    found = curves("insertion", f, x, maps, LABELS, fill=fill)
+    hidden = {"gray": MASK, "mask": MASK, "unknown": UNKNOWN}.get(fill)
+    for i, text in enumerate(TEXTS):
+        words = tokens_of(text)
+        for a in range(3):
+            order = maps[i, a, : len(words)].argsort(descending=True).tolist()
+            total = 0.0
+            for s in range(1, len(words) + 1):
+                shown = set(order[:s])
+                behind = [None if hidden is None else [hidden] * len(word) for word in words]
+                seen = [word if k in shown else behind[k] for k, word in enumerate(words)]
+                total += by_hand(drawn(ToyNet()), list(seen))[a].item()
+            assert found.auc[i, a].item() == pytest.approx(total / len(words), abs=1e-5)
+
+
+def test_closed_attention_keeps_places_and_hides_content() -> None:
+    f = toy_classifier()
+    x = f.inputs.encode(TEXTS)
+    keep = torch.ones(3, 12, dtype=torch.bool)
+    keep[:, 1] = False
+    closed = make_fill("closed").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
+    shown = f.inputs.composite(keep, x, closed)
+    other = shown.clone()
+    other[:, 10:, SLOTS : 2 * SLOTS] += 5.0 * (shown[:, :1, SLOTS : 2 * SLOTS] != 0)
+    assert torch.allclose(f.probabilities(shown), f.probabilities(other), atol=1e-6)
+    assert not torch.allclose(f.probabilities(shown)[0], f.probabilities(x)[0], atol=1e-4)
+
+
+def test_words_are_carried_to_the_letter_and_records_describe_them() -> None:
+    inputs = toy_tokens()
+    x = inputs.encode(TEXTS)
+    assert inputs.decode(x) == TEXTS
+    same = inputs_of(inputs.record())
+    assert same == inputs and isinstance(same, Tokens) and same.decode(x) == TEXTS
+    with pytest.raises(InputError, match="without the tokenizer; load the model"):
+        same.encode(TEXTS)
+
+
+def test_merged_values_belong_to_words() -> None:
+    inputs = toy_tokens(4)
+    values = torch.arange(18.0 * 12).view(18, 12)
+    merged = inputs.merged_channels(values)
+    assert merged[1].item() == pytest.approx(values[:, SLOTS : 2 * SLOTS].sum().item())
+
+
+METHODS = [
+    "gradient",
+    "gradient-x-input",
+    "integrated-gradients:steps=8",
+    "occlusion",
+    "belief-order",
+    "random",
+]
+
+
+def test_methods_with_gradients_explain_texts_of_different_lengths() -> None:
+    found, more = (
+        pm.evaluate(
+            toy_classifier(n), TEXTS, methods=METHODS, metrics=["completeness", "soundness"], labels="all"
+        )
+        for n in (12, 20)
+    )
+    for result, other in zip(found.results, more.results, strict=True):
+        assert result.maps is not None and other.maps is not None
+        assert torch.allclose(result.maps, other.maps[..., :12], atol=1e-5), result.name
+        assert not other.maps[..., 7:].any()
+        for name in result.values:
+            assert torch.allclose(result.values[name], other.values[name], atol=1e-5), (result.name, name)
+
+
+def test_integrated_gradients_add_up_to_the_change_of_the_logit() -> None:
+    f = toy_classifier()
+    x = f.inputs.encode(TEXTS[:1])
+    maps = pm.make_method("integrated-gradients:steps=200")(f, x, torch.tensor([[0, 1, 2]]))
+    hidden = make_fill("gray").prepare(f)(x, torch.zeros(1, dtype=torch.int64))
+    change = (f(x) - f(hidden)).detach()
+    assert torch.allclose(maps.sum(dim=2), change, atol=0.02 * float(change.abs().max()) + 1e-3)
+
+
+@pytest.mark.parametrize("method", ["learned-mask:steps=4", "belief-mask:passes=60,fills=gray"])
+def test_masks_are_learned_at_the_embedding(method: str) -> None:
+    proof = pm.explain(toy_classifier(), TEXTS, labels="top2", method=method)
+    assert proof.maps.shape == (3, 2, 12)
+    assert len(proof.maps[0, 0, :4].unique()) > 1
+
+
+@pytest.mark.parametrize(
+    "texts, reason",
+    [
+        (["?? ???"], "text 0 has no token that the net's tokenizer knows"),
+        (
+            ["one " * 13],
+            "text 0 has 13 words and 13 tokens, and the net takes at most 12 words and 40 tokens",
+        ),
+        (["abcdefghi " * 12], "text 0 has 12 words and 36 tokens"),
+    ],
+)
+def test_texts_that_the_net_cannot_read_are_refused(texts: list[str], reason: str) -> None:
+    reader = ToyReader()
+    reader.most = 30 if "36" in reason else 40
+    inputs = Tokens(width=8, slots=SLOTS, length=12, reader=reader)
+    with pytest.raises(InputError, match=reason):
+        inputs.encode(texts)
+
+
+def test_a_tokenizer_without_a_mask_token() -> None:
+    reader = ToyReader()
+    reader.has_mask = False
+    f = pm.Classifier(drawn(ToyNet()), inputs=Tokens(width=8, slots=SLOTS, length=12, reader=reader))
+    with pytest.raises(InputError, match="the tokenizer has no mask token"):
+        make_fill("mask").prepare(f)
+    x = f.inputs.encode("Stars")
+    assert f.inputs.blank_like(x)[0, 1, 0].item() == UNKNOWN
+
+
+def test_fills_of_tokens_are_refused_for_strings() -> None:
+    from tests.test_text import net
+
+    for fill in ("closed", "zero"):
+        with pytest.raises(
+            InputError, match=f"the fill {fill} is for nets of tokens, and this model takes strings"
+        ):
+            make_fill(fill).prepare(net())
