@@ -126,15 +126,17 @@ $(VENV)/demo.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
 	@touch $@
 
 # Pages are tested in Debian's own Chromium, which only root can install; without it those tests say that they are skipped.
-define chromium
+# It is fetched and unpacked while pip works.
+chromium:
 	@command -v chromium >/dev/null || [ ! -f /etc/debian_version ] || [ "$$(id -u)" != 0 ] || { \
 	  echo "[install] chromium, for the tests of pages"; export DEBIAN_FRONTEND=noninteractive; \
 	  { apt-get install -qq -y --no-install-recommends chromium || \
 	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }; } >/dev/null 2>&1 </dev/null \
 	  || echo "[install] chromium cannot be had here; the tests of pages are skipped"; }
-endef
+
+packages:
+	$(call install,$(TEST))
 
 $(VENV)/test.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
-	$(call install,$(TEST))
-	$(call chromium)
+	@$(MAKE) --no-print-directory -j 2 packages chromium
 	@touch $(VENV)/demo.stamp $@

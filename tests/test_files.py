@@ -25,6 +25,7 @@ from proofmap.core.files import (
     write_text,
     written_together,
 )
+from tests import texts
 
 
 def test_a_file_appears_only_when_it_is_whole(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
         output_folder(tmp_path.joinpath(*["x" * 200] * 30))
 
 
-@given(parts=st.lists(st.text(max_size=20), min_size=1, max_size=3))
+@given(parts=st.lists(st.text(texts.ANY, max_size=20), min_size=1, max_size=3))
 def test_any_text_becomes_a_name_inside_the_folder(parts: list[str]) -> None:
     name = file_name(*parts)
     assert name

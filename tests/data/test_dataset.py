@@ -27,6 +27,7 @@ from proofmap.data import (
 )
 from proofmap.data.dataset import digest_of
 from proofmap.models.names import imagenet_names
+from tests import texts
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
 
 # ---- every dataset --------------------------------------------------------------------------------------------
@@ -224,7 +225,7 @@ def test_nothing_known_is_nothing_claimed(tmp_path: Path) -> None:
 
 # ---- selections -----------------------------------------------------------------------------------------------
 
-_names = st.lists(st.text(max_size=6), unique=True, min_size=1, max_size=30)
+_names = st.lists(st.text(texts.ANY, max_size=6), unique=True, min_size=1, max_size=30)
 
 
 @given(_names, st.data(), st.integers(0, 5))

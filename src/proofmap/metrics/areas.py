@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor
@@ -29,7 +30,7 @@ class GameMetric(CurveSettings, Metric):
 
     plays: ClassVar[type[Game]] = InsertionGame
 
-    @property
+    @cached_property
     def game(self) -> Game:
         return self.plays(**self.curve())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
@@ -87,7 +88,7 @@ class ConfidenceMetric(Metric):
     ties: Ties = setting("index", "which of two equal positions comes first, if there is a share")
     draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
 
-    @property
+    @cached_property
     def game(self) -> Game:
         return self.plays(fill=self.fill, share=self.share, ties=self.ties, draws=self.draws)
 

@@ -13,6 +13,7 @@ fool him. A method is a weak Morgana: ``belief-mask:target=strongest``, ``greedy
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
@@ -137,7 +138,7 @@ class MerlinArthur(Metric):
     fill: Fill = setting(Gray(), "what hidden positions show")
     draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
 
-    @property
+    @cached_property
     def game(self) -> Game:
         return KeptGame(fill=self.fill, points=1, within=(0.0, self.share), draws=self.draws)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -61,7 +62,7 @@ class ProofMetric(GameMetric):
                 "such as probability, decision or rival"
             )
 
-    @property
+    @cached_property
     def game(self) -> Game:
         return self.base.changed(**self.curve())
 

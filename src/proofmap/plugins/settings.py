@@ -20,7 +20,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType
 from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
@@ -183,14 +183,15 @@ class Ready(ABC):
         """Plain data for a record of results: the settings, and what was found or built for the net."""
         return self.plugin.settings()
 
+    @cached_property
     def _identity(self) -> str:
         return json.dumps([type(self.plugin).__qualname__, self.record()], sort_keys=True, default=str)
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._identity() == other._identity()
+        return type(self) is type(other) and self._identity == other._identity
 
     def __hash__(self) -> int:
-        return hash(self._identity())
+        return hash(self._identity)
 
 
 @dataclass(frozen=True)
