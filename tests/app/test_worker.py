@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from concurrent.futures import CancelledError
 
@@ -110,3 +112,29 @@ def test_there_is_a_most_of_waiting_questions(monkeypatch: pytest.MonkeyPatch) -
     go.set()
     assert [answer.result(30) for answer in answers] == [1, 1]
     worker.close()
+
+
+LEFT_OPEN = """
+import sys, threading
+from proofmap.app.worker import Cancelled, NetWorker
+
+worker, begun = NetWorker(), threading.Event()
+
+def job():
+    try:
+        while True:
+            begun.set()
+            worker.between()
+    except Cancelled:
+        print("stopped between two steps")
+
+worker.add(job)
+begun.wait()
+assert "torch" not in sys.modules  # so this test costs little
+"""
+
+
+def test_a_program_that_ends_waits_for_the_step_that_is_running() -> None:
+    """Python ends threads wherever they are; inside torch that is an abort."""
+    done = subprocess.run([sys.executable, "-c", LEFT_OPEN], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "stopped between two steps\n"), done.stderr

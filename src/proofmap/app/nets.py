@@ -226,9 +226,9 @@ class Nets:
                     source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed, part="learn")
 
     def warm_soon(self, photo: Photo | None, name: str) -> None:
-        """:meth:`warm` in a daemon thread, unless one is already running."""
+        """:meth:`warm` in another thread, unless one is already running. A program that ends waits for it: see :data:`worker.AT_EXIT`."""
         if name in self._facts and not self._pooling.locked():
-            threading.Thread(target=self.warm, args=(photo, name), daemon=True).start()
+            threading.Thread(target=self.warm, args=(photo, name)).start()
 
     def search(self, facts: Facts, text: str) -> list[int]:
         """Labels whose name contains a text, or whose index it is; if there are none, labels with a similar spelling.

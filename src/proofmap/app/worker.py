@@ -7,6 +7,7 @@ A net is therefore never used by two threads at once.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -19,6 +20,8 @@ T = TypeVar("T")
 
 MOST_QUESTIONS = 256
 """Short questions that may wait at the same time."""
+AT_EXIT = 300.0
+"""Seconds for the step that is running when the program ends. Python aborts (exit code 134) if a thread is inside torch then."""
 
 
 class Cancelled(Exception):
@@ -39,6 +42,7 @@ class NetWorker:
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="proofmap-nets", daemon=True)
         self._thread.start()
+        atexit.register(self.close, AT_EXIT)
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
         """Answer a short question before the next step of a job; the future holds the answer or the error."""
@@ -74,6 +78,8 @@ class NetWorker:
         for _, answer in questions:
             answer.cancel()
         self._thread.join(seconds)
+        if not self._thread.is_alive():
+            atexit.unregister(self.close)
 
     def _answer_waiting(self) -> None:
         """Answer what waits now. Questions that come in meanwhile wait for the next step, so that a flood cannot stop a job."""

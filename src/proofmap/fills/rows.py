@@ -7,8 +7,8 @@ the four usual ways to hide columns. A model reads a row as a whole, so scores c
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -58,7 +58,7 @@ class NearRows(RowFill):
     neighbours: int = setting(5, "nearest rows, of which one is drawn", least=1)
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
-        return ReadyNearRows(**vars(ready))
+        return ReadyNearRows(**_fields(ready))
 
     def _identity(self) -> tuple[object, ...]:
         return (*super()._identity(), self.neighbours)
@@ -129,7 +129,7 @@ class ClassMedian(RowFill):
         )
         digest = hashlib.blake2b(medians.cpu().numpy().tobytes(), digest_size=8).hexdigest()
         told = f"the medians of {len(medians)} classes of {ready.told}"
-        return ReadyClassMedian(**{**vars(ready), "digest": digest, "told": told}, medians=medians)
+        return ReadyClassMedian(**{**_fields(ready), "digest": digest, "told": told}, medians=medians)
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,3 +172,7 @@ def _are_named(inputs: object) -> list[bool]:
     if inputs.table is None:
         return [False] * inputs.columns
     return [column.kind != "number" for column in inputs.table.columns]
+
+
+def _fields(ready: ReadyImages) -> dict[str, Any]:
+    return {field.name: getattr(ready, field.name) for field in fields(ready)}
