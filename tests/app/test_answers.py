@@ -23,7 +23,7 @@ def pixels(content: bytes) -> np.ndarray:
 
 
 def test_about(client: TestClient, server: Server) -> None:
-    server.worker.ask(lambda: None).result(30)  # the net is loaded before
+    server.worker.ask(lambda: None).result(600)  # the net is loaded before
     about = client.get("/api/about").json()
     assert about["version"] == pm.__version__ and about["default"]["net"] == "toy"
     assert about["nets"] == [

@@ -110,7 +110,7 @@ def test_hostile_names_are_shown_and_nothing_else_to_the_end(
     with page.expect_download() as download:
         page.locator("#files a[href$='page.html']").click()
     saved = tabs.browser.new_page()
-    saved.set_default_timeout(30_000)
+    saved.set_default_timeout(600_000)
     complaints: list[str] = []
     saved.on("pageerror", lambda error: complaints.append(str(error)))
     download.value.save_as(tmp_path / "page.html")

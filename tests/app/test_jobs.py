@@ -120,7 +120,7 @@ def test_a_running_job_answers_others_between_its_steps_and_can_be_cancelled(
     assert places == [("running", None), ("waiting", 1), ("waiting", 2)]
     answer = server.worker.ask(lambda: "answered")
     slow.steps[0].set()
-    assert answer.result(60) == "answered"  # the job has two more steps to go
+    assert answer.result(600) == "answered"  # the job has two more steps to go
     assert client.get(f"/api/photos/{photo}/view?net=toy").status_code == 200
 
     assert client.delete(f"/api/jobs/{second}").json()["state"] == "cancelled"  # it waited

@@ -92,7 +92,7 @@ def test_a_net_or_a_method_that_exits_ends_nothing_else(
 
     server.nets.offered["leaving"] = Offer("leaving", "", leave)
     with pytest.raises(SystemExit):
-        server.worker.ask(lambda: server.nets.facts("leaving")).result(30)
+        server.worker.ask(lambda: server.nets.facts("leaving")).result(600)
     with_slow(server)
     monkeypatch.setattr(Slow, "compute", leave)
     photo = uploaded(client)

@@ -62,7 +62,7 @@ def test_of_a_random_fill_the_picture_that_is_shown_counts(client: TestClient, s
     answer = client.post("/api/paint", json=asked).json()
     hidden = server.worker.ask(
         lambda: server.nets.fill("toy", server.photos[photo], server.choices.fill("noise"))
-    ).result(30)
+    ).result(600)
     image = server.nets.seen(server.photos[photo], "toy")
     drawn = hidden(image, streams.image_keys(image, 5, "curve fill", 0))
     truth = linear_probabilities(net(), drawn[0].double().numpy())

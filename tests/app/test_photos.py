@@ -68,7 +68,7 @@ def test_a_photo_is_known_by_its_content() -> None:
 def test_a_photo_is_decoded_once_until_the_first_labels(
     client: TestClient, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server.worker.ask(lambda: None).result(30)  # the net is loaded before
+    server.worker.ask(lambda: None).result(600)  # the net is loaded before
     decoded, decode = list[str](), kept.decoded
     monkeypatch.setattr(kept, "decoded", lambda *given: decoded.append("") or decode(*given))
     photo = uploaded(client, seed=9)

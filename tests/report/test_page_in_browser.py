@@ -266,6 +266,7 @@ def test_paper_shows_what_the_screen_shows(
 ) -> None:
     """The pictures inside a PDF, of a page that is printed as soon as it is open, with most of it never in view."""
     page = browser.new_page(viewport={"width": 900, "height": 300})
+    page.set_default_timeout(600_000)
     page.goto(report.as_uri())
     if step is not None:
         page.locator("#share").fill(str(step))

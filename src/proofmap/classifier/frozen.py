@@ -249,6 +249,8 @@ class _Calls:
 
 
 def _fold_batch_norm(traced: fx.GraphModule) -> None:
+    if not any(isinstance(module, nn.BatchNorm2d) for module in traced.modules()):
+        return
     calls = _Calls(traced)
     for node in list(traced.graph.nodes):
         norm = calls.module(node)

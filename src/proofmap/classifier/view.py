@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -77,9 +78,15 @@ def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.
         for value in vars(module).values()
         if isinstance(value, Tensor) and not value.is_leaf
     }
+    empty = {  # the many dictionaries of hooks: copied here, as deepcopy takes long for them
+        id(value): type(value)()
+        for module in net.modules()
+        for value in vars(module).values()
+        if type(value) in (dict, OrderedDict) and not value
+    }
     try:
         with torch.no_grad():  # otherwise TorchScript's copies of weights have a graph
-            return copy.deepcopy(net, {**kept, **(instead or {})})
+            return copy.deepcopy(net, {**empty, **kept, **(instead or {})})
     except Exception as error:
         raise ModelError(
             f"the net {type(net).__name__} cannot be copied ({type(error).__name__}: {error}), and Proofmap does not "
