@@ -118,7 +118,7 @@ def test_a_fill_that_proves_a_label_alone_explains_soundness() -> None:
     pairs = torch.full((6, 4), 1.0)
     pairs[:, 2] = 0.5
     pairs[5] = 1.0  # a sound image does not count
-    for alone, area, told in ((0.3, 0.4, "75%"), (0.1, 0.4, None), (0.9, 0.3, "100%")):
+    for alone, area, told in ((0.3, 0.4, "75 %"), (0.1, 0.4, None), (0.9, 0.3, "100 %")):
         probabilities = torch.zeros_like(curves.probabilities)
         probabilities[:, 2, 0] = alone
         probabilities[5, :, 0] = 1.0

@@ -17,6 +17,7 @@ from proofmap.core.text import one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.intervals import mean_interval
 from proofmap.results.records import SOUNDNESS, MethodResult
+from proofmap.results.tables import number
 
 NOISE = ("random", "centered-gaussian", "edges")
 """Label-free methods that know nothing of the net."""
@@ -72,7 +73,7 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
             notes.append(f"{words}: {'; '.join(found)}")
     filled = [(result.name, share) for result in own if (share := _share_of_fill(result)) > FROM_FILL]
     if filled:
-        names = ", ".join(f"{one_line(name)} ({share:.0%})" for name, share in filled)
+        names = ", ".join(f"{one_line(name)} ({100 * share:.0f} %)" for name, share in filled)
         notes.append(
             f"soundness explained by f of the fill alone: so much of the area of the least sound label is there with nothing shown, on {evaluation.inputs.noun} "
             f"where it is below 1: {names}; try another fill"
@@ -91,7 +92,7 @@ def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) ->
         mean = float(values.nanmean())
         best, name = max(equals, default=(math.nan, ""))
         if best >= NEARLY * mean:
-            yield f"{one_line(result.name)} {_places(mean)} ({one_line(name)} {_places(best)})"
+            yield f"{one_line(result.name)} {number(mean)} ({one_line(name)} {number(best)})"
 
 
 def soundness_values(result: MethodResult) -> Tensor | None:
@@ -121,7 +122,3 @@ def _share_of_fill(result: MethodResult) -> float:
     worst = below.indices[rows]
     alone, area = curves.probabilities.cpu()[rows, worst, 0], curves.auc.cpu()[rows, worst]
     return float((alone.double() / area.double()).clamp(0.0, 1.0).nan_to_num(0.0).mean())
-
-
-def _places(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0")

@@ -24,6 +24,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.statistics import Score
 from proofmap.results.strength import BAR
+from proofmap.results.tables import number
 
 MARK = "†"
 GIVEN = 0.9
@@ -55,7 +56,7 @@ def fill_words(result: MethodResult, index: int, place: int) -> str:
     """``gray alone: f = .98`` if the fill alone already gives the label of this pair; otherwise empty."""
     if not bool(given_by_fill(result)[index, place]):
         return ""
-    return f"{_fill(result)} alone: f = {_places(float(f_of_fill(result.insertion)[index, place]))}"
+    return f"{_fill(result)} alone: f = {number(float(f_of_fill(result.insertion)[index, place]))}"
 
 
 def is_marked(evaluation: Evaluation, score: Score) -> bool:
@@ -117,14 +118,10 @@ def _labels(evaluation: Evaluation) -> Iterator[str]:
     for k in order[:_NAMED]:
         label, images = int(found[k]), int(counts[k])
         f = float(alone[given & (labels == label)].mean())
-        yield f"{one_line(evaluation.label_names[label])!r} f = {_places(f)} ({counted(images, evaluation.inputs.singular)})"
+        yield f"{one_line(evaluation.label_names[label])!r} f = {number(f)} ({counted(images, evaluation.inputs.singular)})"
     if len(order) > _NAMED:
         yield f"and {counted(len(order) - _NAMED, 'other label')}"
 
 
 def _fill(result: MethodResult) -> str:
     return str(result.insertion.settings.get("fill", "the fill"))
-
-
-def _places(value: float) -> str:
-    return f"{value:.2f}".removeprefix("0")
