@@ -20,6 +20,8 @@ from tests.browser import chromium
 
 SIZES = {1440: 900, 390: 844}
 HEAVIEST = 150_000  # bytes
+GAP = 12
+"""Pixels between two views."""
 
 
 def screenshots(report: Path, width: int, anchors: Sequence[str]) -> list[Image.Image]:
@@ -56,9 +58,10 @@ def save_pictures(evaluation: pm.Evaluation, image: int = 1) -> None:
         for width, height in SIZES.items():
             views = screenshots(report, width, ["body", f"#image-{image}"])
             beside = width < 720
-            sheet = Image.new("RGB", (2 * width + 30, height) if beside else (width, 2 * height), "white")
+            size = (2 * width + GAP, height) if beside else (width, 2 * height + GAP)
+            sheet = Image.new("RGB", size, "silver")
             for k, view in enumerate(views):
-                sheet.paste(view, (k * (width + 30), 0) if beside else (0, k * height))
+                sheet.paste(view, (k * (width + GAP), 0) if beside else (0, k * (height + GAP)))
             path = PICTURES / f"report-{width}.png"
             save_small(sheet, path)
             print(f"{path.name}: {path.stat().st_size / 1000:.0f} KB, {Image.open(path).size}")
