@@ -29,6 +29,7 @@ from proofmap.study import Run
 from tests.command import run as run_command
 
 PACKAGE = Path(task.__file__).parent
+ROOT = Path(__file__).parents[2]
 NO_DATA = Path("no-data")
 MINE = """
 import torch
@@ -288,15 +289,40 @@ def test_the_leaderboard_has_the_means_over_images_and_the_verdicts_of_compare(
             means = [sum(pair) / 2 for pair in zip(*both, strict=True)]  # type: ignore[arg-type]
             assert row.scores[kind].value == pytest.approx(sum(means) / 4), kind
     assert [row.name for row in board.rows()] == sorted(rows, key=lambda name: -rows[name].lesser)
-    with Run(folder / "run") as run:
-        found = compare(run, metrics=["soundness (images)"])
-    difference = found.find("soundness (images)", "random", "gradient")
-    (row,) = [row for row in board.rows("images") if row.name == "random"]
-    verdict = (
-        "better" if row.better_than["soundness"] else "worse" if row.worse_than["soundness"] else "undecided"
-    )
-    assert verdict == difference.verdict
-    assert row.scores["soundness"].value == pytest.approx(difference.value, abs=1e-5)
+    twelve = [made["gradient"].images[0]] * 12
+    gray = replace(Task.named("mini"), unseen=())
+    noise = torch.Generator().manual_seed(0)
+    for gap in (0.0, 0.1, 1.0):  # equal, uncertain and clear
+        a, b = (torch.rand(12, generator=noise) for _ in range(2))
+        pair = [_with_column(made["gradient"], twelve, a), _with_column(made["random"], twelve, b + gap)]
+        with Run(folder / "run") as run:
+            found = run.evaluation(methods=["gradient", "random"]).select_images([0] * 12)
+        results = tuple(
+            replace(r, values={"soundness (gray)": v}, scores=(r.score("soundness (gray)"),))
+            for r, v in zip(found.results, (a, b + gap), strict=True)
+        )
+        verdict = (
+            compare(replace(found, results=results)).find("soundness (gray)", "random", "gradient").verdict
+        )
+        row = next(row for row in Board(gray, tuple(pair)).rows() if row.name == "random")
+        decided = (row.better_than["soundness"], row.worse_than["soundness"])
+        words = {(("gradient",), ()): "better", ((), ("gradient",)): "worse", ((), ()): "undecided"}
+        assert words[decided] == verdict
+
+
+def _with_column(record: Record, images: Any, values: Tensor) -> Record:
+    return replace(record, images=images, values=dict.fromkeys(record.values, values.tolist()))
+
+
+def test_the_records_of_this_repository_belong_to_their_tasks_and_were_checked() -> None:
+    boards = Leaderboard(ROOT / "leaderboard").boards
+    assert "smoke" in boards
+    for name, board in boards.items():
+        for record in board.records:
+            assert len(record.check["images"]) == len(chosen_images(record, record.check["salt"])), (
+                record.name
+            )
+            assert images_digest(record.images) == Task.named(name).data_digest
 
 
 def test_differences_are_decided_where_every_image_says_so(made: Mapping[str, Record]) -> None:

@@ -2,7 +2,8 @@
 
 Scores of one image are averaged over the fills of a *view* first: all fills, those that methods may learn on, those never learned on, or one
 fill. Means, intervals and differences are then taken over images, as everywhere in Proofmap. Two methods are compared image by image, and a
-difference is decided by the rule of ``proofmap compare``, corrected for all pairs of methods of the task.
+difference over all fills is decided by the rule of ``proofmap compare``: an interval without zero, and a p below .05, corrected for all pairs of
+methods of the task.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from proofmap.bench.task import METRICS, Task, task_names
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
-from proofmap.results.compare import Column, paired_differences
-from proofmap.results.intervals import Limits
+from proofmap.results.compare import LEVEL, resamples_for
+from proofmap.results.intervals import Limits, mean_intervals
+from proofmap.results.paired import fewest_images, holm, sign_flip_p
 from proofmap.results.statistics import Score, mean_score
 
 FOLDER = Path("leaderboard")
@@ -74,7 +76,7 @@ class Board:
         """The methods in a view, best first: by the lesser of completeness and soundness."""
         fills = self.views()[view]
         values = [{kind: _averaged(record, kind, fills) for kind in METRICS} for record in self.records]
-        better, worse = self._decided(values)
+        better, worse = self._decided(values if view == ALL else ())
         means = [
             {
                 kind: mean_score(
@@ -103,28 +105,29 @@ class Board:
         ]
         return sorted(rows, key=lambda row: (-row.lesser, row.name))
 
+    @property
+    def is_undecidable(self) -> bool:
+        """Whether no difference can be decided: too few images for the number of pairs."""
+        n, rows = len(self.records[0].images), len(self.records)
+        return n < fewest_images(max(1, rows * (rows - 1) // 2))
+
     def _decided(
         self, values: Sequence[Mapping[str, Tensor]]
     ) -> tuple[list[dict[str, tuple[str, ...]]], list[dict[str, tuple[str, ...]]]]:
-        """For each record and kind of :data:`DECIDED`, the names that it is better than, and worse than."""
+        """For each record and kind of :data:`DECIDED`, the names that it is better than, and worse than; none without values."""
         names = [record.name for record in self.records]
         better: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
         worse: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
-        for kind in DECIDED:
-            pairs = list(combinations(range(len(names)), 2))
-            columns = [
-                Column(
-                    kind,
-                    _higher(self.records[a], kind),
-                    names[a],
-                    names[b],
-                    *_both(values[a][kind], values[b][kind]),
-                )
-                for a, b in pairs
-            ]
-            for (a, b), found in zip(pairs, paired_differences(columns), strict=True):
-                if found.verdict != "undecided":
-                    first, second = (a, b) if found.verdict == "better" else (b, a)
+        pairs = list(combinations(range(len(values)), 2))
+        for kind in DECIDED if pairs and not self.is_undecidable else ():
+            sign = 1 if _higher(self.records[0], kind) else -1
+            d = torch.stack([sign * (values[a][kind] - values[b][kind]) for a, b in pairs], dim=1)
+            p = holm(sign_flip_p(d, resamples=resamples_for(len(pairs))))
+            for (a, b), corrected, (low, high) in zip(
+                pairs, p.tolist(), mean_intervals(d).tolist(), strict=True
+            ):
+                if corrected < LEVEL and (low > 0 or high < 0):
+                    first, second = (a, b) if low > 0 else (b, a)
                     better[first][kind] += (names[second],)
                     worse[second][kind] += (names[first],)
         return better, worse
@@ -132,8 +135,8 @@ class Board:
     def table(self, view: str = ALL) -> str:
         """The rows as text."""
         header = ["method", *DECIDED, "best effort", "passes", "decided"]
-        cells = []
-        for row in self.rows(view):
+        cells, rows = [], self.rows(view)
+        for row in rows:
             marks = ("*" if row.learned_on else "") + ("!" if row.over_budget else "")
             decided = f"+{_total(row.better_than)} -{_total(row.worse_than)}"
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
@@ -142,9 +145,13 @@ class Board:
             f"{self.task.name}: {self.task.title}. {counted(len(self.records[0].images), 'image')}, {view}, means with 95 % intervals.",
             "decided: how often a row is better (+) or worse (-) than another row by one of the first three scores, decided.",
         ]
-        if any(row.learned_on for row in self.rows(view)):
+        if self.is_undecidable:
+            notes[1] = (
+                f"No difference can be decided: {len(self.records)} rows need more {self.task.kind} than this task has."
+            )
+        if any(row.learned_on for row in rows):
             notes.append(f"*: learned on a fill that others have never seen ({', '.join(self.task.unseen)}).")
-        if any(row.over_budget for row in self.rows(view)):
+        if any(row.over_budget for row in rows):
             notes.append(f"!: over the budget of {self.task.budget:,} passes for an image.")
         return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
 
@@ -202,12 +209,6 @@ def fills_in(settings: Any) -> set[str]:
 def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Tensor:
     """A score of each image ``(N,)``, averaged over fills; an image that does not count with one of them does not count."""
     return torch.stack([record.column(f"{kind} ({fill})") for fill in fills]).mean(dim=0)
-
-
-def _both(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Two columns with NaN where either does not count."""
-    neither = a.isnan() | b.isnan()
-    return a.masked_fill(neither, torch.nan), b.masked_fill(neither, torch.nan)
 
 
 def _about(record: Record, kind: str) -> Mapping[str, Any]:

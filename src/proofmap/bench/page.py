@@ -8,7 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from proofmap.bench.leaderboard import DECIDED, Board, Leaderboard, Row
+from proofmap.bench.leaderboard import ALL, DECIDED, Board, Leaderboard, Row
 from proofmap.bench.task import METRICS, VERSION
 from proofmap.core.files import write_text
 from proofmap.report import scatter
@@ -58,7 +58,14 @@ def _board(board: Board) -> dict[str, Any]:
         "net": Path(board.task.settings["model"].rpartition(":")[2]).name,
         "labels": f"labels {settings.get('labels', board.task.settings['labels'])}",
         "rows": board.records,
-        "views": [_view(name, board.rows(name)) for name in board.views()],
+        "is_undecidable": board.is_undecidable,
+        "views": [
+            {
+                **_view(name, board.rows(name)),
+                "is_tested": name == ALL and not board.is_undecidable,
+            }
+            for name in board.views()
+        ],
     }
 
 

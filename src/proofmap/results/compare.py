@@ -161,7 +161,7 @@ def compare(
     ]
     pairs = _pairs(entries, baseline, several=len(runs) > 1)
     notes: list[str] = []
-    found: list[Column] = []
+    found: list[_Column] = []
     for method, against in pairs:
         complaints = what_differs(method, against, metrics)
         if complaints and not allow_mismatch:
@@ -176,7 +176,7 @@ def compare(
         raise InputError("the methods share no metric to compare them by")
     order = list(dict.fromkeys(column.metric for column in found))
     found.sort(key=lambda column: order.index(column.metric))
-    differences, inputs = paired_differences(found, detect, seed), entries[0].evaluation.inputs
+    differences, inputs = _differences(found, detect, seed), entries[0].evaluation.inputs
     return Comparison(
         tuple(differences), (*_test_notes(differences, detect, inputs), *dict.fromkeys(notes)), inputs.noun
     )
@@ -200,7 +200,7 @@ def _test_notes(differences: Sequence[Difference], detect: float | None, inputs:
         if smallest_p(n) >= LEVEL
     ]
     most = max(sizes, default=0)
-    floor = smallest_p(most, _resamples(lines))
+    floor = smallest_p(most, resamples_for(lines))
     if floor < LEVEL <= floor * lines:
         notes.append(
             f"{counted(most, inputs.singular)} can never decide one of {lines} lines: the smallest possible corrected p is "
@@ -209,7 +209,7 @@ def _test_notes(differences: Sequence[Difference], detect: float | None, inputs:
     return notes
 
 
-def _resamples(lines: int) -> int:
+def resamples_for(lines: int) -> int:
     """Number of random sign patterns: enough for a smallest possible p, corrected for all lines, of .01 or below."""
     return max(10_000, 100 * lines)
 
@@ -238,7 +238,7 @@ def _pairs(entries: Sequence[Entry], baseline: str | None, *, several: bool) -> 
 
 
 @dataclass(frozen=True)
-class Column:
+class _Column:
     """One metric of two methods on the images they share, ``(n,)`` each; NaN where either does not count."""
 
     metric: str
@@ -249,7 +249,7 @@ class Column:
     baseline_values: Tensor
 
 
-def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[Column]:
+def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[_Column]:
     rows, others = shared_images(method, against)
     columns = []
     for name in shared_metrics(method, against, metrics):
@@ -258,20 +258,17 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
         neither = a.isnan() | b.isnan()
         a, b = a.masked_fill(neither, torch.nan), b.masked_fill(neither, torch.nan)
         higher = method.result.score(name).higher_is_better
-        columns.append(Column(name, higher, method.name, against.name, a, b))
+        columns.append(_Column(name, higher, method.name, against.name, a, b))
     return columns
 
 
-def paired_differences(
-    columns: Sequence[Column], detect: float | None = None, seed: int = 0
-) -> list[Difference]:
-    """Test all columns, corrected for their number. Columns of the same length share their random signs, which costs little more than
-    one."""
+def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
+    """Tests all columns; those of the same length share their random signs, which costs little more than one."""
     p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     for n in {len(column.values) for column in columns}:
         same = [k for k, column in enumerate(columns) if len(column.values) == n]
         d = torch.stack([columns[k].values - columns[k].baseline_values for k in same], dim=1)
-        p[same] = sign_flip_p(d, resamples=_resamples(len(columns)), seed=seed)
+        p[same] = sign_flip_p(d, resamples=resamples_for(len(columns)), seed=seed)
     both = zip(p.tolist(), holm(p).tolist(), strict=True)
     return [
         _difference(column, tested, detect, len(columns))
@@ -280,7 +277,7 @@ def paired_differences(
 
 
 def _difference(
-    column: Column, tested: tuple[float, float], detect: float | None, comparisons: int
+    column: _Column, tested: tuple[float, float], detect: float | None, comparisons: int
 ) -> Difference:
     d = column.values - column.baseline_values
     known = d[~d.isnan()]
