@@ -23,7 +23,9 @@ from proofmap.report import figures
 told["caption"] = desk().caption()
 told["matplotlib"] = "matplotlib" in sys.modules
 
+import proofmap.core.inputs
 from proofmap.data import TensorData
+told["frames"] = sorted({"pandas", "polars"} & sys.modules.keys())
 from proofmap.testing import check_dataset
 check_dataset(TensorData([[1.0], [2.0]], kind="rows"))
 told["contract"] = "kept"
@@ -55,6 +57,10 @@ def fresh() -> dict[str, Any]:
 
 def test_importing_the_models_imports_no_hub(fresh: dict[str, Any]) -> None:
     assert fresh["hubs"] == []
+
+
+def test_inputs_and_data_import_no_pandas(fresh: dict[str, Any]) -> None:
+    assert fresh["frames"] == []
 
 
 def test_records_of_figures_need_no_matplotlib(fresh: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 
@@ -554,7 +554,6 @@ def test_a_second_derivative_can_be_taken() -> None:
 small = st.integers(0, 2)
 
 
-@settings(max_examples=80)
 @given(
     groups=st.integers(1, 3),
     per_group=st.tuples(st.integers(1, 2), st.integers(1, 2)),

@@ -7,7 +7,7 @@ import math
 import pytest
 import scipy
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -89,7 +89,6 @@ def test_a_draw_depends_neither_on_its_batch_nor_on_where_reading_began(
         assert torch.equal(streams.random_words(torch.tensor(key), n, start), row[start:])
 
 
-@settings(max_examples=40)
 @given(keys=st.lists(KEYS, min_size=2, max_size=6), n=st.integers(1, 20))
 def test_every_kind_of_draw_is_the_same_alone_and_in_a_batch(keys: list[int], n: int) -> None:
     def draws(batch: Tensor) -> list[Tensor]:
@@ -160,7 +159,6 @@ def test_normal_numbers_stay_finite_whatever_the_words() -> None:
 parts = st.lists(st.one_of(st.integers(0, 12), st.text("a1", max_size=2), st.binary(max_size=2)), max_size=3)
 
 
-@settings(max_examples=40)
 @given(a=parts, b=parts)
 def test_keys_are_equal_exactly_when_their_printed_parts_are(
     a: list[int | str | bytes], b: list[int | str | bytes]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -275,9 +273,3 @@ def test_names_of_rows_and_the_missing_description_of_columns() -> None:
         Rows(columns=2, mean=(0, 0), std=(1, 1), names=("a",))
     with pytest.raises(InputError, match="two columns are named 'a'"):
         Rows(columns=2, mean=(0, 0), std=(1, 1), names=("a", "a"))
-
-
-def test_the_core_does_not_import_pandas() -> None:
-    code = "import sys, proofmap.core.inputs, proofmap.data; print({'pandas', 'polars'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
@@ -165,7 +165,6 @@ WHOLE, RENORMALISED, PARTIAL = (
 )
 
 
-@settings(max_examples=40)
 @given(
     map_=any_map, seed=st.integers(0, 50), points=st.sampled_from(["all", 1, 5]), game=st.sampled_from(GAMES)
 )
@@ -208,7 +207,6 @@ def test_a_monotone_transform_of_a_map_changes_nothing(
     assert torch.equal(before.auc, after.auc)
 
 
-@settings(max_examples=40)
 @given(seed=st.integers(0, 100))
 def test_deleting_by_a_map_is_inserting_by_its_opposite_backwards(seed: int) -> None:
     x, maps = pixels(2, SIZE, seed=seed), normal(2, LABELS, *SIZE, seed=seed)

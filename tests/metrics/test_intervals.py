@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.results.intervals import mean_interval, mean_intervals, pooled_interval, student_quantile
@@ -127,7 +127,6 @@ _ROUND = st.sampled_from([0.0, 0.3, 0.5, 0.9999, 1.0])
 _SAMPLES = st.lists(_ROUND | st.floats(0, 1), min_size=2, max_size=12)
 
 
-@settings(max_examples=150, deadline=None)
 @given(values=_SAMPLES, moved=st.data())
 def test_a_tiny_change_of_the_values_makes_a_tiny_change_of_the_ends(
     values: list[float], moved: st.DataObject

@@ -47,8 +47,17 @@ def by_hand(j: Judged, i: int, k: int, kind: str, keeps: str, level: float) -> f
     return math.nan
 
 
-@pytest.mark.parametrize("kind", ["sufficient", "contrastive", "complete"])
-@pytest.mark.parametrize("keeps, level", [("share", 0.9), ("value", 0.2), ("label", 0.9)])
+@pytest.mark.parametrize(
+    "kind, keeps, level",
+    [
+        ("sufficient", "share", 0.9),
+        ("sufficient", "value", 0.2),
+        ("contrastive", "share", 0.9),
+        ("contrastive", "label", 0.9),
+        ("complete", "value", 0.2),
+        ("complete", "label", 0.9),
+    ],
+)
 def test_sizes_are_those_found_by_trying_every_one(kind: str, keeps: str, level: float) -> None:
     j = judged()
     found = make_metric(f"{kind}-region:points=all,keeps={keeps},level={level}").pairs(j)

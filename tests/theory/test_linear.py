@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError
@@ -35,7 +35,6 @@ def _sets_with_tv_2(d: int, length: int) -> list[tuple[int, ...]]:
     return [chosen for chosen in combinations(range(d), length) if changes(chosen) <= 2]
 
 
-@settings(max_examples=40, deadline=None)
 @given(whole_numbers, st.data())
 def test_the_search_is_exact_against_brute_force(values: list[int], data: st.DataObject) -> None:
     z, d = torch.tensor(values, dtype=torch.float64), len(values)
@@ -76,7 +75,6 @@ def test_a_complement_of_an_interval_has_tv_2_though_it_is_no_interval() -> None
     assert best_interval(z, 3) == -1 and best_interval(z, 3, wrap=True) == 4  # 3 + 1 + 1
 
 
-@settings(max_examples=40, deadline=None)
 @given(whole_numbers)
 def test_greedy_certifies_both_labels_up_to_its_reach(values: list[int]) -> None:
     z = torch.tensor(values, dtype=torch.float64)
@@ -93,7 +91,6 @@ def test_greedy_certifies_both_labels_up_to_its_reach(values: list[int]) -> None
             assert label * int(z[greedy_set(z, length, label=label)].sum()) == best
 
 
-@settings(max_examples=40, deadline=None)
 @given(whole_numbers.filter(lambda values: sum(values) > 0))
 def test_completeness_is_certain_where_the_length_divides_d_and_on_the_circle(values: list[int]) -> None:
     z, d = torch.tensor(values, dtype=torch.float64), len(values)
