@@ -46,7 +46,15 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_data(tmp_path_factory.mktemp("data"))
 
 
-@pytest.mark.parametrize("name", APPENDIX)
+def _runs_in_make_test(name: str) -> bool:
+    """Recipes of CIFAR-100 that are those of CIFAR-10 with other data run in make test-all."""
+    return name.replace("cifar100", "cifar10") == name or name.replace("cifar100", "cifar10") not in APPENDIX
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if _runs_in_make_test(name) else [pytest.mark.slow]) for name in APPENDIX],
+)
 def test_every_recipe_of_the_appendix_runs_quickly(
     name: str, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def test_a_researcher_with_captum(mine: Path, here: Path, proofmap: Proofmap) ->
     answer = proofmap(*EVALUATE)
     answer.works()
     assert all(method in answer.out for method in METHODS)
-    assert answer.out.count("captum walk area") >= 2, "one metric with two settings"
+    assert answer.out.count("captum-walk-area") >= 2, "one metric with two settings"
     before = (here / "run" / "scores.csv").read_text()
 
     # run again: nothing to do; a comment is no edit
