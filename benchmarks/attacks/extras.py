@@ -92,6 +92,7 @@ FEATURES: dict[str, tuple[str, str]] = {
     "torchvision": ("", "pm.load_classifier('torchvision:resnet18?pretrained=false')"),
     "onnx": ("", "pm.load_classifier('onnx:picture.onnx')"),
     "shap": ("", "explained('shap:PermutationExplainer')"),
+    "lime": ("", "explained('lime-tabular:samples=50,discretizer=none')"),
     "sklearn": (
         "import joblib; from sklearn.linear_model import LogisticRegression as M; joblib.dump(M().fit(rows, classes), 'model.joblib')",
         "table('sklearn:model.joblib?pickle=true')",

@@ -112,13 +112,13 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
                 less = int(f[i].argmin())
                 least[i, less] = extreme_area(evaluate, columns, less, 1.0, width)
                 largest[i, 1 - less] = 1 - least[i, less]
-        played = {"fill it played": "gray", "same fill": name}
+        played = {"attained": "gray", "attained by playing this fill": name}
         game = pools.bind(
             make_game("insertion", fill=name, points="all", draws=DRAWS if fill.random else 1)
         ).prepare(net)
         found = {}
         for told, with_fill in played.items():
-            if told == "same fill" and (name == "gray" or fill.fill.reads_mask):
+            if told != "attained" and (name == "gray" or fill.fill.reads_mask):
                 continue
             if with_fill == "gray":
                 maps = pools.bind(make_method(method)).prepare(net)(rows, labels) if maps is None else maps
