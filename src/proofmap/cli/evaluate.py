@@ -248,7 +248,7 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
         stderr.print(f"failed: {place}: {failure.reason}")
     for method, images in outcome.given_up.items():
         stderr.print(
-            f"given up: {method} failed on every image of several units in a row; not tried on {counted(images, 'image')}",
+            f"given up: {method} failed on everything in several units in a row; not tried on {images:,} more",
         )
     if failures:
         more = f" ({len(failures) - 10} more are in the report)" if len(failures) > 10 else ""
@@ -271,7 +271,7 @@ def _print_plan(plan: Plan) -> None:
     passes = "" if cost is None else f", {counted(cost.passes, 'pass')}"
     done = f" ({plan.done} done)" if plan.done else ""
     stderr.print(
-        f"{counted(plan.images, 'image')} x {counted(plan.labels_per_image, 'label')} x {counted(len(plan.methods), 'method')}: "
+        f"{counted(plan.images, plan.item)} x {counted(plan.labels_per_image, 'label')} x {counted(len(plan.methods), 'method')}: "
         f"{counted(left, 'unit')} to do{done}{passes}",
     )
     if plan.speed is not None:
@@ -287,7 +287,7 @@ def preview_text(found: Preview) -> str:
     ]
     most = "" if found.sure else "at most "
     lines = [
-        f"{most}{counted(plan.images, 'image')} x {counted(plan.labels_per_image, 'label')}, in {counted(plan.blocks, 'block')}, on {found.device}",
+        f"{most}{counted(plan.images, plan.item)} x {counted(plan.labels_per_image, 'label')}, in {counted(plan.blocks, 'block')}, on {found.device}",
         "",
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",

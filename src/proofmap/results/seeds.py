@@ -172,7 +172,7 @@ def _notes(
     lines: Sequence[SeedLine], evaluations: Sequence[Evaluation], seeds: Sequence[object]
 ) -> list[str]:
     notes = [
-        f"{counted(len(evaluations[0]), 'image')}, seeds {', '.join(map(str, seeds))}; share: the spread over seeds relative to half the "
+        f"{counted(len(evaluations[0]), evaluations[0].inputs.singular)}, seeds {', '.join(map(str, seeds))}; share: the spread over seeds relative to half the "
         "95 % interval over images"
     ]
     loud = [line for line in lines if line.share > ENOUGH]

@@ -38,6 +38,8 @@ class Plan:
     blocks: int
     methods: tuple[MethodPlan, ...]
     map_bytes: int
+    item: str = "image"
+    """The word for one input: image, series, row."""
     speed: Speed | None = None
     """Of this machine, where it was measured because the work will take a while."""
 
@@ -175,4 +177,6 @@ def make_plan(
         plans.append(MethodPlan(name, blocks, blocks - left, cost))
         maps = 1 if method.label_free else labels_per_image
         map_bytes += round(images * share * maps * session.classifier.inputs.count * per_value)
-    return Plan(images, labels_per_image, blocks, tuple(plans), map_bytes)
+    return Plan(
+        images, labels_per_image, blocks, tuple(plans), map_bytes, item=session.classifier.inputs.singular
+    )
