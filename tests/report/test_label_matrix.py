@@ -74,6 +74,11 @@ def test_the_question_is_answered_by_the_worst_cell(found: pm.Evaluation) -> Non
     said = f"No: the map of {b} raises {a} to .37 and its own label to .13; {a} is higher on 2 of 3 images."
     assert with_matrices(low, high, high).answers() == {"gradient": said}
     assert with_matrices(low, high, high).record()["own_label_only"] == {"gradient": said}
+    wrong = replace(with_matrices(high), f=torch.tensor([0.5, 0.001]))  # its map should prove nothing
+    assert wrong.answers() == {
+        "gradient": "Yes: on average every map of a label that the net believes raises its own label most."
+    }
+    assert replace(wrong, f=torch.tensor([0.001, 0.001])).answers() == {}
 
 
 def test_a_table_per_method_ends_with_f(found: pm.Evaluation) -> None:

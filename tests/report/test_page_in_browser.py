@@ -412,7 +412,9 @@ def test_the_page_opens_with_one_photo_and_can_be_read_without_scrolling_through
     assert hrefs == [f"#image-{i}" for i in worst]
 
 
-def test_a_proof_is_a_bar_with_its_words_and_its_curve_sets_the_slider(open_page: Any, tested: Path) -> None:
+def test_a_proof_is_a_bar_with_its_words_and_its_curve_sets_the_slider(
+    open_page: Any, tested: Path, report: Path
+) -> None:
     page = open_page(tested, height=ALL)
     image = json.loads(page.locator("#record").text_content())["pictured"][0]
     cell, facts = page.locator("#image-0 .row .cell").first, image["methods"][0]["labels"][0]
@@ -440,11 +442,15 @@ def test_a_proof_is_a_bar_with_its_words_and_its_curve_sets_the_slider(open_page
     )
     fills = curve.locator("path.area").evaluate_all("(all) => all.map((p) => getComputedStyle(p).fill)")
     assert len(set(fills)) == 2
-    # cells of the matrix above their row's diagonal are outlined, and the question is answered
-    shown = json.loads(page.locator("#record").text_content())["matrix"]
-    above = sum(v > row[a] for m in shown["methods"] for a, row in enumerate(m) for v in row)
-    assert page.locator("#matrices td.above").count() == above > 0
-    assert page.locator("#matrices .answer").all_text_contents() == shown["answers"]
+    # cells of the matrix above their row's diagonal are outlined, and the question is answered; maps of labels that the net does
+    # not believe should prove nothing
+    for path, some in ((tested, False), (report, True)):
+        page = open_page(path, height=ALL)
+        shown = json.loads(page.locator("#record").text_content())["matrix"]
+        asked = [a for a, f in enumerate(shown["f"]) if f >= 0.01]
+        above = sum(v > m[a][a] for m in shown["methods"] for a in asked for v in m[a])
+        assert page.locator("#matrices td.above").count() == above and (above > 0) == some
+        assert page.locator("#matrices .answer").all_text_contents() == shown["answers"]
 
 
 @pytest.mark.parametrize("scheme, width", [("light", 1440), ("dark", 390)])

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.evaluation import Results, evaluation_of
@@ -45,18 +45,25 @@ class LabelMatrices(Tables):
         """For each method with a matrix: does a map prove its own label only? In words, with the worst cell.
 
         The mean cell (a, b) should not be above the diagonal (a, a): else the map of a shows more of b than of a. The worst cell is the
-        one that is furthest above it.
+        one that is furthest above it. Rows of labels that the net does not believe (mean f < .01) are not asked: their maps should
+        prove nothing.
         """
-        found = {}
+        found: dict[str, str] = {}
+        asked = self.f >= UNBELIEVED
+        if not asked.any():
+            return found
         for method, areas, raised in zip(self.methods, self.areas, self.raised, strict=True):
             if areas is None or raised is None:
                 continue
             own = areas.diagonal()[:, None]
             excess = (areas - own).nan_to_num(nan=-torch.inf).fill_diagonal_(-torch.inf)
+            excess[~asked] = -torch.inf
             worst = int(excess.argmax())
             a, b = divmod(worst, len(areas))
             if excess[a, b] <= 0:
-                found[method] = "Yes: on average every map raises its own label most."
+                found[method] = (
+                    f"Yes: on average every map {'' if asked.all() else 'of a label that the net believes '}raises its own label most."
+                )
             else:
                 found[method] = (
                     f"No: the map of {self.names[a]} raises {self.names[b]} to {tables.number(float(areas[a, b]))} and its own label to "

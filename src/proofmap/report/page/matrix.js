@@ -1,6 +1,7 @@
 // The label x label matrix: a table with coloured cells, or a small canvas if there are many labels.
 
 const MOST_IN_TABLE = 12;
+const UNBELIEVED = 0.01; // maps of labels with less should prove nothing, so nothing is compared with them
 
 /** Black or white, whichever contrasts more with this colour (relative luminance as in WCAG). */
 function inkOn(colour) {
@@ -8,7 +9,7 @@ function inkOn(colour) {
   return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 ? "#000" : "#fff";
 }
 
-/** The matrix of one method; the last row is f on the whole image. Cells above their row's diagonal are outlined. */
+/** The matrix of one method; the last row is f on the whole image. Cells above their row's diagonal are outlined, except for labels that the net does not believe. */
 function matrixTable(names, values, f, top, words) {
   const cell = (value, own = null) => {
     if (value === null) return make("td", { class: "number" }, "-");
@@ -23,7 +24,7 @@ function matrixTable(names, values, f, top, words) {
   return make("table", { class: "matrix", "aria-label": words },
     make("thead", {}, make("tr", {}, make("td", {}), ...names.map((name) => make("th", { scope: "col" }, short(name))))),
     make("tbody", {},
-      ...values.map((row, a) => make("tr", {}, make("th", { scope: "row" }, short(names[a])), ...row.map((value) => cell(value, row[a])))),
+      ...values.map((row, a) => make("tr", {}, make("th", { scope: "row" }, short(names[a])), ...row.map((value) => cell(value, f[a] >= UNBELIEVED ? row[a] : null)))),
       make("tr", { class: "believed" }, make("th", { scope: "row", title: `f: the net's probability on the whole ${record.noun}` }, "whole"), ...f.map((value) => cell(value)))),
   );
 }
