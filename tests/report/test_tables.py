@@ -285,6 +285,16 @@ def test_the_step_error_is_called_an_estimate() -> None:
     assert f"about {error:.3f} or less (measured by leaving out every second step)" in found.table()
 
 
+def test_a_heading_that_is_left_out_is_repeated_when_rows_are_stacked() -> None:
+    rows = [["occlusion", "gray", ".97"], ["", "mask", ".96"]]
+    assert tables.aligned(["method", "fill", "soundness"], rows, width=16).splitlines() == [
+        "occlusion, gray",
+        "  soundness .97",
+        "occlusion, mask",
+        "  soundness .96",
+    ]
+
+
 def test_a_table_that_is_too_wide_is_stacked_and_loses_nothing(evaluation: pm.Evaluation) -> None:
     header, rows = score_tables.score_cells(evaluation)
     wide, narrow = tables.aligned(header, rows), tables.aligned(header, rows, 60)

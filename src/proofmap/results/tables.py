@@ -102,7 +102,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
 
 
 def _stacked(header: list[str], rows: list[list[str]], textual: list[bool], width: int) -> str:
-    """Each row as a heading, its leading cells of text, and below it the other cells with their names, as many as fit in a line.
+    """Each row as a heading, its leading cells of text (an empty one repeats the one above), and below it the other cells with their
+    names, as many as fit in a line.
 
     >>> print(
     ...     aligned(["method", "soundness", "n"], [["a long name", ".5", "3"], ["b", ".25", "4"]], width=20)
@@ -119,9 +120,11 @@ def _stacked(header: list[str], rows: list[list[str]], textual: list[bool], widt
     wide = max(map(len, names), default=0)
     long = max((len(value) for row in values for value in row), default=0)
     in_a_line = max(1, (width - 2 + 3) // (wide + 1 + long + 3))
-    lines = []
+    lines: list[str] = []
+    heading = [""] * first
     for row, cells in zip(rows, values, strict=True):
-        lines.append(", ".join(row[:first]))
+        heading = [cell or above for cell, above in zip(row[:first], heading, strict=True)]
+        lines.append(", ".join(heading))
         named = [f"{name:<{wide}} {value:>{long}}" for name, value in zip(names, cells, strict=True)]
         lines += [
             "  " + "   ".join(named[k : k + in_a_line]).rstrip() for k in range(0, len(named), in_a_line)
