@@ -21,7 +21,6 @@ from torch import Tensor
 from proofmap.bench.record import Record
 from proofmap.bench.task import METRICS, Task, task_names
 from proofmap.core.errors import InputError
-from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.compare import LEVEL, resamples_for
 from proofmap.results.intervals import Limits, mean_intervals
@@ -142,7 +141,7 @@ class Board:
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
         notes = [
-            f"{self.task.name}: {self.task.title}. {counted(len(self.records[0].images), 'image')}, {view}, means with 95 % intervals.",
+            f"{self.task.name}: {self.task.title}. {len(self.records[0].images)} {self.task.kind}, {view}, means with 95 % intervals.",
             "decided: how often a row is better (+) or worse (-) than another row by one of the first three scores, decided.",
         ]
         if self.is_undecidable:
