@@ -13,6 +13,7 @@ import typer
 import proofmap as pm
 from proofmap.cli import options
 from proofmap.cli.console import print_result, print_written, progress_for, stderr, table_width
+from proofmap.cli.words import print_words
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import RESULTS, Fit
@@ -30,6 +31,7 @@ from proofmap.plugins.specs import split_specs
 from proofmap.report.display import save_proof
 from proofmap.report.html import write_report
 from proofmap.report.originals import crop_words, original_of
+from proofmap.report.word_proof import is_worded
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
 from proofmap.study.cost import expected_cost, expected_labels, worth_telling
@@ -140,6 +142,8 @@ def explain(
     judge.update(block.images, names=names)
     proof = pm.Proof(judge.compute())
     print_result(proof.table(table_width()))
+    if is_worded(classifier.inputs):
+        print_words(proof.evaluation)
     for note in distractor_notes(proof.evaluation):
         stderr.print(note)
     if fill_notes(proof.evaluation):

@@ -102,7 +102,8 @@ def hidden_of(evaluation: Evaluation) -> Hidden:
             f"Hidden {positions} have the colour that the net saw there.",
         )
     fill = str(settings.get("fill", "unknown"))
-    about = f" ({FILLS[fill].description})" if fill in FILLS else ""
+    description = inputs.neutral_words if fill == "gray" else FILLS[fill].description if fill in FILLS else ""
+    about = f" ({description})" if description else ""
     return Hidden(
         PLAIN,
         f"Hidden {positions} are drawn in light gray; the net saw the fill {fill} there{about}.",

@@ -19,14 +19,16 @@ from torch import Tensor
 
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.text import counted
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.pictures import data_uri, picture_bytes
-from proofmap.report.proof_sheets import comparison_sheet, explained_sheet, pictured_images
+from proofmap.report.proof_sheets import MOST_LABELS, comparison_sheet, explained_sheet, pictured_images
 from proofmap.report.scatter import scatter_panels
+from proofmap.report.word_proof import WORDS_NOTE, is_worded, proof_words_html, word_proof
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_records
@@ -195,12 +197,16 @@ def evaluation_html(evaluation: Evaluation) -> str:
     bold = score_tables.best_two(evaluation)
     table = table_html(header, rows, score_tables.score_notes(evaluation), bold=bold)
     shown = pictured_images(evaluation)[:MOST_PICTURES]
+    if is_worded(evaluation.inputs):
+        return said + table + _texts_html(evaluation, shown)
     return said + table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], evaluation)
 
 
 def proof_html(evaluation: Evaluation) -> str:
     """The sheets of the first images, then what each map proves."""
     shown = pictured_images(evaluation)[:MOST_PICTURES]
+    if is_worded(evaluation.inputs):
+        return _texts_html(evaluation, shown) + pairs_html(evaluation)
     sheets = _sheets_html([explained_sheet(evaluation, i) for i in shown], evaluation)
     return sheets + pairs_html(evaluation)
 
@@ -227,6 +233,21 @@ def _sheets_html(sheets: Sequence[Image.Image], evaluation: Evaluation) -> str:
         all_of_them = counted(len(evaluation), evaluation.inputs.singular)
         parts.append(f'<div style="font-size:small;color:#666">{len(parts)} of {all_of_them}</div>')
     return "".join(parts)
+
+
+def _texts_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
+    """The first texts, each with its words shaded by each map."""
+    parts = []
+    for i in shown:
+        parts.append(f'<div style="margin-top:1em"><b>{escape(evaluation.image_names[i])}</b></div>')
+        for result in evaluation.results:
+            if len(evaluation.results) > 1:
+                parts.append(f'<div style="margin-top:.8em">{escape(result.name)}</div>')
+            places = [j for j, label in enumerate(evaluation.labels[i].tolist()) if label != NO_LABEL]
+            parts += [proof_words_html(word_proof(evaluation, result, i, j)) for j in places[:MOST_LABELS]]
+    note = WORDS_NOTE.format(positions=evaluation.inputs.position_noun)
+    left = "" if len(shown) == len(evaluation) else f" {len(shown)} of {counted(len(evaluation), 'text')}."
+    return "".join(parts) + f'<div style="font-size:small;color:#666">{escape(note)}{left}</div>'
 
 
 def _shrunk(sheet: Image.Image) -> Image.Image:

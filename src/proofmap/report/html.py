@@ -25,6 +25,8 @@ from proofmap.report.opening import opening
 from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
 from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
+from proofmap.report.page_texts import word_counts
+from proofmap.report.word_proof import is_worded
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.proof_shape import percent
@@ -33,7 +35,7 @@ from proofmap.results.verdict import verdict
 
 TITLE = "What do the heat maps prove?"
 _STYLES = ("look.css", "report.css")
-_SCRIPTS = ("theme.js", "shared.js", "page.js", "tables.js", "pictures.js", "matrix.js")
+_SCRIPTS = ("theme.js", "shared.js", "page.js", "tables.js", "words.js", "pictures.js", "matrix.js")
 
 
 def write_report(
@@ -151,10 +153,13 @@ def _pictures(
     """The images in full, and the counts of the slider and of the curves, which all images share."""
     if not shown:
         return [], {"counts": [], "curve_counts": []}
-    first = evaluation.results[0]
-    counts = slider_counts(first.insertion.positions)
+    worded = is_worded(evaluation.inputs)
+    counts = (
+        word_counts(evaluation, shown) if worded else slider_counts(evaluation.results[0].insertion.positions)
+    )
     found = [picture_of(evaluation, i, shown_places(evaluation, i, most_labels), counts) for i in shown]
-    return found, {"counts": counts, "curve_counts": [curve_counts(r, counts) for r in evaluation.results]}
+    curves = [] if worded else [curve_counts(r, counts) for r in evaluation.results]
+    return found, {"counts": counts, "curve_counts": curves}
 
 
 def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, object]:

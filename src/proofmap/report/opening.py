@@ -13,8 +13,10 @@ from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.report.colours import hidden_of
 from proofmap.report.page_pictures import photo_uri
 from proofmap.report.pictures import KEPT_SHARE, data_uri, masked_photo
+from proofmap.report.word_proof import is_worded, words_of
 from proofmap.results.controls import role_of
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.named_positions import positions_in_order
 from proofmap.results.proof_shape import NOTICED, ProofShape, percent, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.verdict import Verdict
@@ -35,21 +37,31 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
     too_much = attempt.strength.word == "strong"
     shown = _share_of_peak(result, index, wrong) if too_much or attempt.peak >= NOTICED else share
     height, width = inputs.picture_size()
+    worded = is_worded(inputs)
+
+    def picture(place: int, share: float) -> dict[str, Any]:
+        """What is shown of the input: a picture, or the numbers of words."""
+        if not worded:
+            return {"picture": _kept(evaluation, result, index, place, share)}
+        order = positions_in_order(evaluation, result, index, place)
+        return {"shown": sorted(order[: round(share * len(order))])}
+
     return {
         "image": evaluation.image_names[index],
         "method": result.name,
         "height": height,
         "width": width,
-        "photo": photo_uri(evaluation.image_of(index), inputs),
+        "words": list(words_of(evaluation, index)) if worded else None,
+        "photo": "" if worded else photo_uri(evaluation.image_of(index), inputs),
         "whole": f"The net sees the whole {noun} and says {names[0]}: {percent(proof.belief)}.",
         "believed": {
             "label": names[0],
-            "picture": _kept(evaluation, result, index, believed, share),
+            **picture(believed, share),
             "words": believed_words(proof, names[0], evaluation, share),
         },
         "wrong": {
             "label": names[1],
-            "picture": _kept(evaluation, result, index, wrong, shown),
+            **picture(wrong, shown),
             "asked": f"Asked for {names[1]}, which the net does not believe ({percent(attempt.belief)}), {result.name} should fail. Does it?",
             "words": wrong_words(attempt, names[1], evaluation, shown),
             "grade": "strong" if too_much else "match" if attempt.peak < NOTICED else "",

@@ -15,6 +15,7 @@ from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_pictures import json_number
+from proofmap.report.word_proof import WORDS_NOTE, is_worded
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
@@ -45,6 +46,8 @@ def page_record(
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
         "noun": evaluation.inputs.singular,
+        "worded": is_worded(evaluation.inputs),
+        "words_note": WORDS_NOTE.format(positions=evaluation.inputs.position_noun),
         "nouns": evaluation.inputs.noun,
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],

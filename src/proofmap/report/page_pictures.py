@@ -26,9 +26,11 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.report.colours import displayed
 from proofmap.report.originals import Original
+from proofmap.report.page_texts import word_maps
 from proofmap.report.pictures import data_uri, per_pixel, photo
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.report.ranked_columns import is_ranked
+from proofmap.report.word_proof import is_worded, words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import shape_of
@@ -102,10 +104,11 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
 def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts: Sequence[int]) -> Picture:
     """Everything that the page shows of one image."""
     image, inputs = evaluation.image_of(index), evaluation.inputs
+    worded = is_worded(inputs)
     height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
     levels, methods = [], []
-    for result in evaluation.results:
+    for result in () if worded else evaluation.results:
         own = places[:1] if result.label_free else places
         maps = torch.stack([evaluation.map_of(result, index, j) for j in own]).to(image.device)
         ranks = rank(maps, ties=_ties(result), keys=_tie_keys(evaluation, result, image, len(maps)))
@@ -122,8 +125,14 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
             }
         )
         levels.append(levels_uri(np.stack([per_pixel(level, inputs) for level in found])))
+    if worded:
+        methods = [
+            {"words": words, "labels": [_label_record(evaluation, result, index, j) for j in places]}
+            for result, words in zip(evaluation.results, word_maps(evaluation, index, places), strict=True)
+        ]
     record = {
         "index": index,
+        "text": list(words_of(evaluation, index)) if worded else None,
         "name": evaluation.image_names[index],
         "height": height,
         "width": width,
@@ -141,6 +150,8 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "methods": methods,
         "matrix": _matrices(evaluation, index, places),
     }
+    if worded:
+        return Picture(record, "", [])
     ranked = data_uri(explained_sheet(evaluation, index), "PNG", optimize=True) if is_ranked(inputs) else ""
     return Picture(record, photo_uri(image, inputs), levels, ranked)
 

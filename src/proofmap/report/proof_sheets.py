@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from PIL import Image
 
@@ -13,6 +14,8 @@ from proofmap.report.colours import STRENGTHS, hidden_of
 from proofmap.report.pictures import KEPT_SHARE, marked_line, masked_photo, overlay, photo, picture_ratio
 from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
 from proofmap.report.sheets import SheetCell, SheetText, sheet
+from proofmap.report.word_proof import WORDS_NOTE, is_worded, word_proof, words_title
+from proofmap.report.word_sheets import WIDE, word_picture
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
 from proofmap.results.proof_shape import ProofShape, percent, shape_of
@@ -74,12 +77,42 @@ def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     return sheet(title, [cells], [_RANKED_NOTE, *notes], side=side, ratio=_ratio(cells[0].picture))
 
 
+def word_sheet(evaluation: Evaluation, index: int) -> Image.Image:
+    """One text: for each method and label the text with its words shaded, labels under each other, and what the words prove."""
+    inputs, several = evaluation.inputs, len(evaluation.results) > 1
+    rows: list[list[SheetCell]] = []
+    missing = ""
+    for result in evaluation.results:
+        for k, (j, label) in enumerate(_labels(evaluation, index)):
+            drawn, missing = word_picture(word_proof(evaluation, result, index, j))
+            wrong = f", {WRONG_WORDS}" if wrong_kind(evaluation, index, j) else ""
+            by = f" by {result.name}" if several else ""
+            about = f"{evaluation.label_names[label]}{by}: whole {inputs.singular} {_short(float(evaluation.f[index, j]))}{wrong}"
+            if result.label_free and k == 0:
+                about += " (one map for all labels)"
+            cell = proof_cell(evaluation, result, index, j, drawn)
+            rows.append([replace(cell, above=SheetText(about, strong=True))])
+    one = words_title(evaluation, evaluation.results[0], index)
+    title = f"{evaluation.image_names[index]}: what does each method prove?" if several else one
+    notes = [WORDS_NOTE.format(positions=inputs.position_noun), *sheet_notes(evaluation, index)]
+    return sheet(
+        title,
+        rows,
+        [*([missing] if missing else []), *notes],
+        side=WIDE,
+        ratio=_ratio(rows[0][0].picture),
+        signed=any(result.signed for result in evaluation.results),
+    )
+
+
 def _ratio(picture: Image.Image | None) -> float:
     return 1.0 if picture is None else picture.height / picture.width
 
 
 def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
     """One image, one method: for each label the heat map, the positions kept, and what the map proves. ``crop`` is a note."""
+    if is_worded(evaluation.inputs):
+        return word_sheet(evaluation, index)
     if is_ranked(evaluation.inputs):
         return ranked_sheet(evaluation, index)
     result, image, inputs = evaluation.results[0], evaluation.image_of(index), evaluation.inputs
@@ -113,6 +146,8 @@ def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Ima
 
 def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
     """One image, all methods: a row per method, a column per label. ``crop`` is a note."""
+    if is_worded(evaluation.inputs):
+        return word_sheet(evaluation, index)
     image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
     ranked = is_ranked(inputs)
     side = 300 if ranked else 190

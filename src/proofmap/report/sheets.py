@@ -36,6 +36,8 @@ class SheetCell:
     lines: tuple[SheetText, ...] = ()
     shape: ProofShape | None = None
     """Drawn between the picture and the text."""
+    above: SheetText | None = None
+    """A line above the picture."""
 
 
 def draw_shape(draw: ImageDraw.ImageDraw, shape: ProofShape, x: int, y: int, width: int) -> None:
@@ -77,7 +79,9 @@ def sheet(
     heights = [
         _GAP
         + max(
-            (tall + 4 if cell.picture else 0) + (_SHAPE if cell.shape else 0) + _LINE * len(lines)
+            (tall + 4 if cell.picture else 0)
+            + (_SHAPE if cell.shape else 0)
+            + _LINE * (len(lines) + bool(cell.above))
             for cell, lines in zip(cells, texts, strict=True)
         )
         for cells, texts in zip(rows, laid, strict=True)
@@ -92,9 +96,12 @@ def sheet(
     for cells, texts, height in zip(rows, laid, heights, strict=True):
         for column, (cell, lines) in enumerate(zip(cells, texts, strict=True)):
             x, below = _GAP + column * (side + _GAP), y
+            if cell.above is not None:
+                draw.text((x, y), _fitting(draw, cell.above.text, plain, side), INK, plain)
+                below += _LINE
             if cell.picture is not None:
-                page.paste(_enlarged(cell.picture, side), (x, y))
-                below = y + tall + 4
+                page.paste(_enlarged(cell.picture, side), (x, below))
+                below += tall + 4
             if cell.shape is not None:
                 draw_shape(draw, cell.shape, x, below + 2, side)
                 below += _SHAPE

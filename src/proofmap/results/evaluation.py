@@ -70,6 +70,11 @@ class Evaluation:
         """The maps ``(P, L, *positions)`` of all pictured images and labels."""
         return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
 
+    def count_of(self, index: int) -> int:
+        """The number of positions of a pictured input: of a text its own, without those that longer texts have."""
+        lengths = self.inputs.lengths(self.image_of(index)[None])
+        return self.inputs.count if lengths is None else int(lengths[0])
+
     def _place(self, index: int) -> int:
         if index not in self.pictured:
             raise InputError(

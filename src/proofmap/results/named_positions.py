@@ -18,34 +18,40 @@ _SHOWN = 3
 
 
 def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> list[int]:
-    """The positions of a map, best first; of equal ones the first."""
+    """The positions of a map that the input has, best first; of equal ones the first."""
     heat = evaluation.map_of(result, index, place)
+    if evaluation.count_of(index) < evaluation.inputs.count:
+        heat = heat[: evaluation.count_of(index)]
     order: list[int] = (
         rank(heat[None], ties="index", keys=torch.zeros(1, dtype=torch.int64))[0].argsort().tolist()
     )
     return order
 
 
-def proof_count(evaluation: Evaluation, shape: ProofShape) -> int:
-    """How many positions give the belief; 0 if the label is not believed."""
-    return 0 if shape.reach is None else round(shape.reach * evaluation.inputs.count)
+def proof_count(evaluation: Evaluation, shape: ProofShape, count: int | None = None) -> int:
+    """How many positions give the belief, of ``count`` or of all that inputs have; 0 if the label is not believed."""
+    if shape.reach is None:
+        return 0
+    whole = evaluation.inputs.count
+    shown = round(shape.reach * whole)  # on the curve, which has the same shares for all inputs
+    return shown if count is None else max(1, round(shown * count / whole))
 
 
 def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> np.ndarray:
     """The probability of the label while 0, 1, ..., n positions are shown; between the steps of the curve it is interpolated."""
     points = result.insertion.probabilities[index, place].double().cpu().numpy()
-    found: np.ndarray = np.interp(
-        np.arange(evaluation.inputs.count + 1), result.insertion.counts.numpy(), points
-    )
+    count, shares = evaluation.count_of(index), result.insertion.counts.double().numpy()
+    own, first = np.unique(np.round(shares * count / evaluation.inputs.count), return_index=True)
+    found: np.ndarray = np.interp(np.arange(count + 1), own, points[first])
     return found
 
 
 def proof_names(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
     """``worst area, mean texture and 2 more``: the first positions of the map, which give the belief; ``-`` if none do."""
-    count = proof_count(evaluation, shape_of(evaluation, result, index, place))
+    count = proof_count(evaluation, shape_of(evaluation, result, index, place), evaluation.count_of(index))
     if not count:
         return "-"
-    names = evaluation.inputs.position_names
+    names = evaluation.inputs.names_of(evaluation.image_of(index))
     first = [names[p] for p in positions_in_order(evaluation, result, index, place)[:count]]
     more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
     return ", ".join(first[:_SHOWN]) + more
@@ -58,15 +64,15 @@ def position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     first ones that give the belief.
     """
     inputs = evaluation.inputs
-    names = inputs.position_names
     for result in evaluation.results:
         for i in evaluation.pictured:
             image = evaluation.image_of(i)
+            names, own = inputs.names_of(image), evaluation.count_of(i)
             for j, label in enumerate(evaluation.labels[i].tolist()):
                 if label == NO_LABEL:
                     continue
                 heat = evaluation.map_of(result, i, j).flatten().tolist()
-                count = proof_count(evaluation, shape_of(evaluation, result, i, j))
+                count = proof_count(evaluation, shape_of(evaluation, result, i, j), own)
                 along = curve_of(evaluation, result, i, j).tolist()
                 for k, p in enumerate(positions_in_order(evaluation, result, i, j), 1):
                     yield {

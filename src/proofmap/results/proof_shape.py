@@ -86,14 +86,24 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
     highest = float(peak_of(values, torch.full_like(shares, 1 / len(shares))))
     alpha, beta = proof_values(evaluation, result, index, place)
     believed = float(f) >= result.threshold("e1")
+    reach = float(reach_of(values, shares, f.reshape(1, 1))) if believed else None
+    if reach is not None and index in evaluation.pictured:
+        reach = _own_share(reach, evaluation.count_of(index), curves.positions)
     return ProofShape(
         belief=float(f),
         average=float(curves.auc[index, place]),
         peak=highest,
-        reach=float(reach_of(values, shares, f.reshape(1, 1))) if believed else None,
+        reach=reach,
         strength=strength(alpha, beta),
         soundness=beta,
         overshoot=highest * _inverse(max(float(f), result.threshold("e2"))),
+    )
+
+
+def _own_share(share: float, count: int, positions: int) -> float:
+    """The share of the positions that an input with ``count`` of them shows at a share of the curve, which has the same shares for all."""
+    return (
+        share if count == positions else max(1, round(round(share * positions) * count / positions)) / count
     )
 
 

@@ -92,6 +92,10 @@ class Inputs(ABC):
         """A name for each position, in the order of a flattened map; by default its indices, such as ``3, 4``."""
         return tuple(", ".join(map(str, index)) for index in np.ndindex(*self.positions))
 
+    def names_of(self, x: Tensor) -> tuple[str, ...]:
+        """A name for each position that one input ``shape`` has; of a text its words, otherwise :attr:`position_names`."""
+        return self.position_names
+
     def over_channels(self, values: Tensor) -> Tensor:
         """Values per position ``(..., *positions)``, in a shape that broadcasts with inputs ``(..., *shape)``."""
         return values if self.channel_axis is None else values.unsqueeze(-len(self.positions) - 1)

@@ -15,7 +15,7 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
-from proofmap.core.inputs.words import SPLITS, Units, gap_of, in_pieces
+from proofmap.core.inputs.words import SPLITS, Units, bare, gap_of, in_pieces
 from proofmap.core.text import counted, one_line, shortened
 
 Longer = Literal["refuse", "cut"]
@@ -65,8 +65,16 @@ class TextInputs(Inputs):
         return False
 
     @property
+    def has_names(self) -> bool:
+        return True
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         return tuple(f"{self.units[:-1]} {k + 1}" for k in range(self.length))
+
+    def names_of(self, x: Tensor) -> tuple[str, ...]:
+        """The words of a text, without punctuation around them."""
+        return tuple(bare(one_line(word)) for word in self.words(x))
 
     # ---- texts of different lengths -----------------------------------------------------------------------------
 

@@ -84,3 +84,14 @@ def gap_of(position: str) -> str:
     ' '
     """
     return position[len(position.rstrip()) :]
+
+
+def bare(position: str) -> str:
+    """A position without white space and punctuation around it, unless it is nothing else.
+
+    >>> bare("film, "), bare("?! ")
+    ('film', '?!')
+    """
+    word = position.strip()
+    inner = [k for k, letter in enumerate(word) if unicodedata.category(letter)[0] not in "PZ"]
+    return word[inner[0] : inner[-1] + 1] if inner else word or "-"

@@ -82,8 +82,11 @@ class Cell {
 /** What stands next to the name of a label that was judged although the net does not believe it. */
 const wrongWords = ({ wrong }) => `a wrong one, to test (${wrong === "near" ? "near to what the net believes" : "far from what the net believes"})`;
 
-/** A step of the slider in percent of the positions. */
-const percent = (step) => `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
+/** The pictures of one label by one method. */
+const cellOf = (card, place, method) => (card.image.text ? new WordCell(card, place, method) : new Cell(card, place, method));
+
+/** A step of the slider in percent of the positions; of texts the number of words. */
+const percent = (step) => record.worded ? `${step} ${record.positions}` : `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
 
 /** A row of pictures of one image. It is painted when it comes into view, and follows the slider while in view. */
 class Row {
@@ -97,7 +100,7 @@ class Row {
   /** One label: a column for each method. */
   static ofMethods(card, place) {
     const label = card.image.labels[place];
-    const cells = record.methods.map((_, method) => new Cell(card, place, method));
+    const cells = record.methods.map((_, method) => cellOf(card, place, method));
     const rank = label.wrong ? wrongWords(label) : label.place === 1 ? "the net's first choice" : `number ${label.place} for the net`;
     return new Row(card, cells, make("section", { class: "row", "aria-label": `${label.name} on ${card.image.name}` },
       make("header", {},
@@ -114,7 +117,7 @@ class Row {
     const alone = record.methods.length === 1;
     const tests = card.image.labels.some((label) => label.wrong); // all columns then have a line for it
     const cells = card.image.labels.map((label, place) => {
-      const cell = new Cell(card, place, method);
+      const cell = cellOf(card, place, method);
       cell.node.querySelector("figcaption").replaceChildren(
         make("h4", {}, label.name),
         ...(tests ? [make("p", { class: "soft", title: label.wrong ? wrongWords(label) : null }, label.wrong ? "a wrong one, to test" : "\u00a0")] : []), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
@@ -147,7 +150,7 @@ class Card {
     this.photo = node.querySelector("img.photo");
     this.levels = node.querySelectorAll("img.levels");
     this.chips = [...node.querySelectorAll(".chip")];
-    const values = (place) => image.methods.flatMap((m) => m.curve[place]).filter((p) => p !== null);
+    const values = (place) => image.methods.flatMap((m) => (m.words ?? m).curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
     if (record.explained) this.tops.fill(Math.max(...this.tops)); // labels stand side by side
     this.rows = record.explained
@@ -205,7 +208,9 @@ class Gallery {
       const value = lowest(image) <= 1 ? `soundness ${number(lowest(image))}` : "";
       const small = Math.max(image.width, image.height) <= 112 ? "small" : null;
       return make("li", {}, make("a", { href: `#image-${image.index}` },
-        make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
+        image.text
+          ? make("span", { class: "strip-text", dir: "auto" }, image.text.slice(0, 24).join(""))
+          : make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
         make("span", { class: "strip-name" }, image.name), make("span", { class: "soft" }, value)));
     }));
   }
@@ -219,7 +224,7 @@ class Gallery {
     const count = record.counts[this.step];
     const n = record.counts[record.counts.length - 1];
     const words = percent(this.step);
-    byId("share-words").textContent = `${words} · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${record.positions}`;
+    byId("share-words").textContent = `${words}${record.worded ? "" : ` · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${record.positions}`}`;
     this.slider.setAttribute("aria-valuetext", `${words}, ${count} of ${n} ${record.positions}`);
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
@@ -232,7 +237,7 @@ class Gallery {
       const row = this.rowOf.get(change.target);
       if (change.isIntersecting) {
         this.seen.add(row);
-        row.card.photo.decode().then(() => this.seen.has(row) && row.show(this.step));
+        (row.card.photo?.decode() ?? Promise.resolve()).then(() => this.seen.has(row) && row.show(this.step));
       } else {
         this.seen.delete(row);
       }

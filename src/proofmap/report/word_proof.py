@@ -1,0 +1,164 @@
+"""The proof of one label of a text, as pictures need it: words, shades, order, and the belief while the words appear.
+
+Sheets (:mod:`proofmap.report.word_sheets`), pages, notebooks and terminals draw texts from this record. Everywhere the shade of a word is
+the value of the map, and the words of the proof, the first of the map that give the belief, are underlined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+import numpy as np
+
+from proofmap.core.inputs import Inputs, TextInputs
+from proofmap.core.text import terminal_text
+from proofmap.report.colours import DIVERGING, STRENGTHS, Colour, displayed, heat_colours
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
+from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.records import MethodResult
+
+HOT: Colour = (249, 180, 80)
+"""The shade of the largest value of a map; the smallest has none. Dark letters can be read on all shades."""
+WORDS_NOTE = "Shade: the value of the map. Underlined: the first {positions} of the map that give the belief, in the colour of the verdict."
+
+
+@dataclass(frozen=True)
+class WordProof:
+    """What a method shows of a text for one label. Words have their white space; ``along[k]`` is the probability with k words shown."""
+
+    label: str
+    words: tuple[str, ...]
+    heat: tuple[float, ...]
+    signed: bool
+    order: tuple[int, ...]
+    along: tuple[float, ...]
+    enough: int
+    shape: ProofShape
+
+    @property
+    def proving(self) -> frozenset[int]:
+        """The words of the proof; none if the label is not believed."""
+        return frozenset(self.order[: self.enough])
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The place of each word in the order of the map, 0 first."""
+        return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
+
+    @property
+    def colour(self) -> Colour:
+        """The colour of the verdict."""
+        return STRENGTHS[self.shape.strength.word] or (96, 96, 104)
+
+    def shade(self, position: int) -> Colour | None:
+        """The background of a word; None if it has none."""
+        value = self.heat[position]
+        if self.signed:
+            red, green, blue = (
+                round(v) for v in heat_colours(np.array(_softened(value)), signed=True).tolist()
+            )
+            return None if abs(value - 0.5) < 0.01 else (red, green, blue)
+        red, green, blue = (round(255 + value * (hot - 255)) for hot in HOT)
+        return (red, green, blue) if value > 0.01 else None
+
+
+def _softened(value: float) -> float:
+    """Nearer to the middle of the diverging colours, where dark letters can be read."""
+    return 0.5 + (value - 0.5) * (len(DIVERGING) - 5) / len(DIVERGING)
+
+
+def is_worded(inputs: Inputs) -> bool:
+    """Whether inputs are shown as texts."""
+    return isinstance(inputs, TextInputs)
+
+
+def words_of(evaluation: Evaluation, index: int) -> tuple[str, ...]:
+    """The words of a text, each with its white space."""
+    inputs = evaluation.inputs
+    assert isinstance(inputs, TextInputs)
+    return tuple(inputs.words(evaluation.image_of(index)))
+
+
+def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> WordProof:
+    """The proof of a label of a pictured text."""
+    count, shape = evaluation.count_of(index), shape_of(evaluation, result, index, place)
+    heat = displayed(evaluation.map_of(result, index, place)[:count], signed=result.signed)
+    return WordProof(
+        label=evaluation.label_names[int(evaluation.labels[index, place])],
+        words=words_of(evaluation, index),
+        heat=tuple(heat.tolist()),
+        signed=result.signed,
+        order=tuple(positions_in_order(evaluation, result, index, place)),
+        along=tuple(curve_of(evaluation, result, index, place).tolist()),
+        enough=proof_count(evaluation, shape, count),
+        shape=shape,
+    )
+
+
+def words_title(evaluation: Evaluation, result: MethodResult, index: int) -> str:
+    """The finding about one text: ``3 of 12 words give sport; politics gets 4 % at most``."""
+    places = [j for j, label in enumerate(evaluation.labels[index].tolist()) if label >= 0]
+    first, *others = sorted(places, key=lambda j: -float(evaluation.f[index, j]))[:2]
+    proof = word_proof(evaluation, result, index, first)
+    units = evaluation.inputs.position_noun
+    verb = "gives" if proof.enough == 1 else "give"
+    said = (
+        f"{proof.enough} of {len(proof.words)} {units} {verb} {proof.label}"
+        if proof.enough
+        else f"no proof of {proof.label}"
+    )
+    for j in others:
+        other = word_proof(evaluation, result, index, j)
+        said += f"; {other.label} gets {percent(other.shape.peak).replace('less than ', '<')} at most"
+    return f"{evaluation.image_names[index]}: {said}"
+
+
+# ---- notebooks ------------------------------------------------------------------------------------------------------
+
+
+def proof_words_html(proof: WordProof, most_steps: int = 24) -> str:
+    """A text with shaded words, and below, folded, its words one by one with the belief beside them. Plain HTML, without scripts."""
+    ink = "rgb({}, {}, {})".format(*proof.colour)
+    shaded = "".join(
+        _word_html(word, proof.shade(k), ink if k in proof.proving else "")
+        for k, word in enumerate(proof.words)
+    )
+    head = (
+        f'<div style="margin-top:.6em"><b>{escape(terminal_text(proof.label))}</b> whole text {percent(proof.shape.belief)}, '
+        f'<span style="color:{ink};font-weight:600">{escape(proof.shape.words)}</span></div>'
+    )
+    text = f'<div dir="auto" style="line-height:1.9;white-space:pre-wrap;max-width:48em">{shaded}</div>'
+    return head + text + _steps_html(proof, most_steps)
+
+
+def _word_html(word: str, shade: Colour | None, underline: str) -> str:
+    bare = word.rstrip()
+    style = "border-radius:3px;padding:1px 2px;"
+    if shade is not None:
+        style += "background:rgb({}, {}, {});color:#18181c;".format(*shade)
+    if underline:
+        style += f"border-bottom:3px solid {underline};"
+    return f'<span style="{style}">{escape(terminal_text(bare))}</span>{escape(terminal_text(word[len(bare) :]))}'
+
+
+def _steps_html(proof: WordProof, most: int) -> str:
+    """The words one by one, in the order of the map, with the belief after each as a bar and a number."""
+    steps: Sequence[tuple[str, float]] = [
+        ("(nothing)", proof.along[0]),
+        *((proof.words[p].strip(), proof.along[k + 1]) for k, p in enumerate(proof.order[:most])),
+    ]
+    rows = "".join(
+        f'<tr><td style="text-align:right">{k}</td><td dir="auto" style="text-align:left">{escape(terminal_text(word))}</td>'
+        f'<td style="text-align:left"><span style="display:inline-block;height:.7em;width:{100 * p:.0f}px;background:#8a909c"></span> '
+        f"{percent(p)}</td></tr>"
+        for k, (word, p) in enumerate(steps)
+    )
+    more = len(proof.order) - most
+    left = f'<tr><td></td><td style="text-align:left">and {more} more</td><td></td></tr>' if more > 0 else ""
+    return (
+        '<details style="font-size:small"><summary>word by word</summary><table><tr><th>shown</th><th style="text-align:left">word</th>'
+        f'<th style="text-align:left">belief in {escape(terminal_text(proof.label))}</th></tr>{rows}{left}</table></details>'
+    )

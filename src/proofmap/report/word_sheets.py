@@ -1,0 +1,108 @@
+"""Texts on sheets: the words shaded by each map, right and wrong labels under each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from PIL import Image, ImageDraw
+
+from proofmap.core.text import one_line
+from proofmap.report.colours import INK, SOFT, Colour
+from proofmap.report.word_fonts import Font, direction, font_for, missing_words
+from proofmap.report.word_proof import WordProof
+
+WIDE = 720
+"""Pixels of the width of a text on a sheet."""
+_SIZE, _LINE, _PAD, _MOST_LINES = 15, 27, 3, 26
+
+
+def word_picture(
+    proof: WordProof, width: int = WIDE, shown: frozenset[int] | None = None
+) -> tuple[Image.Image, str]:
+    """A text with shaded words, and a note about words that could not be drawn. Words that are not ``shown``, if given, are hidden."""
+    seen = [one_line(word).strip() for word in proof.words]
+    fonts = [font_for(word, _SIZE) for word in seen]
+    missing = [word for word, font in zip(seen, fonts, strict=True) if font is None]
+    drawn = [word if font else f"#{k + 1}" for k, (word, font) in enumerate(zip(seen, fonts, strict=True))]
+    used = [font or font_for("#1", _SIZE) for font in fonts]
+    base = direction("".join(proof.words)) or "ltr"
+    sizes = [font.getlength(word) if font else 0.0 for word, font in zip(drawn, used, strict=True)]
+    gaps = [5 if word != word.rstrip() else 0 for word in proof.words]
+    lines = _broken([round(size) + 2 * _PAD for size in sizes], gaps, width)
+    left_out = sum(len(line) for line in lines[_MOST_LINES:])
+    lines = lines[:_MOST_LINES]
+    page = Image.new("RGB", (width, _LINE * (len(lines) + bool(left_out)) + 4), (255, 255, 255))
+    draw = ImageDraw.Draw(page)
+    for row, line in enumerate(lines):
+        wide = sum(round(sizes[k]) + 2 * _PAD + gaps[k] for k in line)
+        x = width - wide if base == "rtl" else 0
+        for k in _visual([direction(drawn[k]) for k in line], base):
+            k = line[k]
+            box = (x, _LINE * row + 2, x + round(sizes[k]) + 2 * _PAD - 1, _LINE * row + _LINE - 4)
+            _draw_word(draw, proof, k, drawn[k], used[k], box, is_shown=shown is None or k in shown)
+            x = box[2] + 1 + gaps[k]
+    if left_out:
+        font = font_for("and", _SIZE)
+        draw.text((_PAD, _LINE * len(lines) + 4), f"and {left_out} more, which the report shows", SOFT, font)
+    return page, missing_words(missing)
+
+
+def _draw_word(
+    draw: ImageDraw.ImageDraw,
+    proof: WordProof,
+    k: int,
+    word: str,
+    font: Font | None,
+    box: tuple[int, int, int, int],
+    *,
+    is_shown: bool,
+) -> None:
+    left, top, right, bottom = box
+    if not is_shown:
+        draw.rounded_rectangle((left, top + 2, right, bottom - 2), 3, (219, 219, 219))
+        return
+    shade: Colour | None = proof.shade(k)
+    if shade is not None:
+        draw.rounded_rectangle(box, 3, shade)
+    if k in proof.proving:
+        draw.rectangle((left, bottom - 1, right, bottom + 1), proof.colour)
+    way = "rtl" if direction(word) == "rtl" else None
+    draw.text((left + _PAD, top + 2), word, INK, font, direction=way)
+
+
+def _broken(widths: Sequence[int], gaps: Sequence[int], most: int) -> list[list[int]]:
+    """Words in lines of at most ``most`` pixels.
+
+    >>> _broken([4, 4, 4], [1, 1, 0], 9)
+    [[0, 1], [2]]
+    """
+    lines: list[list[int]] = [[]]
+    used = 0
+    for k, (width, gap) in enumerate(zip(widths, gaps, strict=True)):
+        if lines[-1] and used + width > most:
+            lines.append([])
+            used = 0
+        lines[-1].append(k)
+        used += width + gap
+    return lines
+
+
+def _visual(directions: Sequence[str | None], base: str) -> list[int]:
+    """The words of a line from left to right on paper, by the rules of Unicode for two directions.
+
+    A word without a direction, such as a number, takes that of its neighbours if they agree, otherwise that of the text.
+
+    >>> _visual(["ltr", "rtl", "rtl", "ltr"], "ltr"), _visual(["rtl", "ltr", "ltr", "rtl"], "rtl")
+    ([0, 2, 1, 3], [3, 1, 2, 0])
+    """
+    known = []
+    for k, own in enumerate(directions):
+        before = next((d for d in reversed(directions[:k]) if d), base)
+        after = next((d for d in directions[k + 1 :] if d), base)
+        known.append(own or (before if before == after else base))
+    order: list[int] = []
+    for way, run in groupby(range(len(known)), key=known.__getitem__):
+        places = list(run)
+        order += places if way == base else places[::-1]
+    return order if base == "ltr" else order[::-1]

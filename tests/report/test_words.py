@@ -1,0 +1,191 @@
+"""Texts on sheets, pages, in notebooks and terminals: every picture shows the words that were judged, in the order that was judged."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import ImageFont
+
+import proofmap as pm
+from proofmap.cli.console import SafeConsole
+from proofmap.cli.words import coloured, marked, print_words
+from proofmap.core.inputs import Text
+from proofmap.report import word_fonts
+from proofmap.report.html import write_report
+from proofmap.report.proof_sheets import explained_sheet
+from proofmap.report.word_fonts import font_for, missing_words
+from proofmap.report.word_proof import WordProof, proof_words_html, word_proof, words_title
+from proofmap.report.word_sheets import word_picture
+
+TEXTS = [
+    "bad <b>songs</b> but a good, good end",
+    "Good.",
+    "one two three four good six seven bad nine ten eleven twelve",
+]
+
+
+def critic(texts: list[str]) -> list[list[float]]:
+    """Good and bad words, counted."""
+    found = []
+    for text in texts:
+        p = 1 / (1 + np.exp(-1.5 * len(re.findall("good", text, re.I)) + 1.2 * text.count("bad")))
+        found.append([1 - p, p])
+    return found
+
+
+@pytest.fixture(scope="module")
+def evaluation() -> pm.Evaluation:
+    net = pm.Classifier(critic, inputs=Text(length=40), names=["bad", "good"], batch_size=64)
+    return pm.evaluate(net, TEXTS, methods=["belief-order", "occlusion"], labels="all", keep_maps=3)
+
+
+def proof_of(evaluation: pm.Evaluation, method: str, index: int, label: str) -> WordProof:
+    place = evaluation.labels[index].tolist().index(evaluation.label_names.index(label))
+    return word_proof(evaluation, evaluation[method], index, place)
+
+
+@pytest.mark.parametrize("method", ["belief-order", "occlusion"])
+@pytest.mark.parametrize("index", range(3))
+@pytest.mark.parametrize("label", ["bad", "good"])
+def test_the_belief_beside_the_words_is_that_of_the_model(
+    evaluation: pm.Evaluation, method: str, index: int, label: str
+) -> None:
+    proof = proof_of(evaluation, method, index, label)
+    assert "".join(proof.words) == TEXTS[index] and sorted(proof.order) == list(range(len(proof.words)))
+    shown = [
+        "".join(word for p, word in enumerate(proof.words) if p in proof.order[:k])
+        for k in range(len(proof.words) + 1)
+    ]
+    expected = [row[label == "good"] for row in critic(shown)]
+    assert proof.along == pytest.approx(expected, abs=1e-6)
+    belief = expected[-1]
+    enough = next(k for k, p in enumerate(expected) if k and p >= 0.9 * belief)
+    assert proof.enough == enough
+    assert proof.shape.reach == pytest.approx(enough / len(proof.words))
+
+
+def test_words_against_the_label_come_last_and_padding_never(evaluation: pm.Evaluation) -> None:
+    proof = proof_of(
+        evaluation, "occlusion", 0, "good"
+    )  # "bad" counts against it: below the zeros of padding
+    assert proof.order[-1] == 0 and proof.heat[0] < 0.5 < proof.heat[5] and proof.shade(0) != proof.shade(5)
+    assert [proof.order[place] for place in proof.places] == list(range(len(proof.words)))
+
+
+def test_the_title_counts_words_of_the_text(evaluation: pm.Evaluation) -> None:
+    assert words_title(evaluation, evaluation["belief-order"], 1).startswith(
+        "text-1: 1 of 1 words gives good; "
+    )
+
+
+def test_tables_and_files_name_the_words(evaluation: pm.Evaluation, tmp_path: Path) -> None:
+    alone = pm.Proof(evaluation)
+    line = next(row for row in str(alone).splitlines() if "text-1" in row and "good" in row)
+    assert line.endswith("Good")
+    alone.save(tmp_path)
+    lines = (tmp_path / "positions.csv").read_text().splitlines()
+    assert len(lines) == 1 + 2 * 2 * sum(len(text.split()) for text in TEXTS)  # no line for padding
+
+
+# ---- sheets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sheet_shades_words_and_underlines_the_proof(evaluation: pm.Evaluation) -> None:
+    proof = proof_of(evaluation, "belief-order", 0, "good")
+    picture, missing = word_picture(proof)
+    colours = {colour for _, colour in picture.getcolors(maxcolors=100_000) or []}
+    assert missing == "" and proof.colour in colours
+    assert {proof.shade(k) for k in range(len(proof.words))} - {None} <= colours
+    hidden, _ = word_picture(proof, shown=frozenset())
+    assert {colour for _, colour in hidden.getcolors() or []} >= {(255, 255, 255), (219, 219, 219)}
+    assert explained_sheet(evaluation, 0).height > 4 * picture.height  # two methods, two labels
+
+
+def test_a_word_that_no_font_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_fonts, "_fonts", lambda size: (ImageFont.load_default(size),))
+    assert font_for("good", 15) is not None and font_for("晴れ", 15) is None
+    said = missing_words(["晴れ", "한국"])
+    assert said.startswith(
+        "No font found here can draw 2 words (CJK, Hangul, Hiragana): they are shown by number"
+    )
+
+
+def test_right_to_left_text_begins_on_the_right() -> None:
+    font = pytest.importorskip("PIL.features").check("raqm") and font_for("שלום", 15)
+    if not font:
+        pytest.skip("no font with Hebrew, or a Pillow that cannot set it")
+    net = pm.Classifier(critic, inputs=Text(length=9), names=["bad", "good"], batch_size=8)
+    proof = proof_of(pm.explain(net, ["שלום good עולם"], labels="all").evaluation, "belief-order", 0, "good")
+    picture, _ = word_picture(proof, shown=frozenset([0]))
+    ink = np.asarray(picture.convert("L"))
+    dark, gray = (ink < 100).any(axis=0).nonzero()[0], ((ink == 219).sum(axis=0) > 9).nonzero()[0]
+    assert dark.min() > gray.max()  # the first word, which is shown, is right of those that are hidden
+
+
+# ---- terminals, notebooks -----------------------------------------------------------------------------------------
+
+
+def test_a_terminal_colours_words_and_a_file_has_brackets(
+    evaluation: pm.Evaluation, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proof = proof_of(evaluation, "belief-order", 1, "good")
+    assert marked(proof) == "[Good.]"
+    (span,) = coloured(proof).spans
+    assert span.style.underline  # type: ignore[union-attr]
+    print_words(evaluation)
+    assert "[Good.]\n" in (out := capsys.readouterr().out) and "in brackets: the first words" in out
+    print_words(evaluation, SafeConsole(force_terminal=True, color_system="truecolor"))
+    assert "\x1b[" in (out := capsys.readouterr().out) and "[Good.]" not in out
+
+
+def test_a_notebook_shows_text_as_text(evaluation: pm.Evaluation) -> None:
+    shown = proof_words_html(proof_of(evaluation, "belief-order", 0, "good"))
+    assert "&lt;b&gt;songs&lt;/b&gt;" in shown and "<b>songs" not in shown and 'dir="auto"' in shown
+    assert shown.count("border-bottom") == proof_of(evaluation, "belief-order", 0, "good").enough
+    assert shown in pm.Proof(evaluation)._repr_html_()
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page_file(evaluation: pm.Evaluation, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_report(evaluation, tmp_path_factory.mktemp("words") / "report.html")
+
+
+def test_a_page_carries_the_words_and_their_order(evaluation: pm.Evaluation, page_file: Path) -> None:
+    page = page_file.read_text()
+    record = json.loads(re.search(r'id="record">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    assert record["counts"] == list(range(13)) and 'class="photo' not in page
+    image = next(one for one in record["pictured"] if one["index"] == 0)
+    assert "".join(image["text"]) == TEXTS[0]
+    for k, label in enumerate(image["labels"]):
+        proof = proof_of(evaluation, "occlusion", 0, label["name"])
+        assert image["methods"][1]["words"]["order"][k] == list(proof.places)
+        assert image["methods"][1]["words"]["curve"][k] == pytest.approx(list(proof.along))
+
+
+def test_the_slider_shows_words_one_by_one(browser: Any, page_file: Path, evaluation: pm.Evaluation) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 9000})
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(page_file.as_uri())
+    for step in (0, 2, 12):
+        page.locator("#share").evaluate(
+            "(s, k) => { s.value = k; s.dispatchEvent(new Event('input')); }", step
+        )
+        page.wait_for_function(
+            "(k) => [...document.querySelectorAll('#image-0 .reading-off')].every((p) => p.textContent.startsWith(`${k} `))",
+            arg=min(step, 7),
+        )
+        cell = page.locator("#image-0 .cell").first
+        proof = proof_of(evaluation, "belief-order", 0, page.locator("#image-0 .row h4").first.text_content())
+        shown = cell.locator(".kept .word:not(.unseen-word)").all_text_contents()
+        assert shown == [proof.words[p].strip() for p in sorted(proof.order[:step])]
+    assert complaints == []
+    page.close()
