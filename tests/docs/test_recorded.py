@@ -37,8 +37,11 @@ class Shown:
     """Columns that say what a row is."""
     part: str = ""
     """Of the record's tables, the one whose title begins so."""
+    more: Sequence[str] = ()
+    """Records of further runs with rows of the same table; then rows are found by name, in the order of the page."""
 
 
+ALL_PASSES = ("imagenette-full-others", "imagenette-full-s1")
 SHOWN = [
     Shown(
         "imagenette",
@@ -64,6 +67,7 @@ SHOWN = [
         "imagenette-table.md",
         "| method, all passes | completeness |",
         ["completeness, printed", *(f"soundness, {at}" for at in ("printed", "between", "released"))],
+        more=ALL_PASSES,
     ),
     Shown(
         "imagenette-full",
@@ -71,6 +75,7 @@ SHOWN = [
         "| method, all passes | deletion",
         ["deletion", "insertion", "saliency-metric"],
         part="efficientnet-lite0",
+        more=ALL_PASSES,
     ),
     Shown(
         "imagenette-corner",
@@ -174,6 +179,17 @@ def scored(record: str, part: str = "") -> dict[str, dict[str, dict[str, Any]]]:
     return rows
 
 
+def shown_rows(shown: Shown) -> tuple[list[list[str]], dict[str, dict[str, dict[str, Any]]]]:
+    """The rows of a table, and what is recorded of them, in the same order."""
+    rows, recorded = table_of(shown.page, shown.head), scored(shown.record, shown.part)
+    for record in shown.more:
+        for method, scores in scored(record, shown.part).items():
+            for score, n in recorded.setdefault(method, scores).items():  # a row that two runs have is the same
+                assert n["value"] == pytest.approx(scores[score]["value"], abs=1e-6), (method, score)
+    names = [re.sub(r"[\\*†]", "", cells[0]) for cells in rows]
+    return rows, {name: recorded.pop(name) for name in names} | recorded if shown.more else recorded
+
+
 def cell_of(n: dict[str, Any]) -> str:
     return f"{number(n['value'])} [{number(n['low'])}, {number(n['high'])}]"
 
@@ -193,7 +209,7 @@ def test_a_record_is_of_no_quick_run_and_some_page_links_to_it(path: Path) -> No
 
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: f"{shown.record}: {shown.head[2:24].strip()}")
 def test_every_cell_of_a_table_is_that_of_its_record(shown: Shown) -> None:
-    rows, recorded = table_of(shown.page, shown.head), scored(shown.record, shown.part)
+    rows, recorded = shown_rows(shown)
     assert len(rows) == len(recorded) >= 4
     for cells, (method, scores) in zip(rows, recorded.items(), strict=True):
         assert len(cells) == shown.names + len(shown.scores)
@@ -207,7 +223,7 @@ def test_every_cell_of_a_table_is_that_of_its_record(shown: Shown) -> None:
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: f"{shown.record}: {shown.head[2:24].strip()}")
 def test_the_names_of_a_table_are_those_of_its_record(shown: Shown) -> None:
     """A page may call its rows otherwise, but the weight of TV, or what a name begins with, is in both."""
-    for cells, method in zip(table_of(shown.page, shown.head), scored(shown.record, shown.part), strict=True):
+    for cells, method in zip(*shown_rows(shown), strict=True):
         named = re.sub(r"[`*\\↑↓]", "", " ".join(cells[: shown.names]))
         value = re.findall(r"(?:^|\s)(0|\.\d+)$", method)
         assert not value or value[0] in named.split(), (named, method)
@@ -281,3 +297,37 @@ def test_the_rows_of_the_frontier_are_those_of_its_file() -> None:
         assert family == row["family"] and float(roughness) == pytest.approx(row["roughness"], abs=0.051)
         for cell, key in ((learned, "learned"), (unseen, "unseen")):
             assert cell == "/".join(number(value) for value in row[key]), (name, key)
+
+
+def test_the_rows_of_steady_proofs_are_those_of_their_file() -> None:
+    recorded = {
+        row["method"].replace(",compile=false", ""): row
+        for row in json.loads((RESULTS / "steady-proofs.json").read_text(encoding="utf-8"))["rows"]
+    }
+    rows = table_of("steady-proofs.md", "| method | passes | n | completeness/soundness | peak |")
+    measured = [recorded[name.strip("`")]["means"]["learned on"] for name, *_ in rows]
+    assert len(rows) == len(recorded)
+    least = [min(m["completeness"], m["soundness"]) for m in measured]
+    assert least == sorted(least, reverse=True)
+    for (name, _, n, both, *cells, unseen), m in zip(rows, measured, strict=True):
+        row, other = recorded[name.strip("`")], recorded[name.strip("`")]["means"]["never learned on"]
+        assert int(n) == row["n"] and both == "/".join(number(m[k]) for k in ("completeness", "soundness"))
+        own = [f"{m['peak']:.2f}", *(number(m[k]) for k in ("steadiness", "reach", "peak-soundness"))]
+        assert cells == own, name
+        scores = "/".join(number(other[k]) for k in ("completeness", "soundness"))
+        assert unseen == f"{scores}, {other['peak']:.2f}, {number(other['steadiness'])}", name
+
+
+def test_the_rows_of_other_nets_are_those_of_their_record() -> None:
+    recorded = {
+        (row["net"], row["method"]): row for row in read("other-nets")["rows"] if "changed" not in row
+    }
+    rows = table_of("steady-proofs.md", "| net | method | n | gray |")
+    assert len(rows) >= 12
+    for net, method, n, *cells in rows:
+        row = recorded[net, method.strip("`")]
+        assert int(n) == row["n"]
+        for cell, found in zip(cells, row["fills"].values(), strict=True):
+            scores = [found["completeness"]["value"], found["soundness"]["value"], found["best effort"]]
+            shape = f"{found['peak']:.2f}, {number(found['steadiness'])}"
+            assert cell == f"{'/'.join(map(number, scores))}, {shape}", (net, method)

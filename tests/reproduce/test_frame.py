@@ -366,3 +366,12 @@ def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_i
         None,
     ]  # deletion is .3 away; twice the same is undecided
     assert claims[2].statement == "ours is as good as itself, e2 = 0.1 (b)"
+
+
+def test_a_printed_row_that_is_read_in_two_ways_counts_once_among_the_distances() -> None:
+    scores = {"gradient": 0.5, "gradient, unsigned": 0.7, "noise, twice": 0.3}
+    found = made_up_evaluation({row: {"soundness, a": [value] * 6} for row, value in scores.items()})
+    paper = {row: {"soundness": 0.8} for row in scores}
+    table = epsilon_table(found, _settings(epsilons={"a": {"e1": 0.1, "e2": 0.1}}, paper=paper))
+    assert table is not None and table.title.endswith("mean of 2 rows")
+    assert table.records[0]["soundness_away"] == pytest.approx(((0.3 + 0.1) / 2 + 0.5) / 2)

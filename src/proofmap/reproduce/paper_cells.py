@@ -57,20 +57,25 @@ def _cell(score: Score, printed: float | None) -> str:
 
 
 def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable | None:
-    """Which thresholds come nearest to the printed numbers: the mean distance of the rows that have any."""
+    """Which thresholds come nearest to the printed numbers: the mean distance of the printed rows.
+
+    A printed row may be read in several ways, each a row here: "Gradient x Input" and "Gradient x Input, unsigned". It counts once, with the
+    mean distance of its readings.
+    """
     several, paper = by_epsilons(settings), settings.get("paper", {})
     there = {result.name: result for result in evaluation.results}
     away: dict[str, dict[str, float]] = {}
     rows_used = 0
     for metric, names in several.items():
         for preset, name in zip(settings["epsilons"], names, strict=True):
-            gaps = [
-                abs(there[row].score(name).value - cells[metric])
-                for row, cells in paper.items()
-                if row in there and metric in cells
-            ]
+            gaps: dict[str, list[float]] = {}
+            for row, cells in paper.items():
+                if row in there and metric in cells:
+                    first = row.partition(",")[0]
+                    printed = first if first in paper else row
+                    gaps.setdefault(printed, []).append(abs(there[row].score(name).value - cells[metric]))
             if gaps:
-                away.setdefault(metric, {})[preset] = fmean(gaps)
+                away.setdefault(metric, {})[preset] = fmean(map(fmean, gaps.values()))
                 rows_used = max(rows_used, len(gaps))
     if not away:
         return None
