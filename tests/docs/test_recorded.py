@@ -184,7 +184,9 @@ def shown_rows(shown: Shown) -> tuple[list[list[str]], dict[str, dict[str, dict[
     rows, recorded = table_of(shown.page, shown.head), scored(shown.record, shown.part)
     for record in shown.more:
         for method, scores in scored(record, shown.part).items():
-            for score, n in recorded.setdefault(method, scores).items():  # a row that two runs have is the same
+            for score, n in recorded.setdefault(
+                method, scores
+            ).items():  # a row that two runs have is the same
                 assert n["value"] == pytest.approx(scores[score]["value"], abs=1e-6), (method, score)
     names = [re.sub(r"[\\*†]", "", cells[0]) for cells in rows]
     return rows, {name: recorded.pop(name) for name in names} | recorded if shown.more else recorded
