@@ -37,14 +37,17 @@ def only_unused_files(folder: Path) -> bool:
 # ---- killed ---------------------------------------------------------------------------------------------------
 
 
-def test_killed_twenty_times_a_run_ends_as_if_it_never_was(processes: Processes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [8, pytest.param(20, marks=pytest.mark.slow)])
+def test_killed_many_times_a_run_ends_as_if_it_never_was(
+    times: int, processes: Processes, tmp_path: Path
+) -> None:
     study = toy_study(tmp_path, 40)
     began = time.monotonic()
     assert processes.run(study, tmp_path / "whole") == {"units": 60, "failed": 0}
     whole = time.monotonic() - began
     drawn = random.Random(20)
     kills, done = 0, 0
-    while kills < 20 or done == 0:
+    while kills < times or done == 0:
         later = (
             1 if done else 1 + kills // 4
         )  # on a slow machine the first kills may all come before the first unit
