@@ -1,4 +1,5 @@
-"""``demo``: methods judged on sample photos, cut so that it takes a few minutes on any machine; ``demo table`` on rows of a table."""
+"""``demo``: methods judged on sample photos, cut so that it takes a few minutes on any machine; ``demo table`` on rows of a table, ``demo text`` on
+sentences."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import proofmap as pm
 from proofmap.cli import options
 from proofmap.cli.console import progress_for, stderr
 from proofmap.cli.demo_table import demo_table, print_and_save
+from proofmap.cli.demo_text import demo_text
 from proofmap.core.files import check_output
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.core.text import counted
@@ -35,8 +37,8 @@ def demo(
     what: Annotated[
         str,
         typer.Argument(
-            help="photos, or table: a model of scikit-learn on rows of a table.",
-            parser=options.one_of(("photos", "table")),
+            help="photos; table: a model of scikit-learn on rows of a table; text: the words that prove a language.",
+            parser=options.one_of(("photos", "table", "text")),
         ),
     ] = "photos",
     out: Annotated[Path, options.OUT] = Path("demo"),
@@ -45,12 +47,12 @@ def demo(
     ] = "cat,rocket,coffee,motorcycle,astronaut",
     labels: Annotated[
         str | None,
-        typer.Option(help=options.LABELS_HELP, show_default="top3+wrong; all for the table"),
+        typer.Option(help=options.LABELS_HELP, show_default="top3+wrong; all for table and text"),
     ] = None,
     methods: Annotated[
         str | None,
         typer.Option(
-            help=options.METHODS_HELP, show_default="seven methods; four without gradients for the table"
+            help=options.METHODS_HELP, show_default="seven methods; four without gradients for table and text"
         ),
     ] = None,
     minutes: Annotated[
@@ -62,6 +64,9 @@ def demo(
 ) -> None:
     if what == "table":
         demo_table(out, labels or "all", methods or options.METHODS_WITHOUT_GRADIENTS, seed, quiet)
+        return
+    if what == "text":
+        demo_text(out, labels or "all", methods or options.METHODS_WITHOUT_GRADIENTS, seed, quiet)
         return
     labels, methods = labels or "top3+wrong", methods or options.DEFAULT_METHODS
     if math.isnan(minutes):

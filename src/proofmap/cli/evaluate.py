@@ -49,6 +49,7 @@ def evaluate(
     ] = None,
     data: Annotated[list[str] | None, options.DATA] = None,
     target: Annotated[str | None, options.TARGET] = None,
+    text_column: Annotated[str | None, options.TEXT_COLUMN] = None,
     model: Annotated[str | None, options.MODEL] = None,
     weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
     methods: Annotated[str | None, options.METHODS] = None,
@@ -129,7 +130,7 @@ def evaluate(
 ) -> None:
     config = Study.from_toml(study) if study is not None else Study()
     changes: dict[str, Any] = {
-        "data": options.with_target(data, target),
+        "data": options.with_column(options.with_target(data, target), text_column),
         "model": model,
         "weights": weights,
         "labels": labels,

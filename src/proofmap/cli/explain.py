@@ -21,8 +21,9 @@ from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
-from proofmap.data.specs import names_table, open_data, photographs
+from proofmap.data.specs import is_dataset, names_table, open_data, photographs
 from proofmap.data.table_rows import TableData
+from proofmap.data.texts import TextData
 from proofmap.judging import proof_metrics
 from proofmap.methods.method import default_method, make_method
 from proofmap.metrics.games import make_game
@@ -40,12 +41,17 @@ from proofmap.study.session import open_net
 
 def explain(
     images: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            help="Photos or folders; sample:cat is a sample photo. Or one table of rows (CSV or Parquet).",
+            help="Photos or folders; sample:cat is a sample photo. Or one table of rows (CSV or Parquet), or one file of texts.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="A text to explain, in place of images. May be repeated.", show_default=False),
+    ] = None,
+    text_column: Annotated[str | None, options.TEXT_COLUMN] = None,
     target: Annotated[str | None, options.TARGET] = None,
     rows: Annotated[
         str | None,
@@ -99,9 +105,22 @@ def explain(
         methods=split_specs(method or "belief-mask"),
     )
     chosen = list(study.named_methods().values())
-    is_table = target is not None or rows is not None or names_table(images[0])
-    photos = open_data(options.with_target(images, target) or images) if is_table else photographs(images)
-    indices = _rows(photos, rows) if is_table else list(range(len(photos)))
+    images = _given(images, text)
+    is_table = (
+        bool(text)
+        or any(each is not None for each in (target, rows, text_column))
+        or names_table(images[0])
+        or is_dataset(images[0])
+    )
+    photos: Dataset
+    if text:
+        photos = TextData(text)
+    elif is_table:
+        places = options.with_column(options.with_target(images, target), text_column)
+        photos = open_data(places or images)
+    else:
+        photos = photographs(images)
+    indices = _rows(photos, rows) if is_table and not text else list(range(len(photos)))
     if isinstance(photos, TableData):
         study = replace(study, weights=weights)
         classifier = open_net(study, device=options.check_device(device), dataset=photos)
@@ -165,6 +184,13 @@ def explain(
         stderr.print(f"failed: {failure.reason}")
     if block.failures:
         raise typer.Exit(options.FAILED)
+
+
+def _given(images: list[str] | None, text: list[str] | None) -> list[str]:
+    """The images, if there is no text; one of the two must be given."""
+    if bool(images) == bool(text):
+        raise pm.InputError("name photos or a file to explain, or give a text with --text; one of the two")
+    return list(images or ())
 
 
 def _rows(data: Dataset, wanted: str | None) -> list[int]:

@@ -84,6 +84,9 @@ DATA = typer.Option(
 TARGET = typer.Option(
     help="The column of true labels, if --data is a table of rows (CSV).", show_default="none"
 )
+TEXT_COLUMN = typer.Option(
+    help="The column of texts, if --data is a file of texts (CSV, JSONL or Parquet).", show_default="none"
+)
 MODEL = typer.Option(help="A net; see [bold]proofmap list models[/], or write file.py:function.")
 WEIGHTS = path_option("Weights file (.safetensors or a torch checkpoint).")
 FIT = choice_option(
@@ -156,6 +159,19 @@ def with_target(places: list[str] | None, target: str | None) -> list[str] | Non
     if not places or len(places) > 1:
         raise InputError("--target names a column of one table; give one --data FILE.csv with it")
     return [f"{places[0]}{'&' if '?' in places[0] else '?'}target={target}"]
+
+
+def with_column(places: list[str] | None, column: str | None) -> list[str] | None:
+    """The dataset strings with the column of texts written into the first.
+
+    >>> with_column(["reviews.csv"], "review")
+    ['reviews.csv?column=review']
+    """
+    if column is None:
+        return places
+    if not places or len(places) > 1:
+        raise InputError("--text-column names a column of one file; give one --data FILE.csv with it")
+    return [f"{places[0]}{'&' if '?' in places[0] else '?'}column={column}"]
 
 
 def check_device(name: str | None) -> str:

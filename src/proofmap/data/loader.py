@@ -101,7 +101,7 @@ def load_listed(
     outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
     if outside:
         raise InputError(f"there is no item {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
-    if dataset.kind != inputs.kind:
+    if not inputs.reads(dataset.kind):
         raise InputError(f"{dataset.title} holds {dataset.kind}, but the classifier takes {inputs.kind}")
     inputs.check_readable()
     workers = 1 if dataset.sequential else workers or _cores()

@@ -3,6 +3,7 @@
 photos/                             a folder of images, or one with a sub-folder per label
 photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
 series:beats.ts                     series of a .ts, CSV, .npz or WAV file
+reviews.csv?column=review           texts of a column of a CSV, JSONL or Parquet file; notes.txt: the lines of a file
 customers.csv?target=churned        rows of a table with the column of true labels; also customers.parquet
 KIND:PLACE                          data in a known layout, such as cifar10:data/ or hf:ORG/NAME
 KIND:PLACE[SPLIT]                   ... one part of it: imagenette:data/imagenette[train]
@@ -35,13 +36,22 @@ from proofmap.data.imagenet_real import imagenet_real
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
 from proofmap.data.series_files import series_file
 from proofmap.data.table_rows import PARQUET, table_file
+from proofmap.data.texts import LINES, text_file
 from proofmap.data.voc import pascal_voc
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
     r"(?P<place>[^?]*?)(?:\[(?P<split>[^\]?]*(?:\[[^\]]*\])?)\])?(?:\?(?P<options>.*))?", re.DOTALL
 )
-_BY_SUFFIX = {".csv": "csv", ".tsv": "csv", ".npy": "npz", ".npz": "npz", **dict.fromkeys(PARQUET, "table")}
+_BY_SUFFIX = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".npy": "npz",
+    ".npz": "npz",
+    **dict.fromkeys(PARQUET, "table"),
+    ".txt": "text",
+    **dict.fromkeys(LINES, "text"),
+}
 
 
 @dataclass(frozen=True)
@@ -202,8 +212,10 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
         kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
         if not kind:
             raise InputError(
-                f"{place} is no dataset: expected a folder, or a .csv, .parquet, .npy or .npz file"
+                f"{place} is no dataset: expected a folder, or a .csv, .jsonl, .txt, .parquet, .npy or .npz file"
             )
+        if kind in ("csv", "table") and "column" in options:
+            kind = "text"
         if kind == "csv" and "target" in options:  # a table of files has no setting
             kind = "table"
     return kind, place, options
@@ -234,6 +246,7 @@ _OPENERS: dict[str, Callable[..., Dataset]] = {
     "folder": image_folder,
     "csv": image_csv,
     "table": table_file,
+    "text": text_file,
     "series": series_file,
     "voc": pascal_voc,
     "npz": array_file,
@@ -260,6 +273,11 @@ _KINDS = {
             "table",
             "table:FILE?target=COLUMN&name=COLUMN",
             "rows of a CSV or Parquet file; target has the true labels, name the names of rows",
+        ),
+        (
+            "text",
+            "text:FILE?column=COLUMN&target=COLUMN&name=COLUMN",
+            "texts: the lines of a file, or a column of a CSV, JSONL or Parquet file; target has the true labels",
         ),
         (
             "series",

@@ -20,6 +20,8 @@ from proofmap.models.cifar_vit import CifarViT
 from proofmap.models.efficientnet_lite import EfficientNetLite
 from proofmap.models.function_file import call_function_file
 from proofmap.models.hubs import load_from_hub, unknown_name
+from proofmap.models.languages import NAME as LANGUAGES
+from proofmap.models.languages import language_model
 from proofmap.models.model_files import load_model_file
 from proofmap.models.spec import FILE_SCHEMES, SCHEMES, ModelSpec
 from proofmap.models.text_models import MINILM, is_text_model, load_text_model
@@ -95,6 +97,9 @@ def load_classifier(
         return call_function_file(wanted.name, wanted.function, device=device, batch_size=batch_size)
     if labels is not None and not is_text_model(wanted):
         raise InputError(f"labels is for zero-shot models of texts, such as {MINILM}, not for {spec}")
+    if wanted.name == LANGUAGES and not wanted.scheme:
+        languages, arguments = language_model()
+        return Classifier(languages, **arguments, device=device, batch_size=batch_size, name=wanted.title)
     if is_text_model(wanted):
         text_net, arguments = load_text_model(wanted, labels)
         return Classifier(text_net, **arguments, device=device, batch_size=batch_size, name=wanted.title)
@@ -241,6 +246,7 @@ _ELSEWHERE = (
         "in the file",
         "a model of scikit-learn, as a .skops file, or as a pickle that you trust (&pickle=true)",
     ),
+    ModelInfo("py3langid", None, "package py3langid", "texts: which of 142 languages; linear, no gradients"),
     ModelInfo(
         "minilm-zero-shot?labels=A,B",
         None,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import KINDS, Pictures, Rows
+from proofmap.core.inputs import KINDS, Pictures, Rows, Text
 from proofmap.data import Dataset, rebuild_dataset
 from proofmap.testing.contract import Contract
 
@@ -105,6 +105,8 @@ def an_item_is_a_picture_or_an_array_as_the_kind_says(dataset: Dataset) -> None:
         if isinstance(item, Image.Image):
             assert dataset.kind == Pictures.kind, f"{name!r} is a picture, but the kind is {dataset.kind}"
             assert item.mode in ("RGB", "RGBA"), f"{name!r} has the mode {item.mode}, expected RGB or RGBA"
+        elif isinstance(item, str):
+            assert dataset.kind == Text.kind, f"{name!r} is a text, but the kind is {dataset.kind}"
         else:
             values: NDArray[Any] = np.asarray(item)
             assert values.dtype.kind in "fiub", f"{name!r} has values of {values.dtype}, expected numbers"

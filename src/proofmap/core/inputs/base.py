@@ -273,6 +273,10 @@ class Inputs(ABC):
         self._check_finite(values[None], f"one of the {self.noun} holds NaN or infinity")
         return values
 
+    def reads(self, kind: str) -> bool:
+        """Whether :meth:`prepare` takes items of a dataset of this kind."""
+        return kind == self.kind
+
     def check_readable(self) -> None:  # noqa: B027 - most kinds have nothing to refuse
         """Raise an InputError if no data can be read for this net."""
 

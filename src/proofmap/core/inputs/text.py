@@ -117,6 +117,9 @@ class TextInputs(Inputs):
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
+    def reads(self, kind: str) -> bool:
+        return kind in (self.kind, "text")
+
     def takes(self, given: object) -> bool:
         if isinstance(given, (str, bytes)):
             return True

@@ -1,0 +1,144 @@
+"""Texts: a list of strings, the lines of a file, or a column of a CSV, JSONL or Parquet file."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from proofmap.core.errors import InputError, require
+from proofmap.core.files import distinct_names, suggest_path
+from proofmap.core.inputs import Text
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import did_you_mean
+from proofmap.data.dataset import Dataset, digest_of
+
+PARQUET = (".parquet", ".pq")
+LINES = (".jsonl", ".ndjson")
+
+
+class TextData(Dataset):
+    """Texts with their true labels, if they are known.
+
+    Args:
+        texts: the strings.
+        labels: the name of each text's true label; None for unknown.
+        names: one per text; by default ``text-0`` and so on.
+
+    >>> TextData(["Good film.", "Bad film."], labels=["good", "bad"])
+    TextData(texts, 2 text, 2 labels)
+    """
+
+    kind = Text.kind
+
+    def __init__(
+        self,
+        texts: Sequence[str],
+        *,
+        labels: Sequence[Any] | None = None,
+        names: Sequence[str] | None = None,
+        title: str = "texts",
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
+        if not len(texts):
+            raise InputError(f"{title} has no texts")
+        self.texts, self.title, self._settings = list(texts), title, settings
+        self.names = (
+            [f"text-{i}" for i in range(len(self.texts))] if names is None else distinct_names(list(names))
+        )
+        if labels is not None:
+            known = sorted({str(label) for label in labels if label not in (None, "")})
+            self.label_names = tuple(known)
+            self.labels = [NO_LABEL if label in (None, "") else known.index(str(label)) for label in labels]
+
+    def read(self, i: int) -> str:
+        return self.texts[i]
+
+    def digest(self, i: int) -> str:
+        return digest_of(self.texts[i])
+
+
+def text_file(path: str | Path, *, column: str = "", target: str = "", name: str = "") -> TextData:
+    """The texts of a file: its lines that are not empty, or a column of a CSV, TSV, JSONL or Parquet file."""
+    file = Path(os.path.abspath(path))
+    if not file.is_file():
+        raise InputError(f"there is no file {path}.{suggest_path(path)}")
+    settings = {"dataset": "text", "path": str(file), "column": column, "target": target, "name": name}
+    suffix = file.suffix.lower()
+    if suffix not in (".csv", ".tsv", *LINES, *PARQUET):
+        if column or target or name:
+            raise InputError(
+                f"{path} is read line by line and has no columns; leave the names of columns out"
+            )
+        lines = [line for line in _read(file).splitlines() if line.strip()]
+        return TextData(lines, title=file.name, settings=settings)
+    rows = _parquet(file) if suffix in PARQUET else _jsonl(file) if suffix in LINES else _csv(file)
+    if not rows:
+        raise InputError(f"{path} has no rows")
+    have = list(rows[0])
+    if not column:
+        raise InputError(
+            f"{path} has the columns {', '.join(have[:12])}: say which has the texts, with --text-column COLUMN or {path}?column=COLUMN"
+        )
+    for what in (each for each in (column, target, name) if each):
+        if what not in have:
+            raise InputError(
+                f"{path} has no column {what!r}.{did_you_mean(what, have)} It has {', '.join(have[:12])}"
+            )
+    return TextData(
+        ["" if row.get(column) is None else str(row[column]) for row in rows],
+        labels=[row.get(target) for row in rows] if target else None,
+        names=[str(row.get(name)) for row in rows] if name else None,
+        title=file.name,
+        settings=settings,
+    )
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = file.read_bytes()[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{file.name} has bytes that are not UTF-8 in line {line}; save it as UTF-8, as with: iconv -t utf-8"
+        ) from None
+
+
+def _csv(file: Path) -> list[dict[str, Any]]:
+    try:
+        reader = csv.DictReader(
+            _read(file).splitlines(keepends=True),
+            dialect="excel-tab" if file.suffix.lower() == ".tsv" else "excel",
+        )
+        return [dict(row) for row in reader]
+    except csv.Error as error:
+        raise InputError(f"{file.name} cannot be read as a table: {error}") from None
+
+
+def _jsonl(file: Path) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(_read(file).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"line {number} of {file.name} is not JSON: {error.msg}") from None
+        if not isinstance(row, dict):
+            raise InputError(
+                f'line {number} of {file.name} must be an object with fields, such as {{"text": ...}}'
+            )
+        rows.append(row)
+    return rows
+
+
+def _parquet(file: Path) -> list[dict[str, Any]]:
+    parquet = require("pyarrow.parquet", extra="parquet", purpose=f"the Parquet file {file.name}")
+    try:
+        found: list[dict[str, Any]] = parquet.read_table(file).to_pylist()
+    except Exception as error:  # pyarrow has many kinds of errors
+        raise InputError(f"{file.name} cannot be read as a Parquet file: {error}") from None
+    return found

@@ -1,0 +1,48 @@
+"""``py3langid``: the language of a text, by a model that is linear in its n-grams.
+
+    logit_a(x) = log prior_a + sum over n-grams i of log(1 + count of i in x) * log p(i | a)
+
+It takes strings and has no gradients. Proofs of a linear model can be checked by hand.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proofmap.core.errors import require
+from proofmap.core.inputs import Text
+
+NAME = "py3langid"
+
+
+class Languages:
+    """The logits ``(N, languages)`` of a list of strings."""
+
+    def __init__(self) -> None:
+        module = require("py3langid.langid", extra="theory", purpose=f"the model {NAME}")
+        self._model: Any = module.LanguageIdentifier.from_model_file(module.MODEL_FILE)
+        self._visits: Any = module.visit_counts
+        self.names = tuple(map(str, self._model.nb_classes))
+        self.__qualname__ = NAME
+
+    def __call__(self, texts: list[str]) -> NDArray[np.float64]:
+        model = self._model
+        rows = np.tile(np.asarray(model.nb_pc, dtype=np.float64), (len(texts), 1))
+        for row, text in zip(rows, texts, strict=True):
+            counts = (
+                self._visits(model.tk_nextmove, model._rowbase, model.tk_output, model._encode(text)) or {}
+            )
+            if counts:
+                features = sorted(counts)
+                x = np.log1p([counts[f] for f in features])
+                row += x @ model.nb_ptc[features].astype(np.float64)
+        return rows
+
+
+def language_model() -> tuple[Languages, dict[str, Any]]:
+    """The model and the Classifier's other arguments."""
+    found = Languages()
+    return found, {"inputs": Text(), "names": found.names, "outputs": "logits"}

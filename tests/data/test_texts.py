@@ -1,0 +1,86 @@
+"""Files of texts: lines, and columns of CSV and JSONL files; what is wrong with one is said in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import proofmap as pm
+from proofmap.core.errors import InputError
+from proofmap.data.specs import list_datasets, open_data, rebuild_dataset
+from proofmap.data.texts import TextData, text_file
+from tests.test_text import net
+
+ROWS = [("Good film, really good.", "good"), ('A "bad" one.\nTwo lines.', "bad"), ("Great fun", "")]
+
+
+def table(folder: Path) -> Path:
+    lines = ["review,mark", *('"{}",{}'.format(text.replace('"', '""'), mark) for text, mark in ROWS)]
+    path = folder / "reviews.csv"
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_a_column_of_a_csv_file_with_true_labels(tmp_path: Path) -> None:
+    data = open_data(f"{table(tmp_path)}?column=review&target=mark")
+    assert isinstance(data, TextData) and data.texts == [text for text, _ in ROWS]
+    assert data.label_names == ("bad", "good") and [data.truth(i) for i in range(3)] == [1, 0, None]
+    again = rebuild_dataset(data.settings())
+    assert [again.digest(i) for i in range(3)] == [data.digest(i) for i in range(3)]
+
+
+def test_lines_and_json(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One text.\n\nAnother.\n", encoding="utf-8")
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"t": text, "id": mark}) + "\n" for text, mark in ROWS), encoding="utf-8"
+    )
+    lines, rows = open_data(str(tmp_path / "a.txt")), open_data(f"{tmp_path / 'a.jsonl'}?column=t&name=id")
+    assert isinstance(lines, TextData) and lines.texts == ["One text.", "Another."]
+    assert isinstance(rows, TextData) and rows.texts[1] == ROWS[1][0] and rows.names[0] == "good"
+
+
+def test_parquet(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+    parquet.write_table(pyarrow.table({"t": ["a b", "c"]}), tmp_path / "a.parquet")
+    data = open_data(f"{tmp_path / 'a.parquet'}?column=t")
+    assert isinstance(data, TextData) and data.texts == ["a b", "c"]
+
+
+@pytest.mark.parametrize(
+    "name, content, options, reason",
+    [
+        ("a.csv", b"x,y\n1,2\n", {}, "has the columns x, y: say which has the texts"),
+        (
+            "a.csv",
+            b"review,y\n1,2\n",
+            {"column": "reviews"},
+            "has no column 'reviews'. Did you mean 'review'",
+        ),
+        ("a.csv", b"x\n", {"column": "x"}, "has no rows"),
+        ("a.txt", b"\n \n", {}, "a.txt has no texts"),
+        ("a.txt", b"ok\ncaf\xe9\n", {}, "not UTF-8 in line 2"),
+        ("a.txt", b"ok\n", {"column": "x"}, "read line by line and has no columns"),
+        ("a.jsonl", b'{"t": 1}\n{t\n', {"column": "t"}, "line 2 of a.jsonl is not JSON"),
+        ("a.jsonl", b"[1]\n", {"column": "t"}, "line 1 of a.jsonl must be an object"),
+    ],
+)
+def test_files_that_cannot_be_read(
+    tmp_path: Path, name: str, content: bytes, options: dict[str, str], reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=reason):
+        text_file(tmp_path / name, **options)
+
+
+def test_a_dataset_of_texts_is_judged(tmp_path: Path) -> None:
+    data = open_data(f"{table(tmp_path)}?column=review&target=mark")
+    found = pm.evaluate(net(), data, methods=["occlusion"], metrics=["insertion"], labels="all")
+    assert len(found.image_names) == 3 and "text" in {info.name for info in list_datasets()}
+
+
+def test_an_empty_text_of_a_file_is_named() -> None:
+    with pytest.raises(InputError, match="empty"):
+        pm.evaluate(net(), TextData(["ok", " "]), methods=["occlusion"], metrics=["insertion"], labels="all")
