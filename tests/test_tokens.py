@@ -161,3 +161,14 @@ def test_fills_of_tokens_are_refused_for_strings() -> None:
             InputError, match=f"the fill {fill} is for nets of tokens, and this model takes strings"
         ):
             make_fill(fill).prepare(net())
+
+
+def test_captum_explains_tokens_without_a_baseline() -> None:
+    pytest.importorskip("captum", reason="captum is not installed")
+    f = toy_classifier()
+    found = pm.make_method("captum:InputXGradient")(f, f.inputs.encode(TEXTS), LABELS)
+    own = pm.make_method("gradient-x-input")(f, f.inputs.encode(TEXTS), LABELS)
+    assert found.shape == own.shape == (3, 3, 12)
+    assert bool(found[:, :, :4].any())
+    with pytest.raises(InputError, match="the baseline of a text depends on its words"):
+        pm.explain(f, TEXTS, labels="all", method="captum:IntegratedGradients")

@@ -135,6 +135,11 @@ def series(at: Path) -> Dataset:
     return TensorData(values, [0, 1, -1, 1, 0], kind="series", label_names=["rest", "beat"], title="beats")
 
 
+def texts(at: Path) -> Dataset:
+    (at / "reviews.csv").write_text("review,mark\nA good film,good\nBad.,bad\nWell,\n", encoding="utf-8")
+    return load_dataset(f"{at / 'reviews.csv'}?column=review&target=mark")
+
+
 def table_rows(at: Path) -> Dataset:
     return TensorData(normal(4, 6).numpy(), kind="rows", names=["a", "b", "c", "d"])
 
@@ -143,6 +148,7 @@ KINDS: dict[str, list[Callable[[Path], Dataset]]] = {
     "folder": [folder, labelled_folder],
     "csv": [csv, things],
     "table": [table],
+    "text": [texts],
     "series": [ts],
     "voc": [voc],
     "npz": [npz, npy],

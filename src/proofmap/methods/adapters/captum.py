@@ -13,6 +13,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Tokens
 from proofmap.fills.fill import rounded
 from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
 from proofmap.methods.given_maps import as_tensor
@@ -125,6 +126,15 @@ class Captum(LibraryMethod):
         """The default baseline, if the class takes one and none is given."""
         inner = Call.read(str(self.call.options.get(_AROUND, self.call.name)))
         given = _BASELINES in self.call.options or _BASELINES in inner.options
+        if (
+            not given
+            and isinstance(classifier.inputs, Tokens)
+            and takes_baselines(self.class_named(inner.name))
+        ):
+            raise InputError(
+                f"{self.title()} starts at one baseline for all inputs, and the baseline of a text depends on its words; use a method of "
+                "Proofmap with a fill, such as integrated-gradients, lime or kernel-shap"
+            )
         return {} if given else usual_baseline(self.class_named(inner.name), classifier)
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:
@@ -135,6 +145,8 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
     """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``; the first of a tuple, which may also hold errors."""
     values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
     inputs = classifier.inputs
+    if isinstance(inputs, Tokens) and tuple(values.shape[1:]) == inputs.shape:
+        return inputs.merged_channels(values, channels)
     if inputs.channel_axis is None or values.ndim != 2 + len(inputs.positions):
         return values
     if channels == "max":
