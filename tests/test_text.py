@@ -374,3 +374,9 @@ def test_a_model_that_fails_on_an_empty_text_is_refused() -> None:
         ModelError, match=r"fails on 2 texts: IndexError.*One of them is empty, as when all words are deleted"
     ):
         pm.Classifier(lambda texts: [[text[0] == "a", text[0] != "a"] for text in texts], inputs=Text())
+
+
+def test_lime_hides_words_although_words_have_no_mean() -> None:
+    found = pm.evaluate(net(), [TEXTS[3]], methods=["lime:samples=64"], labels="top1", keep_maps=1)
+    heat = found.map_of(found.results[0], 0, 0)
+    assert found.label_names[int(found.labels[0, 0])] == "good" and int(heat.argmax()) == 4  # "great!"

@@ -161,10 +161,11 @@ class MaskedNet:
 def region_means(images: Tensor, region: Tensor | None, inputs: Inputs) -> Tensor:
     """Images ``(N, *shape)`` with every value replaced by the mean over its region ``(N, *positions)``, or over the image.
 
-    The columns of a table have different units, so for rows the means are those of the table.
+    The columns of a table have different units, so for rows the means are those of the table. Words have no mean: texts show what the fill
+    ``gray`` shows.
     """
-    if inputs.channel_axis is None:
-        return inputs.per_channel(inputs.neutral.to(images)).expand_as(images)
+    if inputs.channel_axis is None or not inputs.has_neighbours:
+        return inputs.blank_like(images)
     channels = images.flatten(2)  # (N, C, n)
     if region is None:
         return channels.mean(dim=2, keepdim=True).expand_as(channels).reshape(images.shape)
