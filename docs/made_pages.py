@@ -26,6 +26,14 @@ CODES = """
 """
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Every page says which version it describes."""
+    from proofmap import __version__
+
+    config.site_name = f"Proofmap {__version__}"
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "reference/command-line.md", content=command_line()))
     files.append(File.generated(config, "leaderboard.html", content=leaderboard()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import json
+import re
 import shlex
 import sys
 import tomllib
@@ -17,6 +19,7 @@ import typer
 from torch import Tensor
 from typer.testing import CliRunner
 
+import proofmap as pm
 from proofmap.cli import make_app
 from proofmap.core.inputs import KINDS
 from proofmap.core.labels import LabelRule
@@ -162,3 +165,61 @@ def test_the_pages_show_what_they_promise() -> None:
     (pandas,) = [b for b in blocks(DOCS / "how-to" / "studies.md") if "pandas.read_sql" in b.code]
     assert len([line for line in pandas.code.splitlines() if line.strip()]) == 2
     assert "in two lines" in text
+
+
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=_name)
+def test_a_notebook_can_be_run_from_top_to_bottom(
+    notebook: Path, small_world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    for package in content["metadata"]["proofmap"]["needs"]:
+        pytest.importorskip(package, reason="the notebook needs it")
+    module = ModuleType("page")
+    monkeypatch.setitem(sys.modules, "page", module)
+    for number, cell in enumerate(content["cells"]):
+        if cell["cell_type"] == "code":
+            assert cell["outputs"] == [] and cell["execution_count"] is None, (
+                "notebooks are kept without outputs"
+            )
+            block = CodeBlock("python", "", "".join(cell["source"]), "", 1)
+            _run_python(notebook.with_suffix(f".cell-{number}"), block, vars(module))
+    if notebook.stem == "own-net":
+        _the_text_of_the_notebook_is_true(**vars(module))
+
+
+def _the_text_of_the_notebook_is_true(
+    accuracy: Tensor, on_it: Tensor, proof: Any, learned: Any, labels: Tensor, **others: Any
+) -> None:
+    assert accuracy > 0.9 and on_it.mean() > 0.5, "the map of the right label lies on the drawing"
+    for found, least, most in ((proof, 0.0, 0.1), (learned, 0.01, 1.0)):
+        wrong = found.result.pairs["soundness"][found.labels != labels[:2, None]]
+        assert least <= wrong.mean() <= most
+    assert learned.result.insertion.auc[learned.labels != labels[:2, None]].max() < 0.2
+
+
+def test_the_page_of_every_name_has_every_name() -> None:
+    """Each name of ``import proofmap as pm`` has a heading or a sentence, and code that uses it."""
+    page = DOCS / "reference" / "by-name.md"
+    code = "\n".join(block.code for block in blocks(page))
+    used = {*re.findall(r"\bpm\.(\w+)", code)}
+    assert {*pm.__all__} - used == set()
+    titles = " ".join(re.findall(r"^### (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {*pm.__all__} - {*re.findall(r"\w+", titles)} == {"__version__"}
+
+
+def test_every_picture_of_the_gallery_has_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("gallery", DOCS / "gallery.py")
+    assert spec is not None and spec.loader is not None
+    gallery = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(gallery)
+    pictures = {path.name for path in (DOCS / "pictures").iterdir()}
+    assert {*gallery.shown_pictures()} == pictures
+    for name in pictures:
+        program, *words = shlex.split(gallery.command_for(name))
+        if program == "proofmap":
+            command_line().commands[words[0]].make_context(words[0], words[1:])
+        else:
+            assert (ROOT / f"{words[1].replace('.', '/')}.py").is_file(), name

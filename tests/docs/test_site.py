@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from proofmap.core.version import __version__
 from proofmap.reproduce import recipe_names
 from tests.docs.pages import DOCS, PAGES, ROOT, blocks
 
@@ -100,13 +101,24 @@ def test_every_link_within_the_site_leads_somewhere(site: Path, pages: dict[Path
     assert broken == []
 
 
-def test_every_page_is_in_the_navigation(site: Path, pages: dict[Path, Page]) -> None:
-    front = pages[site / "index.html"]
-    reached = {
-        (site / unquote(urlsplit(url).path)).resolve() for url in front.links if not urlsplit(url).netloc
-    }
-    missing = [p for p in pages if p.resolve() not in reached and p.name not in ("404.html", "index.html")]
-    assert missing == []
+def test_every_page_is_two_clicks_from_the_front_page(site: Path, pages: dict[Path, Page]) -> None:
+    front = site / "index.html"
+    first = _linked(pages[front])
+    second = {page for path in first if path in pages for page in _linked(pages[path])}
+    assert [p for p in pages if p not in first | second | {front} and p.name != "404.html"] == []
+    assert site / "notebooks" / "first-steps.html" in first and site / "gallery.html" in first
+
+
+def _linked(page: Page) -> set[Path]:
+    """The files that a page links to."""
+    places = [urlsplit(url) for url in page.links]
+    return {(page.path.parent / unquote(at.path)).resolve() for at in places if at.path and not at.netloc}
+
+
+def test_every_page_says_which_version_it_describes(pages: dict[Path, Page]) -> None:
+    for page in pages.values():
+        if page.path.name not in ("404.html", "leaderboard.html"):
+            assert f"Proofmap {__version__}</title>" in page.path.read_text(encoding="utf-8"), page.path
 
 
 def test_the_command_line_page_has_every_command(site: Path) -> None:
