@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
 import site
 import subprocess
 import sys
+import tomllib
 import urllib.request
 import venv
 import zipfile
@@ -158,6 +160,15 @@ def test_the_notice_names_the_origin_of_every_file_that_is_not_code(wheel: Path)
     ]
     assert [name for name in data if name not in named and name not in text] == []
     assert len(data) >= 6
+
+
+def test_the_script_of_extras_knows_a_feature_of_each() -> None:
+    spec = importlib.util.spec_from_file_location("extras", ROOT / "benchmarks" / "attacks" / "extras.py")
+    assert spec is not None and spec.loader is not None
+    extras = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(extras)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert {*extras.FEATURES, *extras.NOT_FEATURES} == project["optional-dependencies"].keys()
 
 
 def test_its_commands_run_without_the_repository(wheel: Path, tmp_path: Path) -> None:

@@ -92,7 +92,12 @@ FEATURES: dict[str, tuple[str, str]] = {
     "torchvision": ("", "pm.load_classifier('torchvision:resnet18?pretrained=false')"),
     "onnx": ("", "pm.load_classifier('onnx:picture.onnx')"),
     "shap": ("", "explained('shap:PermutationExplainer')"),
-    "lime": ("", "explained('lime-tabular:samples=50,discretizer=none')"),
+    "text": ("", "pm.load_classifier('minilm-zero-shot?labels=sport,politics')"),
+    "lime": (
+        "",
+        "from proofmap.core.inputs import Rows; f = pm.Classifier(torch.nn.Linear(3, 2), inputs=Rows(3, mean=(0.5,) * 3, std=(1.0,) * 3)); "
+        "pm.explain(f, torch.as_tensor(rows[:8]).float(), labels='all', method='lime-tabular:samples=50')",
+    ),
     "sklearn": (
         "import joblib; from sklearn.linear_model import LogisticRegression as M; joblib.dump(M().fit(rows, classes), 'model.joblib')",
         "table('sklearn:model.joblib?pickle=true')",
