@@ -95,7 +95,7 @@ FEATURES: dict[str, tuple[str, str]] = {
     "text": ("", "pm.load_classifier('minilm-zero-shot?labels=sport,politics')"),
     "lime": (
         "",
-        "from proofmap.core.inputs import Rows; f = pm.Classifier(torch.nn.Linear(3, 2), inputs=Rows(mean=(0.5,) * 3, std=(1.0,) * 3)); "
+        "from proofmap.core.inputs import Rows; f = pm.Classifier(torch.nn.Linear(3, 2), inputs=Rows(columns=3, mean=(0.5,) * 3, std=(1.0,) * 3)); "
         "pm.explain(f, torch.as_tensor(rows[:8]).float(), labels='all', method='lime-tabular:samples=50')",
     ),
     "sklearn": (
