@@ -48,6 +48,16 @@ def test_values_of_all_labels_are_those_of_shapley_s_formula(explainer: str) -> 
         assert maps[0, k].tolist() == pytest.approx(expected, abs=0.02 if "Perm" in explainer else 1e-4)
 
 
+@pytest.mark.slow  # compiled for a minute
+def test_permutations_follow_the_seed_and_not_the_machine() -> None:
+    f, x = table(6)
+    method = make_method("shap:PermutationExplainer(max_evals=13)")
+    labels = torch.tensor([[0, 2], [0, 2]])
+    maps = method(f, x[:2], labels)
+    assert torch.equal(method(f, x[:2], labels), maps)
+    assert torch.equal(method(f, x[1:2], labels[1:]), maps[1:])
+
+
 def forest() -> tuple[pm.Classifier, object, np.ndarray]:
     from sklearn.ensemble import RandomForestClassifier
 
