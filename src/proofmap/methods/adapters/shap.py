@@ -148,7 +148,7 @@ def _kernel(shap: Any, values: Values, count: int, options: Mapping[str, Any]) -
 
 
 def _permutation(shap: Any, values: Values, count: int, options: Mapping[str, Any]) -> Array:
-    seed = int(np.random.randint(2**31))  # without one it seeds numpy anew, from the system
+    seed = int(np.random.randint(2**31))  # noqa: NPY002  (of this row's generator; without one, shap seeds it from the system)
     explainer = shap.PermutationExplainer(values, shap.maskers.Independent(np.zeros((1, count))), seed=seed)
     least = {"max_evals": max(500, 2 * count + 1), "silent": True}
     found = explainer(np.ones((1, count)), **{**least, **options}).values
