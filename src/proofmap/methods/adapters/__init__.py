@@ -1,4 +1,7 @@
-"""Methods of other libraries: Captum, pytorch-grad-cam, torch-cam, shap and lime, by a class's name or as an object of theirs."""
+"""Methods of other libraries: Captum, pytorch-grad-cam, torch-cam, shap and lime, by a class's name or as an object of theirs.
+
+Without its library, a method names the extra to install.
+"""
 
 from proofmap.methods.adapters.cams import PytorchGradCam, TorchCam
 from proofmap.methods.adapters.captum import Captum

@@ -69,6 +69,7 @@ class LimeTabular(Method):
         return ready
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
+        require("lime", extra="lime", purpose=f"the method {self.title()}")
         return {**self.settings(), "rows": ready.state.record(), "library": f"lime {version('lime')}"}
 
     def make_maps(

@@ -76,6 +76,7 @@ class Shap(NamedClass, RegionMethod):
         return None
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
+        require("shap", extra="shap", purpose=f"the method {self.title()}")
         return {**super().record(ready), "library": f"shap {version('shap')}"}
 
     def make_maps(
