@@ -1,4 +1,4 @@
-"""Proofmap: saliency maps that prove the label, and cannot prove the wrong one.
+"""Proofmap: saliency maps judged as proofs of what the net believes, and of nothing else.
 
 >>> import proofmap as pm
 >>> net = pm.load_classifier("efficientnet-lite0")  # doctest: +SKIP

@@ -105,7 +105,7 @@ def make_app(command: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="proofmap",
-        help="Saliency maps that prove the label, and cannot prove the wrong one.",
+        help="Saliency maps judged as proofs: of what the net believes, and of nothing else.",
         no_args_is_help=True,
         rich_markup_mode="rich",
     )
