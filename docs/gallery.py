@@ -45,7 +45,7 @@ def command_for(name: str) -> str:
 
     if name in _COMMANDS:
         return _COMMANDS[name]
-    for script in [*sorted(HERE.glob("*_pictures.py")), HERE / "idea_by_hand.py"]:
+    for script in [*sorted(HERE.glob("*_pictures.py")), HERE / "idea_by_hand.py", HERE / "series_picture.py"]:
         if name in script.read_text(encoding="utf-8"):
             argument = f" {name}" if script.stem == "make_pictures" else ""
             return f"python -m docs.{script.stem}{argument}"

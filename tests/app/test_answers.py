@@ -48,7 +48,7 @@ def test_about(client: TestClient, server: Server) -> None:
 def test_every_method_that_is_listed_can_be_asked_for(client: TestClient, server: Server) -> None:
     names = [method["name"] for method in client.get("/api/about").json()["methods"]]
     assert [server.choices.method(name).title() for name in names] == names
-    adapters = {"captum", "pytorch-grad-cam", "shap", "torch-cam"}
+    adapters = {"captum", "lime-tabular", "pytorch-grad-cam", "shap", "torch-cam"}
     assert {name.partition(":")[0] for name in names} == {*METHODS} - adapters
 
 

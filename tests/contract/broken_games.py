@@ -78,10 +78,9 @@ def weighted(classifier: Classifier, logits: Tensor) -> Tensor:
 
 
 def changing_weights() -> Game:
-    """Its steps stay, but their weights are others each time it is asked."""
-    rules = itertools.cycle(
-        [InsertionGame(points=4).quadrature, InsertionGame(points=4, rule="trapezoid").quadrature]
-    )
+    """Its steps stay, but their weights are others when they are checked."""
+    usual, other = (InsertionGame(points=4, rule=rule).quadrature for rule in ("mean", "trapezoid"))
+    rules = itertools.cycle([usual, other, other, usual])  # made, played twice, checked
     return game(quadrature=property(lambda self: next(rules)))
 
 

@@ -230,8 +230,8 @@ def test_a_record_without_a_kind_is_of_pictures() -> None:
 
 
 def test_a_record_of_an_unknown_kind_says_so() -> None:
-    with pytest.raises(InputError, match="inputs of the kind 'tokens' are not known here"):
-        inputs_of({"inputs": "tokens", "length": 3})
+    with pytest.raises(InputError, match="inputs of the kind 'scents' are not known here"):
+        inputs_of({"inputs": "scents", "length": 3})
 
 
 @pytest.mark.parametrize(
@@ -461,8 +461,9 @@ def test_a_series_is_drawn_where_its_time_steps_are(length: int) -> None:
         x[0, step] = 3.0
         ink = inputs.picture(x)[:, :, 0] < 200
         top = np.flatnonzero(ink.argmax(axis=0) == ink.argmax(axis=0).min())
-        own = np.flatnonzero(inputs.pixel_positions()[0].numpy() == step)
-        assert top[0] in own
+        away = np.abs(inputs.pixel_positions()[0].numpy() - step)
+        own = np.flatnonzero(away == away.min())  # of a long series, not every step has a column
+        assert np.abs(own - top[0]).min() <= (length > inputs.picture_size()[1])
         if 0 < step < length - 1:
             assert top.mean() == pytest.approx(own.mean(), abs=1)
 

@@ -398,8 +398,8 @@ def _hold(released: threading.Event) -> None:
 @pytest.mark.parametrize(
     "call, told",
     [
-        (lambda d: load_blocks(d, classifier(), [0, 3]), "no picture 3: scripted has 0 to 2"),
-        (lambda d: load_blocks(d, classifier(), [-1]), "no picture -1"),
+        (lambda d: load_blocks(d, classifier(), [0, 3]), "no item 3: scripted has 0 to 2"),
+        (lambda d: load_blocks(d, classifier(), [-1]), "no item -1"),
         (lambda d: load_blocks(d, classifier(), block_size=0), "block_size=0"),
         (lambda d: load_blocks(d, classifier(), workers=0), "workers=0"),
         (lambda d: load_blocks(d, classifier(), ahead=-1), "ahead=-1"),

@@ -130,7 +130,7 @@ def test_it_travels_as_itself_and_not_by_settings() -> None:
         (normal(3, 5), {"kind": "series"}, r"series must be \(N, channels, time steps\), got \(3, 5\)"),
         (normal(3, 2, 5), {"kind": "rows"}, r"rows must be \(N, columns\), got \(3, 2, 5\)"),
         (normal(3, 0), {"kind": "rows"}, r"rows must be \(N, columns\), got \(3, 0\)"),
-        (normal(3, 5), {"kind": "text"}, "kind must be one of pictures, series, rows, not 'text'$"),
+        (normal(3, 5), {"kind": "scents"}, "kind must be one of pictures, series, rows, .*, not 'scents'$"),
         (normal(3, 4, 4), {"kind": "pictures"}, r"pictures must be \(N, channels, height, width\), got"),
         ([["a", "b"]], {"kind": "rows"}, "the values of rows must be numbers, not <U1"),
         ([[1, 2], [3]], {"kind": "rows"}, "the values of rows must be one array of numbers"),

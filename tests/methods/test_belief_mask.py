@@ -434,6 +434,7 @@ def test_two_rounds_of_the_closing_fit_are_those_of_a_plain_loop() -> None:
     )  # 24 steps, the last 12 are 3 rounds of 4
     problem, slots = seated(s.prepare(f), images, labels)
     slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
+    slots["scale"] = torch.ones(2)
     slots["step"].fill_(12)
     engine, hidden = MaskEngine(problem, BatchSize(16)), unnormalised(f, problem.backgrounds(slots))
     for turn, gain in enumerate((1.5, 1.0)):
@@ -482,6 +483,7 @@ def test_weights_for_every_fill_learn_as_one() -> None:
         ready = BeliefMask(passes=passes, fills=("gray", "blur"), grid=8).prepare(f)
         problem, slots = seated(ready, images, labels)
         slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
+        slots["scale"] = torch.ones(3)
         MaskEngine(problem, BatchSize(16))._step(slots)
         learned.append(slots["weights"])
     every, one = learned

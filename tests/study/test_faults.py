@@ -386,7 +386,7 @@ def test_a_study_counts_and_names_what_it_cannot_read(tmp_path: Path) -> None:
         assert [image.name for image in run.images] == ["00.png", "01.png", "02.png", "03.png"]
         told = {failure.image: failure.reason for failure in run.failures()}
         assert set(told) == {"aa.jpg", "01b.png", "zz.png"} and all(told.values())
-        assert "3 pictures could not be read" in run.table()
+        assert "3 images could not be read" in run.table()
     assert run_study(study, tmp_path / "run").unreadable == 3, "they are remembered, not looked at again"
 
     save(pictures, "zz.png", 50)

@@ -87,7 +87,9 @@ class Choices:
 
 
 def _default_method(kind: type[Method]) -> Method | None:
-    """A method with its default settings, a wrapper around the default method; None if a text must be given."""
+    """A method with its default settings, a wrapper around the default method; None if a text must be given, or another library is called."""
+    if kind.family == "adapter":
+        return None
     needed = [info for info in settings_of(kind) if info.default is MISSING]
     if any(info.plugin is None for info in needed):
         return None
