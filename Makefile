@@ -18,7 +18,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=$(THREADS) MKL_NUM_THREADS=$(
 # The schemas are part of the package: nothing is fetched.
 SCHEMA := $(BIN)/check-jsonschema -q --builtin-schema vendor.
 
-.PHONY: help demo test test-all lint types style texts doctests collect format docs pictures dist bench constraints clean
+.PHONY: help demo test test-all suite lint types style texts doctests collect format docs pictures dist bench constraints clean
 .DELETE_ON_ERROR:
 
 help:  ## this list
@@ -29,7 +29,10 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 	@echo "Pictures, curves and the table are in $(CURDIR)/demo"
 
 test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
-	@$(MAKE) --no-print-directory -j $(WORKERS) lint doctests
+	@$(MAKE) --no-print-directory -j 3 suite lint doctests TESTS='$(TESTS)'
+
+# Tests wait for browsers, Ray and other processes a quarter of their time: lint and examples run beside them.
+suite: collect
 	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time=build/test-times.txt $(TESTS)
 
 test-all: TESTS := --hypothesis-profile thorough
