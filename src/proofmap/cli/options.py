@@ -48,7 +48,7 @@ def choice_option(names: Collection[str], help: str, **settings: Any) -> Any:
 
 
 def completed(names: Iterable[str], separator: str = "") -> Callable[[str], list[str]]:
-    """What a shell offers for a word that begins one of these names, or the last of several names.
+    """Shell completions for a prefix of a name, or of the last name in a separated list.
 
     >>> completed(["grad-cam", "gradient"], ",")("random,grad-")
     ['random,grad-cam']

@@ -18,8 +18,8 @@ from proofmap.data.dataset import Dataset, digest_of
 class TensorData(Dataset):
     """Series ``(N, C, T)``, rows of a table ``(N, columns)`` or pictures ``(N, C, H, W)``, held in memory.
 
-    Values are raw: the classifier's :class:`~proofmap.core.inputs.Inputs` normalise them. They reach the net unchanged, so pictures
-    must be in [0, 1] and have the net's size. :class:`~proofmap.data.ArrayImages` holds pictures that are resized. An item with NaN
+    Values are given before normalisation, which the classifier's :class:`~proofmap.core.inputs.Inputs` apply. Nothing else is done to
+    them, so pictures must be in [0, 1] and have the net's size. :class:`~proofmap.data.ArrayImages` holds pictures that are resized. An item with NaN
     or infinity cannot be read; the others can.
 
     Args:
@@ -28,7 +28,7 @@ class TensorData(Dataset):
         kind: ``pictures``, ``series``, ``rows`` or another registered kind of input.
         names: one per item, all distinct; by default ``image-00000``, ``series-00000`` or ``row-00000`` and so on.
         label_names: the names of the labels.
-        missing: whether NaN is a missing value. Rows of a net that takes missing values may have them.
+        missing: whether NaN is a missing value. Set it for rows if the net accepts NaN.
 
     >>> beats = TensorData([[[0.1, 0.9, 0.2]], [[0.3, 0.2, 0.1]]], [1, 0], kind="series", title="beats")
     >>> beats

@@ -189,7 +189,7 @@ def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> flo
 
 
 def is_spatial(sides: Sequence[int], size: Sequence[int]) -> bool:
-    """Whether a map ``(h, w)`` has more than one place and the proportions of an image ``(H, W)``, up to one place."""
+    """Whether a map ``(h, w)`` has more than one cell and the proportions of an image ``(H, W)``, within one cell."""
     (h, w), (height, width) = sides, size
     return h * w > 1 and h <= height and w <= width and abs(h * width - w * height) <= max(height, width)
 

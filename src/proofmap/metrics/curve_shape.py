@@ -153,7 +153,7 @@ class PeakSoundness(ShapeMetric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class ProofReach(ShapeMetric):
-    """The least share s with F(s) >= part * f, of the label for which it is largest; labels with f < e1 do not count.
+    """For each label the smallest share s with F(s) >= part * f; the score is the largest of these over labels with f >= e1.
 
     It is found among the points that are played, so it is at most one step too large. An image without a label of f >= e1 has NaN.
     """

@@ -110,10 +110,10 @@ class EnergyInside(LocalisationMetric):
 @METRICS.register
 @dataclass(frozen=True, kw_only=True)
 class BoxIoU(LocalisationMetric):
-    """Intersection over union of the box around the map's thresholded part with the best box of its label.
+    """Intersection over union of the box around the map's thresholded part with the best-matching true box of its label.
 
     The map is scaled to run from 0 to 1; 0.2 of its maximum is CAM's threshold. With ``hit=0.5`` the value is 1 where the
-    overlap reaches one half, and its mean the accuracy of weakly supervised localisation. That accuracy depends much on the
+    overlap reaches one half, and its mean is the accuracy of weakly supervised localisation. That accuracy depends much on the
     threshold: compare methods over several, or tune it on other images.
     """
 

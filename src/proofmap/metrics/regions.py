@@ -99,7 +99,7 @@ class Boxes:
 
 
 def boxes_around(keep: Tensor) -> Boxes:
-    """The smallest boxes that hold all of masks ``(P, *positions)``.
+    """The bounding boxes of masks ``(P, *positions)``.
 
     >>> keep = torch.zeros(1, 4, 5, dtype=torch.bool)
     >>> keep[0, 1, 3] = keep[0, 2, 2] = True

@@ -88,7 +88,7 @@ def _ends(score: Score) -> Ends:
 
 @dataclass(frozen=True)
 class Mark:
-    """One method in the plot; coordinates in the drawing's units, with y downwards. ``text`` is empty if another mark has its number."""
+    """One method in the plot; coordinates in the drawing's units, with y downwards. ``text`` is empty if another mark already shows the same number."""
 
     method: int
     x: float

@@ -44,7 +44,7 @@ def holm(p: Tensor) -> Tensor:
 
         corrected_(i) = max over j <= i of min(1, (K - j + 1) p_(j))        with p_(1) <= ... <= p_(K)
 
-    If every line with a corrected p below .05 is called decided, the chance of one false call among all lines is at most
+    If every line with a corrected p below .05 is called decided, the chance of at least one false call among all lines is at most
     5 %, however the lines depend on one another.
 
     >>> holm(torch.tensor([0.01, 0.04, 0.03]))

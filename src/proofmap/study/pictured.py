@@ -1,4 +1,4 @@
-"""The pictures of a run: pixels, read from the data again, and stored maps."""
+"""The pictures of a run: stored maps, and pixels read again from the data."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class CertifiedPixels(Metric):
         return {**super().record(games), "radius": round(self.radius, 6), "certificate": certificate}
 
     def certified(self, judged: Judged) -> Tensor:
-        """1 where a position is certified as shown, -1 as hidden, 0 where it abstains: ``(N, L, *positions)``."""
+        """1 where a position is certified as shown, -1 as hidden, 0 where the certificate abstains: ``(N, L, *positions)``."""
         keys = streams.image_keys(judged.images, judged.seed, self.name)
         shown = torch.zeros(judged.maps.shape, dtype=torch.int32, device=judged.maps.device)
         for sample in range(self.samples):

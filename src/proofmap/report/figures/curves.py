@@ -46,7 +46,7 @@ class Panel:
 
 
 def mean_line(name: str, curves: Curves, place: int, *, label_free: bool = False) -> Line:
-    """The mean curve over images of the label in this place of the label table; images without such a label do not count."""
+    """The curve of the label in one column of the label table, averaged over the images that have a label there."""
     p = curves.probabilities[:, place]
     counted = ~p.isnan().any(dim=1)
     shares = (curves.counts / curves.positions).tolist()

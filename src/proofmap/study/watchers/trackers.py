@@ -117,7 +117,7 @@ class Tracker(ABC):
 
 @TRACKERS.register
 class TensorBoard(Tracker):
-    """Event files in LOGDIR, or in ``tensorboard/`` of the study's folder. Files are only listed by name."""
+    """Event files in LOGDIR, or in ``tensorboard/`` of the study's folder. Of the study's files, only the names are logged."""
 
     name = "tensorboard"
 
