@@ -9,7 +9,11 @@ from typing import Any
 HERE = Path(__file__).parent
 PLACE = re.compile(r"<!-- gallery:.*?-->")
 _IMAGE = re.compile(r"!\[(?P<words>[^\]]+)\]\((?:\.\./)*pictures/(?P<name>[^)\s]+)\)")
-_COMMANDS = {"rocket.belief-mask.png": "proofmap explain sample:rocket"}
+_COMMANDS = {
+    "rocket.belief-mask.png": "proofmap explain sample:rocket",
+    "two-languages.png": 'proofmap explain --text "The committee voted yesterday, aber niemand wusste davon." --model py3langid '
+    "--labels en,de,nl --method belief-order,kernel-shap",
+}
 """Pictures that a single command of the program makes."""
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.statistics import Score
-from proofmap.results.tables import Cells, number, with_interval
+from proofmap.results.tables import Cells, metric_words, number, with_interval
 
 _MOST = 3
 """Number of methods named in a note."""
@@ -37,7 +37,7 @@ def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
     """Header and one row per method and fill; only if :func:`scores_by_fill` finds several."""
     first = scores_by_fill(evaluation.results[0].scores)
     kinds = list(next(iter(first.values())))
-    header = ["method", "fill", *(f"{kind} {_arrow(first, kind)}" for kind in kinds)]
+    header = ["method", "fill", *(f"{metric_words(kind)} {_arrow(first, kind)}" for kind in kinds)]
     rows = [
         [
             result.name + label_free_mark * result.label_free if k == 0 else "",
@@ -72,7 +72,7 @@ def spread_notes(evaluation: Evaluation) -> list[str]:
         order = sorted(moved, key=lambda method: -moved[method])
         named = [f"{number(moved[method])} ({method})" for method in order[:_MOST]]
         more = f" and less for {counted(len(order) - _MOST, 'other')}" if len(order) > _MOST else ""
-        lines.append(f"between fills the mean {kind} moves by {', '.join(named)}{more}")
+        lines.append(f"between fills the mean {metric_words(kind)} moves by {', '.join(named)}{more}")
     return lines
 
 

@@ -218,13 +218,17 @@ def decimals(value: float, places: int) -> str:
 def metric_words(name: str) -> str:
     """The name of a metric as tables print it: ``best effort``. Settings, and names that are not Proofmap's, stay as they are.
 
-    >>> metric_words("best-effort"), metric_words("completeness:fill=near-rows"), metric_words("auc-.2-.6")
-    ('best effort', 'completeness:fill=near-rows', 'auc-.2-.6')
+    >>> (
+    ...     metric_words("best-effort (gray)"),
+    ...     metric_words("completeness:fill=near-rows"),
+    ...     metric_words("auc-.2-.6"),
+    ... )
+    ('best effort (gray)', 'completeness:fill=near-rows', 'auc-.2-.6')
     """
-    base, colon, settings = name.partition(":")
+    base = re.split(r":| \(", name, maxsplit=1)[0]
     if base in METRICS and METRICS[base].__module__.startswith("proofmap."):
-        base = base.replace("-", " ")
-    return f"{base}{colon}{settings}"
+        return base.replace("-", " ") + name.removeprefix(base)
+    return name
 
 
 def table_html(
