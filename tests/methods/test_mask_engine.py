@@ -189,7 +189,7 @@ def test_half_precision_that_overflows_now_and_then_loses_a_step_and_no_more() -
 def test_a_pair_whose_scaled_gradient_is_too_large_for_float16_is_learned_with_a_smaller_scale() -> None:
     class Steep(Parabola):
         def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-            steep = torch.where(slots["labels"] == 1, 1e4, 1.0)  # its gradient is cast to float16 on its way
+            steep = torch.where(slots["labels"] == 1, 1e4, 1.0)  # the gradient passes through float16
             return steep * super().losses(weights.half().float(), slots)
 
     expected, _, _ = run(Steep())

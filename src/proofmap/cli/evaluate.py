@@ -103,17 +103,11 @@ def evaluate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the plan and its estimated cost.")
     ] = False,
-    executor: Annotated[
-        str, options.choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
-    ] = "local",
-    address: Annotated[str | None, typer.Option(help="Address of a running Ray cluster.")] = None,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
-    ] = None,
-    gpus: Annotated[float, typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one.")] = 0,
-    threads: Annotated[
-        int | None, typer.Option(min=1, max=1024, help="Threads of each worker on a CPU.")
-    ] = None,
+    executor: Annotated[str, options.EXECUTOR] = "local",
+    address: Annotated[str | None, options.ADDRESS] = None,
+    workers: Annotated[int | None, options.WORKERS] = None,
+    gpus: Annotated[float, options.GPUS] = 0,
+    threads: Annotated[int | None, options.THREADS] = None,
     batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     wait: Annotated[

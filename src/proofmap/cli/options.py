@@ -125,6 +125,11 @@ SEED = typer.Option(help="The same seed gives the same numbers.")
 FORMAT = choice_option(FORMATS, "Format of the result on stdout")
 AS_JSON = typer.Option("--json", help="Print JSON.")
 QUIET = typer.Option("--quiet", "-q", help="Show no progress.")
+EXECUTOR = choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
+ADDRESS = typer.Option(help="Address of a running Ray cluster.")
+WORKERS = typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
+GPUS = typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one.")
+THREADS = typer.Option(min=1, max=1024, help="Threads of each worker on a CPU.")
 
 
 def split_list(text: str) -> list[str]:

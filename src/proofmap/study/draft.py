@@ -19,7 +19,7 @@ from proofmap.models import DEFAULT_MODEL
 
 SCHEMA_FILE = "study.schema.json"
 SAMPLE_ABOVE = 200
-"""With more images than this, the draft judges a random sample of so many."""
+"""If there are more images than this, the draft judges a random sample of this size."""
 _TABLES = (".csv", ".tsv", *PARQUET)
 _SERIES = (".ts",)
 _MODELS = {".onnx": "onnx", ".skops": "sklearn"}

@@ -45,6 +45,10 @@ class TextInputs(Inputs):
     whole: int | None = None
     """The length of the texts that these, of one length, are some of."""
 
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> Self:
+        return super().from_record({key: record[key] for key in record if key not in ("mean", "std")})
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.longer not in ("refuse", "cut"):
@@ -352,10 +356,6 @@ class Text(TextInputs):
             "mask_token": self.mask_token,
             "unknown_token": self.unknown_token,
         }
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return super().from_record({key: record[key] for key in record if key not in ("mean", "std")})
 
 
 def checked_text(text: object, which: str) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self
+from typing import ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -226,10 +226,6 @@ class Tokens(TextInputs):
             "slots": self.slots,
             "longer": self.longer,
         }
-
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Self:
-        return super().from_record({key: record[key] for key in record if key not in ("mean", "std")})
 
 
 def embedded(x: Tensor) -> tuple[Tensor, Tensor]:
