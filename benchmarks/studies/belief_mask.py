@@ -54,13 +54,21 @@ def photos_of(
     """The photos of a fold, and the two pools as bytes."""
     files = find_images([folder])
     images = pm.load_images(files, f)
-    second = f.probabilities(images).topk(2, dim=1).values[:, 1]
+    chosen, learn, judge = chosen_of(images, f, fold, number)
+    return [files[i] for i in chosen.tolist()], images[chosen], learn, judge
+
+
+def chosen_of(
+    images: torch.Tensor, f: pm.Classifier, fold: str, number: int | None
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Which images belong to a fold, and the two pools as bytes."""
+    second = torch.cat([f.probabilities(part).topk(2, dim=1).values[:, 1] for part in images.split(500)])
     hesitant, sure = (second >= 0.1).nonzero()[:, 0], (second < 0.1).nonzero()[:, 0]
     third = torch.arange(len(hesitant), device=hesitant.device) % 3 == 0
     chosen = hesitant[third if fold == "tune" else ~third][:number]
     pools = ((images[sure[start::2]][:256] * 255).round().to(torch.uint8).cpu() for start in (0, 1))
     learn, judge = pools
-    return [files[i] for i in chosen.tolist()], images[chosen], learn, judge
+    return chosen, learn, judge
 
 
 def pointing(folder: Path, files: list[Path], top: torch.Tensor, maps: torch.Tensor) -> float:
