@@ -24,7 +24,7 @@ from proofmap.plugins.specs import make_plugin
 class Fill(Plugin):
     """The description of a fill. A subclass defines :meth:`backgrounds`."""
 
-    noun: ClassVar[str] = "fill"
+    noun = "fill"
     random: ClassVar[bool] = False
     """Whether different keys give different backgrounds; if not, one draw is enough."""
     reads_mask: ClassVar[bool] = False

@@ -49,10 +49,10 @@ class Images(Fill):
     (:func:`proofmap.data.pool.in_part`). The record says which part was drawn from: ``all`` if there are too few sources.
     """
 
-    name: ClassVar[str] = "images"
-    description: ClassVar[str] = "random images from a pool: the paper's distractors"
-    random: ClassVar[bool] = True
-    revision: ClassVar[int] = 3
+    name = "images"
+    description = "random images from a pool: the paper's distractors"
+    random = True
+    revision = 3
     _pools: ClassVar[Pools | None] = None
     """Those of the session that it is bound to."""
     source: Any = setting(

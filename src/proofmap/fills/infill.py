@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -47,10 +47,10 @@ class Infill(Fill):
             [0.0000, 0.0000]])
     """
 
-    name: ClassVar[str] = "infill"
-    description: ClassVar[str] = "hidden pixels painted by an inpainting net of yours (for judging)"
-    reference: ClassVar[str] = "Chang et al. 2019"
-    reads_mask: ClassVar[bool] = True
+    name = "infill"
+    description = "hidden pixels painted by an inpainting net of yours (for judging)"
+    reference = "Chang et al. 2019"
+    reads_mask = True
     net: Any = required(f"FILE.py:NAME of a function or module {_FORM}, or the object", main=True)
     batch: int = setting(16, "images that the net gets at once", least=1, most=128)
 

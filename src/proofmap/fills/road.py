@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -46,11 +45,11 @@ class Road(Fill):
     classifier's gray with the noise. Series are imputed along time.
     """
 
-    name: ClassVar[str] = "road"
-    description: ClassVar[str] = "hidden pixels imputed from their neighbours, with noise (for judging)"
-    reference: ClassVar[str] = "Rong et al. 2022 (ROAD)"
-    random: ClassVar[bool] = True
-    reads_mask: ClassVar[bool] = True
+    name = "road"
+    description = "hidden pixels imputed from their neighbours, with noise (for judging)"
+    reference = "Rong et al. 2022 (ROAD)"
+    random = True
+    reads_mask = True
     noise: float = setting(
         0.01, "standard deviation, in pixels' units; in the input's std elsewhere", above=0
     )

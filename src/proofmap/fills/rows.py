@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -51,10 +51,10 @@ class NearRows(RowFill):
     nothing shown all rows are equally near, so the draw is that of ``images``.
     """
 
-    name: ClassVar[str] = "near-rows"
-    description: ClassVar[str] = "another row that is near in the shown columns: conditional on what is shown"
-    revision: ClassVar[int] = 1
-    reads_mask: ClassVar[bool] = True
+    name = "near-rows"
+    description = "another row that is near in the shown columns: conditional on what is shown"
+    revision = 1
+    reads_mask = True
     neighbours: int = setting(5, "nearest rows, of which one is drawn", least=1)
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
@@ -117,9 +117,9 @@ class ClassMedian(RowFill):
     of the column. A group with exactly one 1 in each row shows its most frequent column.
     """
 
-    name: ClassVar[str] = "class-median"
-    description: ClassVar[str] = "the median row of a class that is drawn: typical values of one label"
-    revision: ClassVar[int] = 1
+    name = "class-median"
+    description = "the median row of a class that is drawn: typical values of one label"
+    revision = 1
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
         assert isinstance(classifier.inputs, Rows)

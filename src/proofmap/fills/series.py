@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,8 +33,8 @@ class TimeFill(Fill):
 class TimeReversal(TimeFill):
     """The series itself, backwards: the same values and the same spectrum, in another order."""
 
-    name: ClassVar[str] = "time-reversal"
-    description: ClassVar[str] = "the series itself, backwards in time"
+    name = "time-reversal"
+    description = "the series itself, backwards in time"
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         return images.flip(-1)
@@ -49,9 +48,9 @@ class TimeShift(TimeFill):
     The shift is drawn evenly between ``least`` and 1 - ``least`` of the length, so that no position shows nearly its own value.
     """
 
-    name: ClassVar[str] = "time-shift"
-    description: ClassVar[str] = "the series itself, moved in time by a drawn number of steps"
-    random: ClassVar[bool] = True
+    name = "time-shift"
+    description = "the series itself, moved in time by a drawn number of steps"
+    random = True
     least: float = setting(0.125, "least shift, as a share of the length", least=0, most=0.5)
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +23,8 @@ from proofmap.plugins.settings import setting
 class Gray(Fill):
     """One colour everywhere: by default the classifier's gray, which normalises to 0."""
 
-    name: ClassVar[str] = "gray"
-    description: ClassVar[str] = "one colour: the one that the classifier's normalisation makes zero"
+    name = "gray"
+    description = "one colour: the one that the classifier's normalisation makes zero"
     color: tuple[float, ...] | None = setting(None, "another colour, one value per channel or one for all")
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
@@ -46,8 +46,8 @@ class Blur(Fill):
     """The input, blurred. The default is that of RISE: an 11 x 11 kernel of sigma 5 whose mass outside the window is folded back,
     and gray beyond the border (zero padding after normalisation)."""
 
-    name: ClassVar[str] = "blur"
-    description: ClassVar[str] = "the input itself, blurred; gray beyond the border"
+    name = "blur"
+    description = "the input itself, blurred; gray beyond the border"
     sigma: float = setting(5.0, "of the Gaussian, in positions", above=0)
     kernel: int = setting(11, "side of the window, odd", least=1)
     border: tuple[float, ...] | Literal["edge"] | None = setting(
@@ -99,8 +99,8 @@ class Blur(Fill):
 class Median(Fill):
     """The median of each channel in a square window around every position; the last positions are repeated beyond the border."""
 
-    name: ClassVar[str] = "median"
-    description: ClassVar[str] = "the median of a window around every position: flat areas with sharp borders"
+    name = "median"
+    description = "the median of a window around every position: flat areas with sharp borders"
     kernel: int = setting(11, "side of the window, odd", least=1)
 
     def __post_init__(self) -> None:
@@ -129,9 +129,9 @@ class Noise(Fill):
     ``sigma`` is in the units of pictures; for inputs without limits, in standard deviations.
     """
 
-    name: ClassVar[str] = "noise"
-    description: ClassVar[str] = "independent Gaussian noise around the gray"
-    random: ClassVar[bool] = True
+    name = "noise"
+    description = "independent Gaussian noise around the gray"
+    random = True
     sigma: float = setting(0.2, "standard deviation", above=0)
     center: tuple[float, ...] | None = setting(None, "the mean colour; none: the classifier's gray")
 

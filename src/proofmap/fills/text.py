@@ -7,7 +7,6 @@ of a model that takes strings. A model reads a text as a whole, so scores can di
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
@@ -44,8 +43,8 @@ class TextFill(Fill):
 class MaskToken(TextFill):
     """Hidden words show the token for a masked word, such as ``[MASK]``."""
 
-    name: ClassVar[str] = "mask"
-    description: ClassVar[str] = "the token for a masked word in place of each hidden word"
+    name = "mask"
+    description = "the token for a masked word in place of each hidden word"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return inputs.replaced(texts, "mask")
@@ -56,8 +55,8 @@ class MaskToken(TextFill):
 class UnknownToken(TextFill):
     """Hidden words show the token for an unknown word, such as ``[UNK]``."""
 
-    name: ClassVar[str] = "unknown"
-    description: ClassVar[str] = "the token for an unknown word in place of each hidden word"
+    name = "unknown"
+    description = "the token for an unknown word in place of each hidden word"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return inputs.replaced(texts, "unknown")
@@ -68,8 +67,8 @@ class UnknownToken(TextFill):
 class Deletion(TextFill):
     """Hidden words are deleted, with the white space after them: the text is shorter."""
 
-    name: ClassVar[str] = "delete"
-    description: ClassVar[str] = "nothing: hidden words are deleted, and the text is shorter"
+    name = "delete"
+    description = "nothing: hidden words are deleted, and the text is shorter"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return inputs.removed(texts)
@@ -80,8 +79,8 @@ class Deletion(TextFill):
 class ClosedAttention(TextFill):
     """Hidden tokens keep their place, and no other token attends to them, as with padding."""
 
-    name: ClassVar[str] = "closed"
-    description: ClassVar[str] = "attention to hidden tokens is closed, as for padding; for nets of tokens"
+    name = "closed"
+    description = "attention to hidden tokens is closed, as for padding; for nets of tokens"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return _tokens(self, inputs).closed(texts)
@@ -92,8 +91,8 @@ class ClosedAttention(TextFill):
 class ZeroEmbedding(TextFill):
     """Hidden tokens show an embedding of zeros."""
 
-    name: ClassVar[str] = "zero"
-    description: ClassVar[str] = "an embedding of zeros in place of each hidden token; for nets of tokens"
+    name = "zero"
+    description = "an embedding of zeros in place of each hidden token; for nets of tokens"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return _tokens(self, inputs).zeroed(texts)

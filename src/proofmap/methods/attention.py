@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from proofmap.core.progress import Progress
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.methods.probe import Grid, Probe, module_of, probed, watch_outputs
 from proofmap.plugins.settings import setting
 
@@ -89,8 +89,8 @@ class AttentionMethod(Method):
     :mod:`proofmap.methods.attention_maps`.
     """
 
-    family: ClassVar[Family] = "attention"
-    needs: ClassVar[frozenset[Need]] = frozenset({"attention", "gradients"})
+    family = "attention"
+    needs = frozenset({"attention", "gradients"})
 
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
         """The relevance ``(N, T)`` of each token.
@@ -156,11 +156,11 @@ class AttentionRollout(AttentionMethod):
     If the logits are read from the mean of the patches, the mean of their rows. One map for all labels.
     """
 
-    name: ClassVar[str] = "attention-rollout"
-    reference: ClassVar[str] = "Abnar and Zuidema 2020"
-    description: ClassVar[str] = "attention of all layers multiplied, without a label"
+    name = "attention-rollout"
+    reference = "Abnar and Zuidema 2020"
+    description = "attention of all layers multiplied, without a label"
     label_free = True
-    needs: ClassVar[frozenset[Need]] = frozenset({"attention"})
+    needs = frozenset({"attention"})
     heads: Literal["mean", "max", "min"] = setting("mean", "how the heads of a layer become one matrix")
 
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
@@ -182,9 +182,9 @@ class Chefer(AttentionMethod):
     has the same product of I + relu(G * A), with relevances of layer-wise propagation instead of A.
     """
 
-    name: ClassVar[str] = "chefer"
-    reference: ClassVar[str] = "Chefer et al. 2021"
-    description: ClassVar[str] = "attention times its gradient, layer by layer, as relevance"
+    name = "chefer"
+    reference = "Chefer et al. 2021"
+    description = "attention times its gradient, layer by layer, as relevance"
 
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
         row = torch.zeros_like(read).expand(len(attention[0]), 1, -1)  # of R - I, which I would drown
@@ -203,9 +203,9 @@ class LeGrad(AttentionMethod):
     layer, from one forward pass; at the last layer both are the same.
     """
 
-    name: ClassVar[str] = "legrad"
-    reference: ClassVar[str] = "Bousselham et al. 2024"
-    description: ClassVar[str] = "positive gradient of the logit to the attention, over all layers"
+    name = "legrad"
+    reference = "Bousselham et al. 2024"
+    description = "positive gradient of the logit to the attention, over all layers"
     layers: int | None = setting(None, "number of layers that are used, from the last; none: all", least=1)
     score: Literal["layer", "net"] = setting(
         "layer", "the logit read from each layer's own tokens, or the net's logit at every layer"

@@ -18,7 +18,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.progress import Progress, Task
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.layers import Layer, activations_of, captured, find_layer, named_layer
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
 
@@ -30,8 +30,8 @@ class CAM(Method):
     registers are left out.
     """
 
-    family: ClassVar[Family] = "cam"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer"})
+    family = "cam"
+    needs = frozenset({"gradients", "layer"})
     layer: str = setting("", "the layer's name; found if left out")
 
     def state_for(self, classifier: Classifier) -> Layer:
@@ -92,9 +92,9 @@ class GradCAM(GradientCAM):
     A are the activations of ``layer`` (found if not named), enlarged bilinearly to the input.
     """
 
-    name: ClassVar[str] = "grad-cam"
-    reference: ClassVar[str] = "Selvaraju et al. 2017"
-    description: ClassVar[str] = "last feature map, weighted by the logit's gradient"
+    name = "grad-cam"
+    reference = "Selvaraju et al. 2017"
+    description = "last feature map, weighted by the logit's gradient"
 
     def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
         weights = gradient.mean(dim=(2, 3), keepdim=True)
@@ -111,9 +111,9 @@ class GradCAMPlusPlus(GradientCAM):
     which the paper's non-negative activations exclude, is zero.
     """
 
-    name: ClassVar[str] = "grad-cam++"
-    reference: ClassVar[str] = "Chattopadhay et al. 2018"
-    description: ClassVar[str] = "Grad-CAM with weights that find several objects"
+    name = "grad-cam++"
+    reference = "Chattopadhay et al. 2018"
+    description = "Grad-CAM with weights that find several objects"
 
     def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
         below = 2 + activations.sum(dim=(2, 3), keepdim=True) * gradient
@@ -130,9 +130,9 @@ class LayerCAM(GradientCAM):
     It also suits earlier layers: name one with ``layer`` for a finer map.
     """
 
-    name: ClassVar[str] = "layer-cam"
-    reference: ClassVar[str] = "Jiang et al. 2021"
-    description: ClassVar[str] = "feature map, weighted place by place by the positive gradient"
+    name = "layer-cam"
+    reference = "Jiang et al. 2021"
+    description = "feature map, weighted place by place by the positive gradient"
 
     def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
         return (gradient.relu() * activations).sum(dim=1).relu()
@@ -148,11 +148,11 @@ class EigenCAM(CAM):
     channel's mean first, as pytorch-grad-cam does. The sign is random in pytorch-grad-cam.
     """
 
-    name: ClassVar[str] = "eigen-cam"
-    reference: ClassVar[str] = "Muhammad and Yeasin 2020"
-    description: ClassVar[str] = "first principal component of the last feature map, without a label"
+    name = "eigen-cam"
+    reference = "Muhammad and Yeasin 2020"
+    description = "first principal component of the last feature map, without a label"
     label_free = True
-    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
+    needs = frozenset({"layer"})
     centred: bool = setting(False, "subtract each channel's mean over places first")
 
     def cost(self, labels: int) -> Cost:
@@ -202,10 +202,10 @@ class ScoreCAM(CAM):
     ``pytorch-grad-cam`` (where channels are enlarged from corner to corner).
     """
 
-    name: ClassVar[str] = "score-cam"
-    reference: ClassVar[str] = "Wang et al. 2020"
-    description: ClassVar[str] = "feature maps, each weighted by the score of the image that it shows"
-    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
+    name = "score-cam"
+    reference = "Wang et al. 2020"
+    description = "feature maps, each weighted by the score of the image that it shows"
+    needs = frozenset({"layer"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "paper": {},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +14,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
-from proofmap.methods.method import METHODS, Cost, Family, Method
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.wrappers import Blurred, TopLabel, blurred
 from proofmap.plugins.settings import setting
 
@@ -24,7 +23,7 @@ from proofmap.plugins.settings import setting
 class Blind(Method):
     """A control that does not use the net."""
 
-    family: ClassVar[Family] = "control"
+    family = "control"
 
     def cost(self, labels: int) -> Cost:
         return Cost()
@@ -35,8 +34,8 @@ class Blind(Method):
 class Random(Blind):
     """Independent standard normal values at every pixel; one map for all labels unless ``per_label``."""
 
-    name: ClassVar[str] = "random"
-    description: ClassVar[str] = "independent Gaussian noise"
+    name = "random"
+    description = "independent Gaussian noise"
     per_label: bool = setting(False, "a separate map for each label")
     seed_offset: int = setting(0, "gives other maps for the same seed")
 
@@ -69,8 +68,8 @@ class CenteredGaussian(Blind):
     to 5 has .09 of the area for sigma .1, below .05 for .2 to .35, .10 for .5 and .18 for 1. Gupta et al. do not print their sigma.
     """
 
-    name: ClassVar[str] = "centered-gaussian"
-    description: ClassVar[str] = "a bump in the middle of the picture"
+    name = "centered-gaussian"
+    description = "a bump in the middle of the picture"
     sigma: float = setting(
         0.25,
         "width of the bump, a share of the shorter side; changes the display and the saliency metric",
@@ -99,9 +98,9 @@ class Edges(Blind):
     methods look like this whatever the net has learned (Adebayo et al. 2018).
     """
 
-    name: ClassVar[str] = "edges"
-    reference: ClassVar[str] = "Adebayo et al. 2018"
-    description: ClassVar[str] = "an edge detector: where the input changes, whatever the net"
+    name = "edges"
+    reference = "Adebayo et al. 2018"
+    description = "an edge detector: where the input changes, whatever the net"
     sigma: float = setting(0.0, "sigma of a blur before the filter, in positions; 0: none", least=0)
 
     label_free = True
@@ -136,8 +135,8 @@ class ByVariance(Blind):
     For pictures and series, the squared distance of the input from the neutral value, the largest over channels.
     """
 
-    name: ClassVar[str] = "by-variance"
-    description: ClassVar[str] = "columns by their variance, whatever the model"
+    name = "by-variance"
+    description = "columns by their variance, whatever the model"
 
     label_free = True
 

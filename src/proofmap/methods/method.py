@@ -74,7 +74,7 @@ class Method(Plugin):
     seed matters), ``signed`` (values below zero speak against the label) and ``needs``.
     """
 
-    noun: ClassVar[str] = "method"
+    noun = "method"
     family: ClassVar[Family] = "other"
     signed = False
     label_free = False
@@ -341,8 +341,8 @@ class FromFunction(Method):
     every other function once. Maps may be arrays of NumPy, and coarser than the input: see :mod:`proofmap.methods.given_maps`.
     """
 
-    name: ClassVar[str] = "function"
-    description: ClassVar[str] = "a function of yours"
+    name = "function"
+    description = "a function of yours"
     function: MapFunction = required("takes a classifier, images and labels, and returns maps")
     per_label: bool | None = setting(
         None, "call it for one label at a time; by its third parameter if left out"

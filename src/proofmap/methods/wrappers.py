@@ -11,7 +11,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import private_copy
-from proofmap.methods.method import METHODS, Cost, Family, Method, MethodLike, Need, ReadyMethod, make_method
+from proofmap.methods.method import METHODS, Cost, Method, MethodLike, Need, ReadyMethod, make_method
 from proofmap.plugins.settings import required, setting
 
 
@@ -32,7 +32,7 @@ class Wrapper(Method):
     If METHOD itself is judged too, its maps are used, and cost nothing more.
     """
 
-    family: ClassVar[Family] = "control"
+    family = "control"
     of: Method = required("the method whose maps are changed", main=True)
 
     @property
@@ -174,8 +174,8 @@ class Inverse(Wrapper):
     Signed maps are negated; others are subtracted from their largest value, so they stay non-negative.
     """
 
-    name: ClassVar[str] = "inverse"
-    description: ClassVar[str] = "another method's maps, their order turned round"
+    name = "inverse"
+    description = "another method's maps, their order turned round"
 
     def changed_maps(self, maps: Tensor) -> Tensor:
         if self.signed:
@@ -191,8 +191,8 @@ class Blurred(Wrapper):
     Near the border the kernel is cropped and renormalised. Columns of a table have no neighbours and are refused.
     """
 
-    name: ClassVar[str] = "blurred"
-    description: ClassVar[str] = "another method's maps, blurred"
+    name = "blurred"
+    description = "another method's maps, blurred"
     sigma: float = setting(0.05, "width of the Gaussian, a share of the shorter side", above=0)
 
     def state_for(self, classifier: Classifier) -> ReadyMethod:
@@ -219,9 +219,9 @@ class TopLabel(Wrapper):
     It is sound without effort, and best effort shows this.
     """
 
-    name: ClassVar[str] = "top-label"
-    description: ClassVar[str] = "another method's map of the top label, shown for every label"
-    revision: ClassVar[int] = 2
+    name = "top-label"
+    description = "another method's map of the top label, shown for every label"
+    revision = 2
     of: Method = required("the method whose map of the top label is shown", main=True)
 
     label_free = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -46,11 +46,9 @@ class AdversarialSoundness(ProofMetric):
     property of the net. More passes can only lower it, up to the luck of a search. NaN where no label but the top one is judged.
     """
 
-    name: ClassVar[str] = "adversarial-soundness"
-    description: ClassVar[str] = (
-        "soundness against the strongest proofs of wrong labels that a budget of passes finds"
-    )
-    reference: ClassVar[str] = f"{REFERENCE} (soundness); Chen et al. 2024 (greedy search)"
+    name = "adversarial-soundness"
+    description = "soundness against the strongest proofs of wrong labels that a budget of passes finds"
+    reference = f"{REFERENCE} (soundness); Chen et al. 2024 (greedy search)"
     e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
     passes: int = setting(400, "masked inputs that the searches may use for each label", least=20)
     search: Search = setting(

@@ -18,7 +18,6 @@ from proofmap.metrics.games import (
     InsertionGame,
     LerfGame,
     ReadyGame,
-    Shortcuts,
 )
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting_names
@@ -50,12 +49,12 @@ class GameMetric(CurveSettings, Metric):
 class Insertion(GameMetric):
     """AUC(x, a, M) of the first label: mean over s of f while the top s positions are shown."""
 
-    name: ClassVar[str] = "insertion"
-    kind: ClassVar[str] = "insertion"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = "area under the insertion curve of the first label"
-    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE); the paper's AUC"
+    name = "insertion"
+    kind = "insertion"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    description = "area under the insertion curve of the first label"
+    reference = "Petsiuk et al. 2018 (RISE); the paper's AUC"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -72,13 +71,13 @@ class Insertion(GameMetric):
 class Deletion(Insertion):
     """Mean over s of f of the first label while the top s positions are hidden."""
 
-    name: ClassVar[str] = "deletion"
-    kind: ClassVar[str] = "deletion"
-    plays: ClassVar[type[Game]] = DeletionGame
-    higher_is_better: ClassVar[bool] = False
-    description: ClassVar[str] = "area under the deletion curve of the first label"
-    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE)"
-    shortcuts: ClassVar[Shortcuts] = DeletionGame.shortcuts
+    name = "deletion"
+    kind = "deletion"
+    plays = DeletionGame
+    higher_is_better = False
+    description = "area under the deletion curve of the first label"
+    reference = "Petsiuk et al. 2018 (RISE)"
+    shortcuts = DeletionGame.shortcuts
 
 
 @METRICS.register
@@ -88,10 +87,10 @@ class MoRF(Deletion):
     name in pixel flipping. AOPC is f(x, a) minus this value.
     """
 
-    name: ClassVar[str] = "morf"
-    kind: ClassVar[str] = "morf"
-    description: ClassVar[str] = "mean f while the most relevant positions are hidden first (as deletion)"
-    reference: ClassVar[str] = "Samek et al. 2017"
+    name = "morf"
+    kind = "morf"
+    description = "mean f while the most relevant positions are hidden first (as deletion)"
+    reference = "Samek et al. 2017"
 
 
 @METRICS.register
@@ -99,12 +98,12 @@ class MoRF(Deletion):
 class LeRF(Deletion):
     """Mean over s of f of the first label while the s least relevant positions are hidden."""
 
-    name: ClassVar[str] = "lerf"
-    kind: ClassVar[str] = "lerf"
-    plays: ClassVar[type[Game]] = LerfGame
-    higher_is_better: ClassVar[bool] = True
-    description: ClassVar[str] = "mean f while the least relevant positions are hidden first"
-    reference: ClassVar[str] = "Samek et al. 2017; Tomsett et al. 2020"
+    name = "lerf"
+    kind = "lerf"
+    plays = LerfGame
+    higher_is_better = True
+    description = "mean f while the least relevant positions are hidden first"
+    reference = "Samek et al. 2017; Tomsett et al. 2020"
 
 
 @METRICS.register
@@ -118,12 +117,12 @@ class SRG(GameMetric):
     map has the opposite value.
     """
 
-    name: ClassVar[str] = "srg"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = "symmetric relevance gain: LeRF minus MoRF of the first label"
-    reference: ClassVar[str] = "Bluecher, Vielhaben and Strodthoff, TMLR 2024"
-    shortcuts: ClassVar[Shortcuts] = DeletionGame.shortcuts
+    name = "srg"
+    higher_is_better = True
+    limits = (-1.0, 1.0)
+    description = "symmetric relevance gain: LeRF minus MoRF of the first label"
+    reference = "Bluecher, Vielhaben and Strodthoff, TMLR 2024"
+    shortcuts = DeletionGame.shortcuts
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -30,13 +30,11 @@ class SoftInsertionGame(Game):
     one step.
     """
 
-    name: ClassVar[str] = "soft-insertion"
-    description: ClassVar[str] = (
-        "one step: each position is shown as much as the map says, the rest is filled"
-    )
-    reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
+    name = "soft-insertion"
+    description = "one step: each position is shown as much as the map says, the rest is filled"
+    reference = "Chattopadhay et al. 2018 (Grad-CAM++)"
     shortcuts: ClassVar[Shortcuts] = {}
-    soft: ClassVar[bool] = True
+    soft = True
     points: int | Literal["all"] = setting(1, "always one step", least=1)
     rule: Rule = setting("right", "always what is read at this step")
     share: float | None = setting(
@@ -66,9 +64,9 @@ class SoftInsertionGame(Game):
 class SoftDeletionGame(SoftInsertionGame):
     """One look at the rest: (1 - w) x + w x', with w the map scaled to run from 0 to 1 and x' the fill."""
 
-    name: ClassVar[str] = "soft-deletion"
-    description: ClassVar[str] = "one step: each position is hidden as much as the map says"
-    reference: ClassVar[str] = "Jung and Oh 2021 (LIFT-CAM)"
+    name = "soft-deletion"
+    description = "one step: each position is hidden as much as the map says"
+    reference = "Jung and Oh 2021 (LIFT-CAM)"
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
         return 1 - ranks
@@ -78,7 +76,7 @@ class SoftDeletionGame(SoftInsertionGame):
 class ConfidenceMetric(Metric):
     """A metric that compares f(x, a) with f of one modified input, o; the value of an image is that of its first label."""
 
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    limits = (0.0, 1.0)
     plays: ClassVar[type[SoftInsertionGame]] = SoftInsertionGame
 
     fill: Fill = setting(Gray(), "what hidden positions show")
@@ -124,10 +122,10 @@ class AverageDrop(ConfidenceMetric):
     The mean over images is the average drop (a percentage in the paper, a share here).
     """
 
-    name: ClassVar[str] = "average-drop"
-    higher_is_better: ClassVar[bool] = False
-    description: ClassVar[str] = "share of the confidence that is lost when only the explanation is shown"
-    reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
+    name = "average-drop"
+    higher_is_better = False
+    description = "share of the confidence that is lost when only the explanation is shown"
+    reference = "Chattopadhay et al. 2018 (Grad-CAM++)"
 
     def compare(self, f: Tensor, o: Tensor) -> Tensor:
         return drop(f, o)
@@ -138,10 +136,10 @@ class AverageDrop(ConfidenceMetric):
 class IncreaseInConfidence(ConfidenceMetric):
     """1 where o > f: the net is more confident in the explanation than in the whole input. The mean is a share of images."""
 
-    name: ClassVar[str] = "increase-in-confidence"
-    higher_is_better: ClassVar[bool] = True
-    description: ClassVar[str] = "whether showing only the explanation makes the net more confident"
-    reference: ClassVar[str] = "Chattopadhay et al. 2018 (Grad-CAM++)"
+    name = "increase-in-confidence"
+    higher_is_better = True
+    description = "whether showing only the explanation makes the net more confident"
+    reference = "Chattopadhay et al. 2018 (Grad-CAM++)"
 
     def compare(self, f: Tensor, o: Tensor) -> Tensor:
         return (o > f).float()
@@ -152,8 +150,8 @@ class IncreaseInConfidence(ConfidenceMetric):
 class DropInDeletion(AverageDrop):
     """max(0, f - o) / f, with o the confidence when each position is hidden as much as the map says."""
 
-    name: ClassVar[str] = "drop-in-deletion"
-    plays: ClassVar[type[SoftInsertionGame]] = SoftDeletionGame
-    higher_is_better: ClassVar[bool] = True
-    description: ClassVar[str] = "share of the confidence that is lost when the explanation is hidden"
-    reference: ClassVar[str] = "Jung and Oh 2021 (LIFT-CAM)"
+    name = "drop-in-deletion"
+    plays = SoftDeletionGame
+    higher_is_better = True
+    description = "share of the confidence that is lost when the explanation is hidden"
+    reference = "Jung and Oh 2021 (LIFT-CAM)"

@@ -22,7 +22,6 @@ curve. Points between those that are played are not seen, which makes a peak too
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -115,11 +114,11 @@ class ShapeMetric(WorstOfLabels):
 class Peak(ShapeMetric):
     """The largest F(s) / max(f, e2) of an image's labels: 1 if no part of the image shows more than the whole."""
 
-    name: ClassVar[str] = "peak"
-    kind: ClassVar[str] = "peak"
-    description: ClassVar[str] = "largest point of the insertion curve, in units of f; worst case over labels"
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (0.0, torch.inf)
+    name = "peak"
+    kind = "peak"
+    description = "largest point of the insertion curve, in units of f; worst case over labels"
+    higher_is_better = False
+    limits = (0.0, torch.inf)
     e2: float = setting(0.001, E2, least=0, most=1)
     q: float = setting(1.0, Q, above=0, most=1)
 
@@ -136,11 +135,9 @@ class Peak(ShapeMetric):
 class PeakSoundness(ShapeMetric):
     """The smallest value of min(max(f, e2) / max over s of F(s), 1) over an image's labels."""
 
-    name: ClassVar[str] = "peak-soundness"
-    kind: ClassVar[str] = "peak-soundness"
-    description: ClassVar[str] = (
-        "worst case over labels of min(max(f, e2) / largest point of the curve, 1): no part proves more than the whole"
-    )
+    name = "peak-soundness"
+    kind = "peak-soundness"
+    description = "worst case over labels of min(max(f, e2) / largest point of the curve, 1): no part proves more than the whole"
     e2: float = setting(0.001, E2, least=0, most=1)
     q: float = setting(1.0, Q, above=0, most=1)
 
@@ -158,12 +155,10 @@ class ProofReach(ShapeMetric):
     It is found among the points that are played, so it is at most one step too large. An image without a label of f >= e1 has NaN.
     """
 
-    name: ClassVar[str] = "reach"
-    kind: ClassVar[str] = "reach"
-    description: ClassVar[str] = (
-        "least share of the positions that shows part * f; worst case over labels with f >= e1"
-    )
-    higher_is_better: ClassVar[bool] = False
+    name = "reach"
+    kind = "reach"
+    description = "least share of the positions that shows part * f; worst case over labels with f >= e1"
+    higher_is_better = False
     e1: float = setting(0.01, "labels with a smaller f need no proof", least=0, most=1)
     part: float = setting(0.9, "of f, that the curve must reach", above=0)
 
@@ -181,11 +176,9 @@ class Steadiness(ShapeMetric):
     both are at least 1 / factor.
     """
 
-    name: ClassVar[str] = "steadiness"
-    kind: ClassVar[str] = "steadiness"
-    description: ClassVar[str] = (
-        "share of the curve within a factor of f, from a share s0 on; worst case over labels"
-    )
+    name = "steadiness"
+    kind = "steadiness"
+    description = "share of the curve within a factor of f, from a share s0 on; worst case over labels"
     e1: float = setting(0.01, E1, least=0, most=1)
     e2: float = setting(0.001, E2, least=0, most=1)
     factor: float = setting(1.5, "how far a point may be from f", least=1)

@@ -66,7 +66,7 @@ class CurveSettings(Plugin):
 class Game(CurveSettings):
     """The description of a game. A subclass says which positions are shown after ``count`` of them were taken."""
 
-    noun: ClassVar[str] = "game"
+    noun = "game"
     soft: ClassVar[bool] = False
     """Whether positions are shown in part: ``order`` and ``shown`` then give shares from 0 to 1."""
 
@@ -112,9 +112,9 @@ GAMES: Registry[Game] = Registry("game", "proofmap.games")
 class InsertionGame(Game):
     """The top s positions are shown, the rest is filled: the paper's AUC is the mean over s."""
 
-    name: ClassVar[str] = "insertion"
-    description: ClassVar[str] = "the top positions are shown, best first; the rest is filled"
-    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE)"
+    name = "insertion"
+    description = "the top positions are shown, best first; the rest is filled"
+    reference = "Petsiuk et al. 2018 (RISE)"
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
         return ranks < count
@@ -125,9 +125,9 @@ class InsertionGame(Game):
 class DeletionGame(Game):
     """The top s positions are hidden, s = 1 .. n."""
 
-    name: ClassVar[str] = "deletion"
-    description: ClassVar[str] = "the top positions are hidden, best first"
-    reference: ClassVar[str] = "Petsiuk et al. 2018 (RISE)"
+    name = "deletion"
+    description = "the top positions are hidden, best first"
+    reference = "Petsiuk et al. 2018 (RISE)"
     shortcuts: ClassVar[Shortcuts] = {"curve": {**CURVES, "rise": {**CURVES["rise"], "fill": "gray"}}}
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
@@ -139,10 +139,10 @@ class DeletionGame(Game):
 class LerfGame(Game):
     """The bottom s positions are hidden, s = 1 .. n: least relevant first."""
 
-    name: ClassVar[str] = "lerf"
-    description: ClassVar[str] = "the bottom positions are hidden, worst first"
-    reference: ClassVar[str] = "Samek et al. 2017; Tomsett et al. 2020"
-    shortcuts: ClassVar[Shortcuts] = DeletionGame.shortcuts
+    name = "lerf"
+    description = "the bottom positions are hidden, worst first"
+    reference = "Samek et al. 2017; Tomsett et al. 2020"
+    shortcuts = DeletionGame.shortcuts
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
         return ranks < ranks.shape[1] - count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -33,9 +33,9 @@ class LocalisationMetric(Metric):
     a box where its middle does.
     """
 
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    intrinsic: ClassVar[bool] = False
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    intrinsic = False
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
         return pairs.nanmean(dim=1)
@@ -75,9 +75,9 @@ class PointingGame(LocalisationMetric):
     rule about ties makes it lucky.
     """
 
-    name: ClassVar[str] = "pointing-game"
-    description: ClassVar[str] = "whether the map's maximum lies in a box of its label"
-    reference: ClassVar[str] = "Zhang et al. 2018 (excitation backprop)"
+    name = "pointing-game"
+    description = "whether the map's maximum lies in a box of its label"
+    reference = "Zhang et al. 2018 (excitation backprop)"
     tolerance: float = setting(15.0, "how far from a box the maximum may be, in positions", least=0)
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor:
@@ -96,9 +96,9 @@ class EnergyInside(LocalisationMetric):
     A map without structure has the boxes' area, so that big things look well explained: compare with a control.
     """
 
-    name: ClassVar[str] = "energy-inside"
-    description: ClassVar[str] = "share of the map's positive values inside the boxes of its label"
-    reference: ClassVar[str] = "Wang et al. 2020 (Score-CAM)"
+    name = "energy-inside"
+    description = "share of the map's positive values inside the boxes of its label"
+    reference = "Wang et al. 2020 (Score-CAM)"
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor:
         weights = energy(judged.maps[image, place])
@@ -117,9 +117,9 @@ class BoxIoU(LocalisationMetric):
     threshold: compare methods over several, or tune it on other images.
     """
 
-    name: ClassVar[str] = "box-iou"
-    description: ClassVar[str] = "overlap of the box around a map's top values with the box of its label"
-    reference: ClassVar[str] = "Zhou et al. 2016 (CAM); Choe et al. 2020"
+    name = "box-iou"
+    description = "overlap of the box around a map's top values with the box of its label"
+    reference = "Zhou et al. 2016 (CAM); Choe et al. 2020"
     delta: float = setting(0.2, "the threshold", least=0)
     reading: Reading = setting("value", "delta times the map's mean, or the value delta itself")
     piece: Piece = setting(
@@ -176,9 +176,9 @@ class TwoObjects(LocalisationMetric):
     what a map owes its label.
     """
 
-    name: ClassVar[str] = "two-objects"
-    description: ClassVar[str] = "on photos with two known things: does a label's map avoid the other's?"
-    reference: ClassVar[str] = "after Boehle et al. 2021 (grid pointing game)"
+    name = "two-objects"
+    description = "on photos with two known things: does a label's map avoid the other's?"
+    reference = "after Boehle et al. 2021 (grid pointing game)"
     by: Literal["ranks", "energy"] = setting("ranks", "compare positions one by one, or the mean energy")
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor | float:

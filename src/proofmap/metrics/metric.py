@@ -39,7 +39,7 @@ class Metric(Plugin):
         per: whether there is a value per ``image`` or per ``run``.
     """
 
-    noun: ClassVar[str] = "metric"
+    noun = "metric"
     kind: ClassVar[str] = ""
     higher_is_better: ClassVar[bool]
     limits: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
@@ -117,7 +117,7 @@ class RunValue:
 class RunMetric(Metric):
     """The description of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
 
-    per: ClassVar[Per] = "run"
+    per = "run"
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
         """The numbers, each with its subject, such as the score or the pair of methods that it is about."""

@@ -41,8 +41,8 @@ class RegionMetric(Metric):
     level, is not decided for the label, or loses nothing when all is hidden. An image's value is its first label's.
     """
 
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    higher_is_better = False
+    limits = (0.0, 1.0)
     contrastive: ClassVar[bool] = False
 
     keeps: Keeps = setting(
@@ -110,9 +110,9 @@ class RegionMetric(Metric):
 class SufficientRegion(RegionMetric):
     """The least s for which the top s positions alone keep the label."""
 
-    name: ClassVar[str] = "sufficient-region"
-    description: ClassVar[str] = "smallest top share of the map that keeps the label when shown alone"
-    reference: ClassVar[str] = "Carter et al. 2019 (sufficient input subsets); Chockler et al. (ReX)"
+    name = "sufficient-region"
+    description = "smallest top share of the map that keeps the label when shown alone"
+    reference = "Carter et al. 2019 (sufficient input subsets); Chockler et al. (ReX)"
 
 
 @METRICS.register
@@ -120,10 +120,10 @@ class SufficientRegion(RegionMetric):
 class ContrastiveRegion(RegionMetric):
     """The least s for which the top s positions alone keep the label, and all others without them do not."""
 
-    name: ClassVar[str] = "contrastive-region"
-    contrastive: ClassVar[bool] = True
-    description: ClassVar[str] = "smallest top share that keeps the label, and loses it when hidden"
-    reference: ClassVar[str] = "Chockler et al. (ReX)"
+    name = "contrastive-region"
+    contrastive = True
+    description = "smallest top share that keeps the label, and loses it when hidden"
+    reference = "Chockler et al. (ReX)"
 
     def sought(self, played: Mapping[str, Curves]) -> Tensor:
         return self.kept(played["shown"]) & ~self.kept(played["hidden"])
@@ -134,8 +134,8 @@ class ContrastiveRegion(RegionMetric):
 class CompleteRegion(ContrastiveRegion):
     """The least s that is contrastive and has the confidence of the whole: |f(top s shown) - f(x, a)| <= tolerance * f(x, a)."""
 
-    name: ClassVar[str] = "complete-region"
-    description: ClassVar[str] = "smallest contrastive top share with the same confidence as the whole input"
+    name = "complete-region"
+    description = "smallest contrastive top share with the same confidence as the whole input"
     tolerance: float = setting(0.05, "how far from f(x, a) counts as the same, as a share of it", least=0)
 
     def _played(self) -> dict[str, Game]:

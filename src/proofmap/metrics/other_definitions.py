@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -47,11 +47,11 @@ class LiSoundness(GameMetric):
     The value of an image is that of its first label. NaN for a map without attribution. ``curve=road`` imputes as the authors do.
     """
 
-    name: ClassVar[str] = "li-soundness"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = "share of the attribution shown that raised the label (Li et al.: one label)"
-    reference: ClassVar[str] = REFERENCE
+    name = "li-soundness"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    description = "share of the attribution shown that raised the label (Li et al.: one label)"
+    reference = REFERENCE
     threshold: float = setting(0.01, "a step that raises f by no more counts as false", least=0, most=1)
 
     def pairs(self, judged: Judged) -> Tensor:
@@ -79,13 +79,11 @@ class LiCompleteness(Metric):
     Positions go by their value, not by their rank: a map that marks more hides more. The value of an image is that of its first label.
     """
 
-    name: ClassVar[str] = "li-completeness"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = (
-        "what the label loses when all that a map marks above a threshold is hidden (Li et al.)"
-    )
-    reference: ClassVar[str] = REFERENCE
+    name = "li-completeness"
+    higher_is_better = True
+    limits = (-1.0, 1.0)
+    description = "what the label loses when all that a map marks above a threshold is hidden (Li et al.)"
+    reference = REFERENCE
     levels: int = setting(10, "T: there are T - 1 thresholds", least=2)
     fill: Fill = setting(Gray(), "what hidden positions show; the authors' is road")
 
@@ -131,9 +129,9 @@ def _positive(maps: Tensor) -> Tensor:
 class MerlinArthur(Metric):
     """What both have: how much is shown, and over which fill."""
 
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    reference: ClassVar[str] = "Waeldchen et al., AISTATS 2024 (Merlin-Arthur classifiers)"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    reference = "Waeldchen et al., AISTATS 2024 (Merlin-Arthur classifiers)"
     share: float = setting(0.2, "of the positions that Arthur sees", above=0, most=1)
     fill: Fill = setting(Gray(), "what hidden positions show")
     draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
@@ -164,8 +162,8 @@ class MerlinArthurCompleteness(MerlinArthur):
     several true labels counts 1 if Merlin convinces of each one that was judged.
     """
 
-    name: ClassVar[str] = "merlin-arthur-completeness"
-    description: ClassVar[str] = "how often the top of the right label's map alone makes the net say it"
+    name = "merlin-arthur-completeness"
+    description = "how often the top of the right label's map alone makes the net say it"
 
     def __call__(self, judged: Judged) -> Tensor:
         return proof.worst_case(self.convinced(judged).masked_fill(~self.right(judged), torch.nan))
@@ -180,8 +178,8 @@ class MerlinArthurSoundness(MerlinArthur):
     which a label is given. NaN where no wrong label was judged.
     """
 
-    name: ClassVar[str] = "merlin-arthur-soundness"
-    description: ClassVar[str] = "how often no wrong label's map, its top alone, makes the net say that label"
+    name = "merlin-arthur-soundness"
+    description = "how often no wrong label's map, its top alone, makes the net say that label"
 
     def __call__(self, judged: Judged) -> Tensor:
         return proof.worst_case((1 - self.convinced(judged)).masked_fill(self.right(judged), torch.nan))
@@ -200,11 +198,11 @@ class SumToLogit(Metric):
     proof. Captum calls the numerator the convergence delta.
     """
 
-    name: ClassVar[str] = "sum-to-logit"
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    description: ClassVar[str] = "how far a map's values are from adding up to what the label gained"
-    reference: ClassVar[str] = "Sundararajan et al. 2017 (completeness axiom)"
+    name = "sum-to-logit"
+    higher_is_better = False
+    limits = (0.0, float("inf"))
+    description = "how far a map's values are from adding up to what the label gained"
+    reference = "Sundararajan et al. 2017 (completeness axiom)"
     quantity: Literal["logit", "probability"] = setting("logit", "what the values are to add up to")
     fill: Fill = setting(Gray(), "the input without information, from which the label gains")
 

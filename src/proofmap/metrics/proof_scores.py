@@ -40,9 +40,9 @@ class ProofMetric(GameMetric):
 
     base: Game = setting(InsertionGame(), "the game that modifies the input; its curve is drawn as said here")
 
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    reference: ClassVar[str] = REFERENCE
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    reference = REFERENCE
     shortcuts: ClassVar[Shortcuts] = {
         "thresholds": {name: asdict(pair) for name, pair in proof.THRESHOLDS.items()},
         "curve": CURVES,
@@ -92,11 +92,9 @@ class WorstOfLabels(ProofMetric):
 class Completeness(WorstOfLabels):
     """The smallest alpha(x, a) = min(max(AUC, e1) / f, 1) of an image's labels."""
 
-    name: ClassVar[str] = "completeness"
-    kind: ClassVar[str] = "completeness"
-    description: ClassVar[str] = (
-        "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
-    )
+    name = "completeness"
+    kind = "completeness"
+    description = "worst case over labels of min(max(AUC, e1) / f, 1): what the net believes is proved"
     e1: float = setting(0.01, E1, least=0, most=1)
     top: int | None = setting(None, TOP, least=1)
 
@@ -110,11 +108,9 @@ class Completeness(WorstOfLabels):
 class Soundness(WorstOfLabels):
     """The smallest beta(x, a) = min(max(f, e2) / AUC, 1) of an image's labels."""
 
-    name: ClassVar[str] = "soundness"
-    kind: ClassVar[str] = "soundness"
-    description: ClassVar[str] = (
-        "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
-    )
+    name = "soundness"
+    kind = "soundness"
+    description = "worst case over labels of min(max(f, e2) / AUC, 1): what it does not believe is not"
     e2: float = setting(0.001, E2, least=0, most=1)
     top: int | None = setting(None, TOP, least=1)
 
@@ -128,10 +124,10 @@ class Soundness(WorstOfLabels):
 class BestEffort(ProofMetric):
     """The smallest alpha(x, a) of labels other than the top one: those with f >= e1, or all (:func:`~proofmap.metrics.proof.best_effort`)."""
 
-    name: ClassVar[str] = "best-effort"
-    revision: ClassVar[int] = 2  # 1 counted images without such labels as perfect
-    kind: ClassVar[str] = "best-effort"
-    description: ClassVar[str] = "worst completeness over the labels with f >= e1 other than the top one"
+    name = "best-effort"
+    revision = 2  # 1 counted images without such labels as perfect
+    kind = "best-effort"
+    description = "worst completeness over the labels with f >= e1 other than the top one"
     e1: float = setting(0.01, E1, least=0, most=1)
     counted: proof.Counted = setting("believed", COUNTED)
 
@@ -167,11 +163,11 @@ class ClassSensitivity(GameMetric):
     share their pixels cannot be told apart. NaN where an image has one label. It costs no passes: it reads the label x label matrix.
     """
 
-    name: ClassVar[str] = "class-sensitivity"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = "area of a label under its own map, less that under the other labels' maps"
-    reference: ClassVar[str] = "Rebuffi et al. 2020 (class sensitivity), on the paper's AUC"
+    name = "class-sensitivity"
+    higher_is_better = True
+    limits = (-1.0, 1.0)
+    description = "area of a label under its own map, less that under the other labels' maps"
+    reference = "Rebuffi et al. 2020 (class sensitivity), on the paper's AUC"
 
     def pairs(self, judged: Judged) -> Tensor:
         matrix = self.curves(judged).matrix
@@ -198,8 +194,8 @@ class SecondSoundness(ProofMetric):
     more labels are judged, as the worst case does.
     """
 
-    name: ClassVar[str] = "second-soundness"
-    description: ClassVar[str] = "min(max(f, e2) / AUC, 1) of the net's second label"
+    name = "second-soundness"
+    description = "min(max(f, e2) / AUC, 1) of the net's second label"
     e2: float = setting(0.001, E2, least=0, most=1)
 
     def __call__(self, judged: Judged) -> Tensor:

@@ -111,11 +111,11 @@ class Randomisation(UnlearnedMetric):
     noise is not mistaken for sensitivity. ``layers=last`` is the check of the paper's appendix.
     """
 
-    name: ClassVar[str] = "randomisation"
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = "similarity of a map with that of the net with randomised weights"
-    reference: ClassVar[str] = "Adebayo et al. 2018; Hedstroem et al. 2024"
+    name = "randomisation"
+    higher_is_better = False
+    limits = (-1.0, 1.0)
+    description = "similarity of a map with that of the net with randomised weights"
+    reference = "Adebayo et al. 2018; Hedstroem et al. 2024"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"smooth": {"samples": 50}}
     }
@@ -156,11 +156,11 @@ class ComplexityRise(UnlearnedMetric):
     of one for each layer, and no similarity. NaN for a constant map.
     """
 
-    name: ClassVar[str] = "complexity-rise"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (-1.0, float("inf"))
-    description: ClassVar[str] = "eMPRT: relative rise of a map's entropy when all weights are randomised"
-    reference: ClassVar[str] = "Hedstroem et al. 2024"
+    name = "complexity-rise"
+    higher_is_better = True
+    limits = (-1.0, float("inf"))
+    description = "eMPRT: relative rise of a map's entropy when all weights are randomised"
+    reference = "Hedstroem et al. 2024"
 
     bins: int = setting(100, "of the histogram", least=2)
 

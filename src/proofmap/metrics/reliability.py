@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -106,11 +105,11 @@ class ScoreMetric(RunMetric):
 class InterRater(ScoreMetric):
     """Krippendorff's alpha of each score: the images are raters, and rank the methods; see :func:`krippendorff_alpha`."""
 
-    name: ClassVar[str] = "inter-rater"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = "Krippendorff's alpha: whether images rank the methods alike, for each score"
-    reference: ClassVar[str] = f"{REFERENCE}; Krippendorff 2004"
+    name = "inter-rater"
+    higher_is_better = True
+    limits = (-1.0, 1.0)
+    description = "Krippendorff's alpha: whether images rank the methods alike, for each score"
+    reference = f"{REFERENCE}; Krippendorff 2004"
 
     def of_score(self, values: Tensor) -> float:
         return inter_rater(values)
@@ -124,11 +123,11 @@ class InterMethod(ScoreMetric):
     Near 1, a score is about the images, whichever method made the maps; near 0, it is about the maps.
     """
 
-    name: ClassVar[str] = "inter-method"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = "Spearman: whether what is easy for one method is for others, for each score"
-    reference: ClassVar[str] = REFERENCE
+    name = "inter-method"
+    higher_is_better = True
+    limits = (-1.0, 1.0)
+    description = "Spearman: whether what is easy for one method is for others, for each score"
+    reference = REFERENCE
 
     def of_score(self, values: Tensor) -> float:
         return mean_correlation(values)
@@ -141,11 +140,11 @@ class InternalConsistency(RunMetric):
     in both. Low values: the two do not measure one thing.
     """
 
-    name: ClassVar[str] = "internal-consistency"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    description: ClassVar[str] = "Spearman: whether two scores say the same of a method's maps"
-    reference: ClassVar[str] = REFERENCE
+    name = "internal-consistency"
+    higher_is_better = True
+    limits = (-1.0, 1.0)
+    description = "Spearman: whether two scores say the same of a method's maps"
+    reference = REFERENCE
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
         found = []
@@ -167,13 +166,11 @@ class RankingAgreement(ScoreMetric):
     tied methods. 1: every image ranks the methods alike, so a mean says something about each; 0: there is no order.
     """
 
-    name: ClassVar[str] = "ranking-agreement"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = (
-        "Kendall's W: whether the images agree on the order of the methods, for each score"
-    )
-    reference: ClassVar[str] = "Kendall and Babington Smith 1939; Tomsett et al. 2020"
+    name = "ranking-agreement"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    description = "Kendall's W: whether the images agree on the order of the methods, for each score"
+    reference = "Kendall and Babington Smith 1939; Tomsett et al. 2020"
 
     def of_score(self, values: Tensor) -> float:
         return concordance(values)

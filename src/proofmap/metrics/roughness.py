@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -28,10 +27,10 @@ class Roughness(Metric):
     proves something but cannot be read is of little use to a person.
     """
 
-    name: ClassVar[str] = "roughness"
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (0.0, float("inf"))
-    description: ClassVar[str] = "border of the top 20 %, relative to that of one square: how ragged a map is"
+    name = "roughness"
+    higher_is_better = False
+    limits = (0.0, float("inf"))
+    description = "border of the top 20 %, relative to that of one square: how ragged a map is"
     share: float = setting(0.2, "of the positions that is looked at", above=0, most=1)
 
     def pairs(self, judged: Judged) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -44,7 +44,7 @@ class BoxMetric(Metric):
     above 1; ``reading=mean`` takes it as a multiple of the map's mean, ``reading=value`` as it stands.
     """
 
-    reference: ClassVar[str] = REFERENCE
+    reference = REFERENCE
 
     delta: float = setting(1.0, "the threshold; tune it on other images: saliency_sweep", least=0)
     reading: Reading = setting("mean", "delta times the map's mean, or the value delta itself")
@@ -93,13 +93,13 @@ class SaliencyMetric(BoxMetric):
     labels are possible, a crop of one pixel scores well for no reason (log 0.05 = -3, and -log p is 2.3 for a guess of ten).
     """
 
-    name: ClassVar[str] = "saliency-metric"
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (
+    name = "saliency-metric"
+    higher_is_better = False
+    limits = (
         math.log(LEAST_AREA),
         math.inf,
     )  # LEAST_P only keeps the logarithm finite
-    description: ClassVar[str] = "log of the area of the map's box (at least 0.05) minus log f on the crop"
+    description = "log of the area of the map's box (at least 0.05) minus log f on the crop"
 
     def pairs(self, judged: Judged) -> Tensor:
         p = self.confidence(judged).clamp_min(LEAST_P)
@@ -114,10 +114,10 @@ class SaliencyMetric(BoxMetric):
 class SaliencyArea(BoxMetric):
     """a: the share of the picture that the saliency metric's box covers."""
 
-    name: ClassVar[str] = "saliency-area"
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = "share of the picture inside the saliency metric's box"
+    name = "saliency-area"
+    higher_is_better = False
+    limits = (0.0, 1.0)
+    description = "share of the picture inside the saliency metric's box"
 
     def pairs(self, judged: Judged) -> Tensor:
         return self.area(judged)
@@ -128,10 +128,10 @@ class SaliencyArea(BoxMetric):
 class SaliencyConfidence(BoxMetric):
     """p: the label's f on the saliency metric's crop."""
 
-    name: ClassVar[str] = "saliency-confidence"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = "f of the label on the saliency metric's crop"
+    name = "saliency-confidence"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    description = "f of the label on the saliency metric's crop"
 
     def pairs(self, judged: Judged) -> Tensor:
         return self.confidence(judged)
@@ -145,10 +145,10 @@ class SaliencyConfidence(BoxMetric):
 class SaliencyTiny(BoxMetric):
     """1 where the saliency metric's box is smaller than 0.05 of the picture, which the metric treats as 0.05."""
 
-    name: ClassVar[str] = "saliency-tiny"
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = "whether the saliency metric's box is degenerate: below 0.05 of the picture"
+    name = "saliency-tiny"
+    higher_is_better = False
+    limits = (0.0, 1.0)
+    description = "whether the saliency metric's box is degenerate: below 0.05 of the picture"
 
     def pairs(self, judged: Judged) -> Tensor:
         area = self.area(judged)

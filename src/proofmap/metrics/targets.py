@@ -30,7 +30,7 @@ class Target(Plugin):
     never below zero.
     """
 
-    noun: ClassVar[str] = "target"
+    noun = "target"
     limits: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
 
     @classmethod
@@ -51,9 +51,9 @@ TARGETS: Registry[Target] = Registry("target", "proofmap.targets")
 class Probability(Target):
     """h = f(x, a): a softmax over the labels that count, or each label's own sigmoid."""
 
-    name: ClassVar[str] = "probability"
-    description: ClassVar[str] = "f(x, a), the probability of the label"
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    name = "probability"
+    description = "f(x, a), the probability of the label"
+    limits = (0.0, 1.0)
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
         return classifier.log_f(logits).exp()
@@ -67,12 +67,10 @@ class Decision(Target):
     The target of the paper's proofs about linear nets, with k = 1. Labels that are equally probable all count.
     """
 
-    name: ClassVar[str] = "decision"
-    description: ClassVar[str] = (
-        "1 where the label is among the k most probable (independent labels: f >= 1/2)"
-    )
-    reference: ClassVar[str] = "Gupta et al., NeurIPS 2022, appendix"
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    name = "decision"
+    description = "1 where the label is among the k most probable (independent labels: f >= 1/2)"
+    reference = "Gupta et al., NeurIPS 2022, appendix"
+    limits = (0.0, 1.0)
     k: int = setting(1, "how many labels the net decides for", least=1)
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
@@ -91,9 +89,9 @@ class Rival(Target):
     With independent labels nothing rivals a label but its absence, and h = f.
     """
 
-    name: ClassVar[str] = "rival"
-    description: ClassVar[str] = "f of the label where only it and the best other label can be right"
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    name = "rival"
+    description = "f of the label where only it and the best other label can be right"
+    limits = (0.0, 1.0)
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
         return margins(classifier, logits).sigmoid()
@@ -107,8 +105,8 @@ class Margin(Target):
     With independent labels h is the logit, which is log f_a - log (1 - f_a).
     """
 
-    name: ClassVar[str] = "margin"
-    description: ClassVar[str] = "log-odds of the label against the best other one"
+    name = "margin"
+    description = "log-odds of the label against the best other one"
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
         return margins(classifier, logits)
@@ -119,8 +117,8 @@ class Margin(Target):
 class Logit(Target):
     """h = the net's output for the label (its log-probability where the net ends in a softmax)."""
 
-    name: ClassVar[str] = "logit"
-    description: ClassVar[str] = "the net's own output for the label"
+    name = "logit"
+    description = "the net's own output for the label"
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
         return logits
@@ -131,9 +129,9 @@ class Logit(Target):
 class LogProbability(Target):
     """h = log f(x, a), not below ``floor``."""
 
-    name: ClassVar[str] = "log-probability"
-    description: ClassVar[str] = "log f(x, a)"
-    limits: ClassVar[tuple[float, float]] = (-math.inf, 0.0)
+    name = "log-probability"
+    description = "log f(x, a)"
+    limits = (-math.inf, 0.0)
     floor: float = setting(-100.0, "the least value that counts", most=0)
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:

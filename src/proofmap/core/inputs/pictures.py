@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -29,14 +29,14 @@ class Pictures(Inputs):
         fit: how photos of other proportions are fitted: ``crop`` (the centre), ``pad`` (all, with gray around it) or ``squash``.
     """
 
-    kind: ClassVar[str] = "pictures"
-    noun: ClassVar[str] = "images"
-    singular: ClassVar[str] = "image"
-    form: ClassVar[str] = "(N, channels, height, width)"
-    fills: ClassVar[tuple[str, ...]] = ("gray", "noise", "blur", "images")
-    position_noun: ClassVar[str] = "pixels"
-    neutral_words: ClassVar[str] = ""
-    limits: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    kind = "pictures"
+    noun = "images"
+    singular = "image"
+    form = "(N, channels, height, width)"
+    fills = ("gray", "noise", "blur", "images")
+    position_noun = "pixels"
+    neutral_words = ""
+    limits = (0.0, 1.0)
 
     size: tuple[int, int]
     mean: tuple[float, ...] = (0.0, 0.0, 0.0)

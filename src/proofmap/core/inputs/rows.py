@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -43,15 +43,15 @@ class Rows(Inputs):
     ('age', 'balance')
     """
 
-    kind: ClassVar[str] = "rows"
-    noun: ClassVar[str] = "rows"
-    singular: ClassVar[str] = "row"
-    form: ClassVar[str] = "(N, columns)"
-    fills: ClassVar[tuple[str, ...]] = ("gray", "images", "near-rows", "class-median")
-    position_noun: ClassVar[str] = "columns"
-    neutral_words: ClassVar[str] = "the mean or the most frequent value of each column"
-    channel_axis: ClassVar[int | None] = None
-    has_neighbours: ClassVar[bool] = False
+    kind = "rows"
+    noun = "rows"
+    singular = "row"
+    form = "(N, columns)"
+    fills = ("gray", "images", "near-rows", "class-median")
+    position_noun = "columns"
+    neutral_words = "the mean or the most frequent value of each column"
+    channel_axis = None
+    has_neighbours = False
 
     columns: int = 0
     names: tuple[str, ...] = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -35,11 +35,11 @@ class Series(Inputs):
     ('0 to 2 s', '2 to 4 s')
     """
 
-    kind: ClassVar[str] = "series"
-    noun: ClassVar[str] = "series"
-    singular: ClassVar[str] = "series"
-    form: ClassVar[str] = "(N, channels, time steps)"
-    fills: ClassVar[tuple[str, ...]] = (
+    kind = "series"
+    noun = "series"
+    singular = "series"
+    form = "(N, channels, time steps)"
+    fills = (
         "gray",
         "noise",
         "blur",
@@ -47,7 +47,7 @@ class Series(Inputs):
         "time-shift",
         "time-reversal",
     )
-    position_noun: ClassVar[str] = "time steps"
+    position_noun = "time steps"
 
     length: int
     mean: tuple[float, ...] = (0.0,)

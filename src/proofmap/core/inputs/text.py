@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -33,9 +33,9 @@ class TextInputs(Inputs):
     Whatever ranks, hides or measures is given a text at its own length: :meth:`at_length` describes texts of exactly n positions.
     """
 
-    noun: ClassVar[str] = "texts"
-    singular: ClassVar[str] = "text"
-    has_neighbours: ClassVar[bool] = False
+    noun = "texts"
+    singular = "text"
+    has_neighbours = False
 
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
@@ -227,10 +227,10 @@ class Text(TextInputs):
     ['It [MASK] mostly.']
     """
 
-    kind: ClassVar[str] = "text"
-    form: ClassVar[str] = "(N, characters, positions)"
-    fills: ClassVar[tuple[str, ...]] = ("gray", "mask", "unknown", "delete", "images")
-    neutral_words: ClassVar[str] = "nothing: hidden words are deleted"
+    kind = "text"
+    form = "(N, characters, positions)"
+    fills = ("gray", "mask", "unknown", "delete", "images")
+    neutral_words = "nothing: hidden words are deleted"
 
     width: int = 0
     mask_token: str = "[MASK]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -59,10 +59,10 @@ class Tokens(TextInputs):
         reader: the tokenizer and the embedding. Inputs from a record have none: they can be shown, but read no text.
     """
 
-    kind: ClassVar[str] = "tokens"
-    form: ClassVar[str] = "(N, channels, slots)"
-    fills: ClassVar[tuple[str, ...]] = ("gray", "mask", "unknown", "delete", "closed", "zero", "images")
-    neutral_words: ClassVar[str] = "the mask token, or the unknown token of a net without one"
+    kind = "tokens"
+    form = "(N, channels, slots)"
+    fills = ("gray", "mask", "unknown", "delete", "closed", "zero", "images")
+    neutral_words = "the mask token, or the unknown token of a net without one"
 
     width: int
     slots: int = 6

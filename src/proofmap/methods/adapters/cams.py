@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from proofmap.core.errors import require
 from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
-from proofmap.methods.method import METHODS, Need
+from proofmap.methods.method import METHODS
 
 LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})
 """Those of pytorch-grad-cam that do not look at the label."""
@@ -30,16 +30,16 @@ class PytorchGradCam(LibraryMethod):
     ``eigen_smooth=true``.
     """
 
-    name: ClassVar[str] = "pytorch-grad-cam"
-    description: ClassVar[str] = "any class of pytorch-grad-cam, such as pytorch-grad-cam:ScoreCAM"
-    reference: ClassVar[str] = "Gildenblat et al. 2021"
-    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
-    package: ClassVar[str] = "grad-cam"
-    place: ClassVar[str] = "pytorch_grad_cam"
-    extra: ClassVar[str] = "grad-cam"
-    example: ClassVar[str] = "ScoreCAM"
-    random_classes: ClassVar[frozenset[str]] = RANDOM_GRAD_CAM
-    precision: ClassVar[torch.dtype | None] = torch.float32  # it computes with NumPy
+    name = "pytorch-grad-cam"
+    description = "any class of pytorch-grad-cam, such as pytorch-grad-cam:ScoreCAM"
+    reference = "Gildenblat et al. 2021"
+    needs = frozenset({"layer"})
+    package = "grad-cam"
+    place = "pytorch_grad_cam"
+    extra = "grad-cam"
+    example = "ScoreCAM"
+    random_classes = RANDOM_GRAD_CAM
+    precision = torch.float32  # it computes with NumPy
 
     @property
     def label_free(self) -> bool:  # type: ignore[override]
@@ -85,15 +85,15 @@ class TorchCam(LibraryMethod):
     does it.
     """
 
-    name: ClassVar[str] = "torch-cam"
-    description: ClassVar[str] = "any class of torch-cam, such as torch-cam:SmoothGradCAMpp"
-    reference: ClassVar[str] = "Fernandez 2020"
-    needs: ClassVar[frozenset[Need]] = frozenset({"layer"})
-    package: ClassVar[str] = "torchcam"
-    place: ClassVar[str] = "torchcam.methods"
-    extra: ClassVar[str] = "torch-cam"
-    example: ClassVar[str] = "SmoothGradCAMpp"
-    random_classes: ClassVar[frozenset[str]] = RANDOM_TORCH_CAM
+    name = "torch-cam"
+    description = "any class of torch-cam, such as torch-cam:SmoothGradCAMpp"
+    reference = "Fernandez 2020"
+    needs = frozenset({"layer"})
+    package = "torchcam"
+    place = "torchcam.methods"
+    extra = "torch-cam"
+    example = "SmoothGradCAMpp"
+    random_classes = RANDOM_TORCH_CAM
 
     @property
     def signed(self) -> bool:  # type: ignore[override]

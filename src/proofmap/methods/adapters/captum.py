@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -53,15 +53,15 @@ class Captum(LibraryMethod):
     bilinearly. A class inside another, such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
     """
 
-    name: ClassVar[str] = "captum"
-    description: ClassVar[str] = "any attribution of Captum, such as captum:IntegratedGradients"
-    reference: ClassVar[str] = "Kokhlikyan et al. 2020"
-    revision: ClassVar[int] = 2
-    package: ClassVar[str] = "captum"
-    place: ClassVar[str] = "captum.attr"
-    extra: ClassVar[str] = "captum"
-    example: ClassVar[str] = "IntegratedGradients(n_steps=20)"
-    random_classes: ClassVar[frozenset[str]] = RANDOM
+    name = "captum"
+    description = "any attribution of Captum, such as captum:IntegratedGradients"
+    reference = "Kokhlikyan et al. 2020"
+    revision = 2
+    package = "captum"
+    place = "captum.attr"
+    extra = "captum"
+    example = "IntegratedGradients(n_steps=20)"
+    random_classes = RANDOM
 
     channels: Channels = setting("sum", "how the channels of a position become one value")
 

@@ -28,7 +28,7 @@ from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
 from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.methods.layers import find_layer
-from proofmap.methods.method import Family, Method, ReadyMethod
+from proofmap.methods.method import Method, ReadyMethod
 from proofmap.plugins.settings import check_names, required
 from proofmap.plugins.values import split_outside_brackets
 
@@ -120,7 +120,7 @@ class LibraryNet:
 class NamedClass(Method):
     """A method that is a class of another library, named with its options: ``captum:Saliency(abs=false)``, ``shap:KernelExplainer``."""
 
-    family: ClassVar[Family] = "adapter"
+    family = "adapter"
     package: ClassVar[str]
     """The name of its distribution."""
     example: ClassVar[str]

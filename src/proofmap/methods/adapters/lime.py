@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from proofmap.core.inputs import Rows
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images
 from proofmap.methods.adapters.library import library_errors, own_generators, quietly
-from proofmap.methods.method import METHODS, Cost, Family, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
 _MOST_VALUES = 4096
@@ -36,10 +36,10 @@ class LimeTabular(Method):
     distributed in ``rows``. All labels share the drawn rows. Small pictures and short series are taken as rows of their values.
     """
 
-    name: ClassVar[str] = "lime-tabular"
-    family: ClassVar[Family] = "adapter"
-    reference: ClassVar[str] = "Ribeiro et al. 2016"
-    description: ClassVar[str] = "the explainer of tables in the package lime"
+    name = "lime-tabular"
+    family = "adapter"
+    reference = "Ribeiro et al. 2016"
+    description = "the explainer of tables in the package lime"
     signed = True
     stochastic = True
 

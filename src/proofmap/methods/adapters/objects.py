@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from proofmap.methods.adapters.cams import (
 from proofmap.methods.adapters.library import Attribute, label_by_label, library_errors
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
-from proofmap.methods.method import ADOPTED, Family, Method, ReadyMethod
+from proofmap.methods.method import ADOPTED, Method, ReadyMethod
 from proofmap.plugins.code import class_record, value_digest
 from proofmap.plugins.settings import required, setting
 
@@ -44,10 +44,10 @@ class FromObject(Method):
     If the object takes baselines and ``options`` has none, it gets the input that normalises to zero, as with ``captum:NAME``.
     """
 
-    name: ClassVar[str] = "object"
-    family: ClassVar[Family] = "adapter"
-    description: ClassVar[str] = "an object of Captum, pytorch-grad-cam or torch-cam"
-    revision: ClassVar[int] = 2
+    name = "object"
+    family = "adapter"
+    description = "an object of Captum, pytorch-grad-cam or torch-cam"
+    revision = 2
     of: Any = required("the object, made with classifier.as_module()")
     options: Any = setting((), "for its attribute() or its call, as a dictionary")
     channels: Channels = setting("sum", "how the channels of a position become one value")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
 from proofmap.methods.adapters.library import Call, NamedClass, library_errors, own_generators, quietly
-from proofmap.methods.method import METHODS, Cost, Family, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.methods.perturbation.passes import MaskedNet
 from proofmap.methods.perturbation.regions import RegionMethod, Regions
 from proofmap.plugins.settings import required
@@ -45,12 +45,12 @@ class Shap(NamedClass, RegionMethod):
     ``shap:TreeExplainer(model_output=raw)``.
     """
 
-    name: ClassVar[str] = "shap"
-    family: ClassVar[Family] = "adapter"
-    package: ClassVar[str] = "shap"
-    example: ClassVar[str] = "KernelExplainer"
-    reference: ClassVar[str] = "Lundberg and Lee 2017"
-    description: ClassVar[str] = "Shapley values by an explainer of the package shap"
+    name = "shap"
+    family = "adapter"
+    package = "shap"
+    example = "KernelExplainer"
+    reference = "Lundberg and Lee 2017"
+    description = "Shapley values by an explainer of the package shap"
     signed = True
 
     of: str = required("KernelExplainer, PermutationExplainer or TreeExplainer, with its options in brackets", main=True)  # fmt: skip

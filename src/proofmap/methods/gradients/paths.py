@@ -26,7 +26,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Task
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients, scale_of
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
 DRAWS_HELP = "number of baselines, if they are random"
@@ -165,11 +165,11 @@ class IntegratedGradients(BaselineMethod):
     'integrated-gradients:baseline=gray(color=0),steps=300,rule=right'
     """
 
-    name: ClassVar[str] = "integrated-gradients"
-    family: ClassVar[Family] = "gradients"
-    reference: ClassVar[str] = "Sundararajan et al. 2017"
-    description: ClassVar[str] = "gradients on the way from a baseline to the image, signed"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    name = "integrated-gradients"
+    family = "gradients"
+    reference = "Sundararajan et al. 2017"
+    description = "gradients on the way from a baseline to the image, signed"
+    needs = frozenset({"gradients"})
     signed = True
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
@@ -258,11 +258,11 @@ class SmoothGrad(Method):
     5
     """
 
-    name: ClassVar[str] = "smooth-grad"
-    family: ClassVar[Family] = "gradients"
-    reference: ClassVar[str] = "Smilkov et al. 2017"
-    description: ClassVar[str] = "gradient, averaged over noisy copies of the image"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    name = "smooth-grad"
+    family = "gradients"
+    reference = "Smilkov et al. 2017"
+    description = "gradient, averaged over noisy copies of the image"
+    needs = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "smilkov": {},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import setting
 
 Channels = Literal["max", "sum", "mean"]
@@ -69,8 +69,8 @@ def scale_of(classifier: Classifier) -> tuple[Tensor, Tensor]:
 class GradientMethod(Method):
     """One map per label from the gradient and the image ``(N, *shape)``, both in normalised units."""
 
-    family: ClassVar[Family] = "gradients"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    family = "gradients"
+    needs = frozenset({"gradients"})
     channels: Channels = setting("sum", CHANNELS_HELP)
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
@@ -116,9 +116,9 @@ class Gradient(GradientMethod):
     ``absolute`` is the argument ``abs`` of Captum's ``Saliency``.
     """
 
-    name: ClassVar[str] = "gradient"
-    reference: ClassVar[str] = "Simonyan et al. 2014"
-    description: ClassVar[str] = "size of the logit's gradient"
+    name = "gradient"
+    reference = "Simonyan et al. 2014"
+    description = "size of the logit's gradient"
     channels: Channels = setting("max", CHANNELS_HELP)
     absolute: bool = setting(True, ABSOLUTE_HELP)
 
@@ -142,9 +142,9 @@ class GradientInput(GradientMethod):
     (True, False)
     """
 
-    name: ClassVar[str] = "gradient-x-input"
-    reference: ClassVar[str] = "Shrikumar et al. 2017"
-    description: ClassVar[str] = "gradient times input, signed"
+    name = "gradient-x-input"
+    reference = "Shrikumar et al. 2017"
+    description = "gradient times input, signed"
     absolute: bool = setting(False, ABSOLUTE_HELP)
 
     @property

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 from torch.autograd.graph import Node
@@ -98,9 +98,9 @@ class GuidedBackprop(RectifiedMethod):
     later layers (Adebayo et al. 2018); soundness shows it.
     """
 
-    name: ClassVar[str] = "guided-backprop"
-    reference: ClassVar[str] = "Springenberg et al. 2015"
-    description: ClassVar[str] = "gradient of which each ReLU lets back the positive part"
+    name = "guided-backprop"
+    reference = "Springenberg et al. 2015"
+    description = "gradient of which each ReLU lets back the positive part"
     channels: Channels = setting("max", CHANNELS_HELP)
 
     def passed(self, gradient: Tensor, node: Node) -> Tensor:
@@ -120,9 +120,9 @@ class RectGrad(RectifiedMethod):
     of padded convolutions and allows tau below 0; neither is done here.
     """
 
-    name: ClassVar[str] = "rect-grad"
-    reference: ClassVar[str] = "Kim et al. 2019"
-    description: ClassVar[str] = "gradient through the most important units of each layer, times input"
+    name = "rect-grad"
+    reference = "Kim et al. 2019"
+    description = "gradient through the most important units of each layer, times input"
     quantile: float = setting(0.98, "share of each layer's units that block the gradient", least=0, most=1)
     times_input: bool = setting(True, "times the input, signed; else the size of the gradient")
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -65,11 +64,11 @@ class Games:
 
 class BeliefObjective(Objective):
     kind = "belief"
-    width: ClassVar[int] = 32
-    batch: ClassVar[int] = 16
-    rate: ClassVar[float] = 2e-3
-    weight_decay: ClassVar[float] = 0.0
-    clip: ClassVar[float] = 1.0
+    width = 32
+    batch = 16
+    rate = 2e-3
+    weight_decay = 0.0
+    clip = 1.0
     net: BeliefNet
 
     def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:

@@ -114,7 +114,7 @@ _AREA, _POWER, _SMOOTH, _PRESERVER = 8.0, 0.3, 0.005, 0.3
 
 class RealTimeObjective(Objective):
     kind = "dabkowski"
-    width: ClassVar[int] = 64
+    width = 64
     net: RealTimeNet
 
     def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
@@ -186,9 +186,9 @@ _COARSER = 4
 
 class PhangFix(Objective):
     kind = "phang-fix"
-    most_scales: ClassVar[int] = 2
-    width: ClassVar[int] = 64
-    batch: ClassVar[int] = 72
+    most_scales = 2
+    width = 64
+    batch = 72
     outside: ClassVar[float] = 10.0
     net: PhangNet
 
@@ -232,7 +232,7 @@ class PhangFix(Objective):
 
 class PhangCA(PhangFix):
     kind = "phang-ca"
-    outside: ClassVar[float] = 15.0
+    outside = 15.0
 
     def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)

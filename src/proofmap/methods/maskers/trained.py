@@ -31,7 +31,7 @@ from proofmap.methods.maskers.file import (
 )
 from proofmap.methods.maskers.nets import BeliefNet, repeated, resized
 from proofmap.methods.maskers.training import KINDS
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
 _LABELS = 32
@@ -70,8 +70,8 @@ class Masker:
 class TrainedMasker(Method):
     """A method with a trained masker, which must belong to the net."""
 
-    family: ClassVar[Family] = "masker"
-    needs: ClassVar[frozenset[Need]] = frozenset({"masker"})
+    family = "masker"
+    needs = frozenset({"masker"})
     weights: str = setting("", _WEIGHTS_HELP)
 
     @property
@@ -175,10 +175,10 @@ class RealTimeSaliency(TrainedMasker):
     6.0
     """
 
-    name: ClassVar[str] = "real-time-saliency"
-    revision: ClassVar[int] = 2
-    description: ClassVar[str] = "masks of a trained U-Net that is told the label"
-    reference: ClassVar[str] = "Dabkowski and Gal 2017"
+    name = "real-time-saliency"
+    revision = 2
+    description = "masks of a trained U-Net that is told the label"
+    reference = "Dabkowski and Gal 2017"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"trained": {}, "released": {"confidence": 6.0}}
     }
@@ -220,9 +220,9 @@ class PhangMasker(TrainedMasker):
     ``weights`` may be the authors' own checkpoint, for a ResNet-50 (:mod:`~proofmap.methods.maskers.checkpoints`).
     """
 
-    name: ClassVar[str] = "phang-masker"
-    description: ClassVar[str] = "the mask of a trained net that knows no label"
-    reference: ClassVar[str] = "Phang et al. 2020"
+    name = "phang-masker"
+    description = "the mask of a trained net that knows no label"
+    reference = "Phang et al. 2020"
     variant: Literal["ca", "fix"] = setting(
         "ca", "trained against a net that adapts (classifier-agnostic), or against the net as it is"
     )
@@ -252,10 +252,10 @@ class BeliefMasker(TrainedMasker):
     See :class:`~proofmap.methods.maskers.nets.BeliefNet`: it moves the Grad-CAM maps of each label and of its rival.
     """
 
-    name: ClassVar[str] = "belief-masker"
-    revision: ClassVar[int] = 2
-    description: ClassVar[str] = "a net trained to make maps whose proofs are as strong as the net's belief"
-    needs: ClassVar[frozenset[Need]] = frozenset({"masker", "gradients", "layer"})
+    name = "belief-masker"
+    revision = 2
+    description = "a net trained to make maps whose proofs are as strong as the net's belief"
+    needs = frozenset({"masker", "gradients", "layer"})
 
     @property
     def trained_as(self) -> str:

@@ -21,7 +21,7 @@ from proofmap.methods.masks.method import (
     ReadyMask,
     chosen_precision,
 )
-from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import setting
 
@@ -38,10 +38,10 @@ class BeliefMask(MaskMethod):
     200
     """
 
-    name: ClassVar[str] = "belief-mask"
-    revision: ClassVar[int] = 4
-    description: ClassVar[str] = "a mask learned until its proof is as strong as the net's belief"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
+    name = "belief-mask"
+    revision = 4
+    description = "a mask learned until its proof is as strong as the net's belief"
+    needs = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "fast": {},

@@ -38,7 +38,7 @@ from proofmap.methods.masks.method import (
     grid_matrices,
 )
 from proofmap.methods.masks.terms import enlarged
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 
 _TAU, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1
@@ -56,11 +56,11 @@ class DiffMask(FilledMaskMethod):
     Presets: ``fast`` (200 passes per label), ``thorough`` (1200).
     """
 
-    name: ClassVar[str] = "diffmask"
-    description: ClassVar[str] = "the fewest random gates that keep the net's belief, by dual ascent"
-    revision: ClassVar[int] = 2
-    reference: ClassVar[str] = "De Cao et al. 2020"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
+    name = "diffmask"
+    description = "the fewest random gates that keep the net's belief, by dual ascent"
+    revision = 2
+    reference = "De Cao et al. 2020"
+    needs = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"fast": {}, "thorough": {"steps": 300, "samples": 4}}
     }

@@ -44,7 +44,7 @@ from proofmap.methods.masks.method import (
     distinct_images,
 )
 from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 
 Variant = Literal["preserve", "delete", "dual"]
@@ -72,11 +72,11 @@ class ExtremalPerturbation(MaskMethod):
     3200
     """
 
-    name: ClassVar[str] = "extremal-perturbation"
-    description: ClassVar[str] = "smooth masks of given areas that show the label best, summed"
-    revision: ClassVar[int] = 2
-    reference: ClassVar[str] = "Fong, Patrick and Vedaldi 2019"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    name = "extremal-perturbation"
+    description = "smooth masks of given areas that show the label best, summed"
+    revision = 2
+    reference = "Fong, Patrick and Vedaldi 2019"
+    needs = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "fast": {},

@@ -45,7 +45,7 @@ from proofmap.methods.masks.method import (
     grid_matrices,
 )
 from proofmap.methods.masks.terms import add_noise_, enlarged, smoothing
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 
 Start = Literal["ones", "disc"]
@@ -66,11 +66,11 @@ class FongVedaldi(FilledMaskMethod):
     500
     """
 
-    name: ClassVar[str] = "fong-vedaldi"
-    description: ClassVar[str] = "the smallest smooth mask whose blurring takes the label away"
-    revision: ClassVar[int] = 2
-    reference: ClassVar[str] = "Fong and Vedaldi 2017"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    name = "fong-vedaldi"
+    description = "the smallest smooth mask whose blurring takes the label away"
+    revision = 2
+    reference = "Fong and Vedaldi 2017"
+    needs = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "original": {},

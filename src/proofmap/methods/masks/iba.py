@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -43,7 +42,7 @@ from proofmap.methods.masks.method import (
 )
 from proofmap.methods.masks.tail import Tail, find_bottleneck
 from proofmap.methods.masks.terms import enlarged, noise_like, smoothing, upsampling
-from proofmap.methods.method import METHODS, Cost, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.plugins.settings import setting
 
 _LEAST_SPREAD = 0.01
@@ -67,12 +66,10 @@ class IBAState(MaskState):
 class IBA(FilledMaskMethod):
     """The per-sample information bottleneck, with the paper's settings."""
 
-    name: ClassVar[str] = "iba"
-    description: ClassVar[str] = (
-        "the bits of each place that must pass a noisy layer for the label to be seen"
-    )
-    reference: ClassVar[str] = "Schulz et al. 2020"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "layer", "distractors"})
+    name = "iba"
+    description = "the bits of each place that must pass a noisy layer for the label to be seen"
+    reference = "Schulz et al. 2020"
+    needs = frozenset({"gradients", "layer", "distractors"})
 
     layer: str = setting("", "the layer's name; found if left out")
     beta: float = setting(10.0, "weight of the information", least=0)

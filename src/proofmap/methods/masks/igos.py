@@ -41,7 +41,7 @@ from proofmap.methods.masks.method import (
     grid_matrices,
 )
 from proofmap.methods.masks.terms import add_noise_, enlarged
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 
 _GAMES = 4
@@ -62,11 +62,11 @@ class IGOSPlusPlus(FilledMaskMethod):
     1600
     """
 
-    name: ClassVar[str] = "igos++"
-    description: ClassVar[str] = "masks that delete and insert the label, along integrated gradients"
-    revision: ClassVar[int] = 2
-    reference: ClassVar[str] = "Khorram, Lawson and Li 2021"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    name = "igos++"
+    description = "masks that delete and insert the label, along integrated gradients"
+    revision = 2
+    reference = "Khorram, Lawson and Li 2021"
+    needs = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "paper": {},

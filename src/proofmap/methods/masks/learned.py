@@ -39,7 +39,7 @@ from proofmap.methods.masks.terms import (
     enlarged,
     total_variation,
 )
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 
 Merge = Literal["max", "sum"]
@@ -66,13 +66,11 @@ class LearnedMask(FilledMaskMethod):
     2000
     """
 
-    name: ClassVar[str] = "learned-mask"
-    description: ClassVar[str] = (
-        "the paper's method: a learned mask that shows the label on random backgrounds"
-    )
-    reference: ClassVar[str] = "Gupta et al. 2022"
-    revision: ClassVar[int] = 2
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients", "distractors"})
+    name = "learned-mask"
+    description = "the paper's method: a learned mask that shows the label on random backgrounds"
+    reference = "Gupta et al. 2022"
+    revision = 2
+    needs = frozenset({"gradients", "distractors"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "fast": {},

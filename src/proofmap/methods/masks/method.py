@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from proofmap.fills import Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots, Snapshot
 from proofmap.methods.masks.terms import upsampling
-from proofmap.methods.method import Family, Method, ReadyMethod
+from proofmap.methods.method import Method, ReadyMethod
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 PRECISION_HELP = "how the net is run while learning; auto is float16 on a GPU if the net allows it"
@@ -45,7 +45,7 @@ class MaskState:
 class MaskMethod(Method):
     """A method that learns masks. Each method declares ``precision`` and ``compile`` among its own settings: their order is that of titles."""
 
-    family: ClassVar[Family] = "mask"
+    family = "mask"
     precision: Precision
 
     def prepare(self, classifier: Classifier) -> ReadyMask:

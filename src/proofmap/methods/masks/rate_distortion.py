@@ -41,7 +41,7 @@ from proofmap.methods.masks.method import (
     grid_matrices,
 )
 from proofmap.methods.masks.terms import enlarged
-from proofmap.methods.method import METHODS, Cost, Need
+from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 
 Kept = Literal["logit", "probability"]
@@ -63,10 +63,10 @@ class RateDistortion(FilledMaskMethod):
     ['steps=500', 'samples=4', 'grid=224', 'rate=0.1']
     """
 
-    name: ClassVar[str] = "rate-distortion"
-    description: ClassVar[str] = "the fewest positions that keep the label's score when all others are noise"
-    reference: ClassVar[str] = "Macdonald et al. 2019"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    name = "rate-distortion"
+    description = "the fewest positions that keep the label's score when all others are noise"
+    reference = "Macdonald et al. 2019"
+    needs = frozenset({"gradients"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"fast": {}, "thorough": {"steps": 500, "samples": 4, "grid": 224}}
     }

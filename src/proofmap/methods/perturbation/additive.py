@@ -8,7 +8,6 @@ Shapley values add up to v(all) - v(none) = f(x, a) - f(fill, a). Both estimator
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,9 +35,9 @@ class LIME(RegionMethod):
     authors' package. Its superpixels differ (quickshift), and here the model keeps all of them.
     """
 
-    name: ClassVar[str] = "lime"
-    reference: ClassVar[str] = "Ribeiro et al. 2016"
-    description: ClassVar[str] = "a linear model of what the net says when superpixels are hidden"
+    name = "lime"
+    reference = "Ribeiro et al. 2016"
+    description = "a linear model of what the net says when superpixels are hidden"
     signed = True
     stochastic = True
 
@@ -99,9 +98,9 @@ class Shapley(RegionMethod):
     Exact from a single order if regions do not interact, such as for the logits of a linear net.
     """
 
-    name: ClassVar[str] = "shapley"
-    reference: ClassVar[str] = "Castro et al. 2009"
-    description: ClassVar[str] = "Shapley values of superpixels, from random orders"
+    name = "shapley"
+    reference = "Castro et al. 2009"
+    description = "Shapley values of superpixels, from random orders"
     signed = True
     stochastic = True
 
@@ -160,9 +159,9 @@ class KernelSHAP(RegionMethod):
     every second set is the complement of the previous one (Covert and Lee 2021). A random fill is drawn once per image.
     """
 
-    name: ClassVar[str] = "kernel-shap"
-    reference: ClassVar[str] = "Lundberg and Lee 2017"
-    description: ClassVar[str] = "Shapley values of superpixels, as a regression"
+    name = "kernel-shap"
+    reference = "Lundberg and Lee 2017"
+    description = "Shapley values of superpixels, as a regression"
     signed = True
     stochastic = True
 

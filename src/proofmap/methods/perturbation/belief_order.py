@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -44,11 +44,9 @@ class BeliefOrder(RegionMethod):
     ``draws`` backgrounds, which are the same for all sets of an image; each takes a pass. If no region changes the label, the map is 1 everywhere.
     """
 
-    name: ClassVar[str] = "belief-order"
-    revision: ClassVar[int] = 2
-    description: ClassVar[str] = (
-        "an order of columns or superpixels whose proof is as strong as the net's belief"
-    )
+    name = "belief-order"
+    revision = 2
+    description = "an order of columns or superpixels whose proof is as strong as the net's belief"
 
     quantity: Literal["probability"] = setting("probability", "what the curve is made of")
     regions: int = setting(

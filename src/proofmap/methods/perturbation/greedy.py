@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,9 +33,9 @@ class GreedyInsertion(RegionMethod):
     regions, and add three more terms to f.
     """
 
-    name: ClassVar[str] = "greedy-insertion"
-    reference: ClassVar[str] = "Chen et al. 2024"
-    description: ClassVar[str] = "the order in which greedy search shows superpixels to raise the label"
+    name = "greedy-insertion"
+    reference = "Chen et al. 2024"
+    description = "the order in which greedy search shows superpixels to raise the label"
 
     quantity: Quantity = setting("log-probability", QUANTITY_HELP)
     candidates: int | None = setting(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,9 +28,9 @@ class Occlusion(PerturbationMethod):
     computes the same. The columns of a table have no neighbours, so each is hidden alone.
     """
 
-    name: ClassVar[str] = "occlusion"
-    reference: ClassVar[str] = "Zeiler and Fergus 2014"
-    description: ClassVar[str] = "what the label loses when a sliding window is hidden"
+    name = "occlusion"
+    reference = "Zeiler and Fergus 2014"
+    description = "what the label loses when a sliding window is hidden"
     signed = True
 
     window: int | None = setting(

@@ -43,9 +43,9 @@ class RISE(PerturbationMethod):
     Presets: ``fast`` (the defaults), ``paper`` (as printed, for ResNet-50), ``released`` (as in its notebook).
     """
 
-    name: ClassVar[str] = "rise"
-    reference: ClassVar[str] = "Petsiuk et al. 2018"
-    description: ClassVar[str] = "mean of random masks, weighted by what the net says of the input under each"
+    name = "rise"
+    reference = "Petsiuk et al. 2018"
+    description = "mean of random masks, weighted by what the net says of the input under each"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "fast": {},

@@ -82,9 +82,9 @@ class Sobol(SensitivityMethod):
     for masks A and B with values in [0, 1], ``designs`` of each. Zeros for a net whose values are constant.
     """
 
-    name: ClassVar[str] = "sobol"
-    reference: ClassVar[str] = "Fel et al. 2021"
-    description: ClassVar[str] = "total Sobol' indices: the share of the variance that a cell has a part in"
+    name = "sobol"
+    reference = "Fel et al. 2021"
+    description = "total Sobol' indices: the share of the variance that a cell has a part in"
 
     designs: int = setting(
         32, "points of each of the two designs; powers of two are spread most evenly", least=2
@@ -136,9 +136,9 @@ class HSIC(SensitivityMethod):
     Presets: ``fast`` (the defaults, those of the authors' library), ``paper`` (7 x 7 cells, 1500 masks).
     """
 
-    name: ClassVar[str] = "hsic"
-    reference: ClassVar[str] = "Novello et al. 2022"
-    description: ClassVar[str] = "how much what the net says depends on a cell being shown"
+    name = "hsic"
+    reference = "Novello et al. 2022"
+    description = "how much what the net says depends on a cell being shown"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"fast": {}, "paper": {"grid": 7, "samples": 1500}}
     }

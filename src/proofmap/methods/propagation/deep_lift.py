@@ -33,7 +33,7 @@ from proofmap.methods.gradients.plain import (
     scale_of,
 )
 from proofmap.methods.graph import LINEAR, check_operations
-from proofmap.methods.method import METHODS, Cost, Family, Need, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.methods.propagation.lrp import check_logits
 from proofmap.methods.propagation.rewriting import (
     ELEMENTWISE,
@@ -167,11 +167,11 @@ class DeepLIFT(BaselineMethod):
     difference. A net with attention, gates or layer-norm is refused.
     """
 
-    name: ClassVar[str] = "deep-lift"
-    family: ClassVar[Family] = "propagation"
-    reference: ClassVar[str] = "Shrikumar et al. 2017"
-    description: ClassVar[str] = "change of the logit from a baseline, shared out layer by layer, signed"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    name = "deep-lift"
+    family = "propagation"
+    reference = "Shrikumar et al. 2017"
+    description = "change of the logit from a baseline, shared out layer by layer, signed"
+    needs = frozenset({"gradients"})
     signed = True
 
     baseline: Fill = setting(Gray(), "what the input is compared with")

@@ -16,7 +16,7 @@ from proofmap.core.progress import Progress
 from proofmap.methods.gradients.paths import check_sums
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
 from proofmap.methods.graph import check_operations
-from proofmap.methods.method import METHODS, Cost, Family, Method, Need
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.propagation.relevance import KNOWN, Composite, Raw, Relevance, Rule
 from proofmap.methods.propagation.rewriting import ratio
 from proofmap.plugins.settings import setting
@@ -43,8 +43,8 @@ def check_logits(method: str, classifier: Classifier) -> None:
 class RelevanceMethod(Method):
     """Relevance from the logits to the input; subclasses define where it starts."""
 
-    family: ClassVar[Family] = "propagation"
-    needs: ClassVar[frozenset[Need]] = frozenset({"gradients"})
+    family = "propagation"
+    needs = frozenset({"gradients"})
 
     conv: RuleName = setting("gamma", "rule of convolutions")
     dense: RuleName = setting("epsilon", "rule of dense layers")
@@ -162,9 +162,9 @@ class LRP(RelevanceMethod):
     'epsilon'
     """
 
-    name: ClassVar[str] = "lrp"
-    reference: ClassVar[str] = "Bach et al. 2015"
-    description: ClassVar[str] = "the logit, shared out layer by layer down to the input, signed"
+    name = "lrp"
+    reference = "Bach et al. 2015"
+    description = "the logit, shared out layer by layer down to the input, signed"
     signed = True
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
@@ -204,9 +204,9 @@ class ContrastiveLRP(RelevanceMethod):
     (the defaults), ``released``.
     """
 
-    name: ClassVar[str] = "contrastive-lrp"
-    reference: ClassVar[str] = "Gu et al. 2018"
-    description: ClassVar[str] = "relevance of the label less that of the other labels"
+    name = "contrastive-lrp"
+    reference = "Gu et al. 2018"
+    description = "relevance of the label less that of the other labels"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"paper": {}, "released": {"dual": "weighted"}}
     }

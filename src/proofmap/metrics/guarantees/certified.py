@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -34,13 +33,13 @@ class CertifiedPixels(Metric):
     The value of an image is that of its first label. Maps that do not look at the input are certified everywhere, and prove nothing.
     """
 
-    name: ClassVar[str] = "certified-pixels"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = (
+    name = "certified-pixels"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    description = (
         "share of positions certified to stay in or out of the map's top under noise; it abstains at the rest"
     )
-    reference: ClassVar[str] = "Anani et al., ICML 2025; Fischer et al. 2021; Cohen et al. 2019"
+    reference = "Anani et al., ICML 2025; Fischer et al. 2021; Cohen et al. 2019"
 
     samples: int = setting(100, "noisy copies of each image", least=1)
     sigma: float = setting(0.15, "standard deviation of the noise", above=0)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ REFERENCE = "Vovk et al. 2005; Lei et al. 2018 (split conformal)"
 class Conformal(RunMetric):
     """What both have: a level, and the scores that they are about."""
 
-    reference: ClassVar[str] = REFERENCE
+    reference = REFERENCE
     level: float = setting(0.95, "share of images that keep to the bound, at least", above=0, most=0.9999)
     score: str = setting("proof-size", "the score it is about; all scores where the run does not have it")
 
@@ -50,9 +49,9 @@ class ConformalBound(Conformal):
     sets and images of the same kind; nothing is said about one image or another kind.
     """
 
-    name: ClassVar[str] = "conformal-bound"
-    higher_is_better: ClassVar[bool] = False
-    description: ClassVar[str] = (
+    name = "conformal-bound"
+    higher_is_better = False
+    description = (
         "a value that at least 95 % of such images keep to: of proof-size, the share of pixels that is enough"
     )
 
@@ -71,10 +70,10 @@ class ConformalCoverage(Conformal):
     A check of ``conformal-bound`` on the run itself: near the level or above it where images were drawn alike.
     """
 
-    name: ClassVar[str] = "conformal-coverage"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = "share of a holdout that keeps to the conformal bound of the other images"
+    name = "conformal-coverage"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    description = "share of a holdout that keeps to the conformal bound of the other images"
     splits: int = setting(200, "random halves that are averaged over", least=1)
     seed: int = setting(0, "of the halves")
 

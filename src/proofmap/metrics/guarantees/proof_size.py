@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -23,9 +22,9 @@ class KeptGame(Game):
     Labels of a net with independent outputs are answers where their probability is at least .5.
     """
 
-    name: ClassVar[str] = "kept"
-    description: ClassVar[str] = "the top positions are shown; read is whether the label is the net's answer"
-    reference: ClassVar[str] = "Carter et al. 2019; ReX"
+    name = "kept"
+    description = "the top positions are shown; read is whether the label is the net's answer"
+    reference = "Carter et al. 2019; ReX"
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
         return ranks < count
@@ -49,14 +48,12 @@ class ProofSize(GameMetric):
     ``conformal-bound`` turns the sizes of many images into a share that is enough for 95 % of such images.
     """
 
-    name: ClassVar[str] = "proof-size"
-    plays: ClassVar[type[Game]] = KeptGame
-    higher_is_better: ClassVar[bool] = False
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = (
-        "smallest share of positions, best first, from which on the label is the net's answer"
-    )
-    reference: ClassVar[str] = "Carter et al. 2019 (sufficient input subsets)"
+    name = "proof-size"
+    plays = KeptGame
+    higher_is_better = False
+    limits = (0.0, 1.0)
+    description = "smallest share of positions, best first, from which on the label is the net's answer"
+    reference = "Carter et al. 2019 (sufficient input subsets)"
 
     def pairs(self, judged: Judged) -> Tensor:
         curves = self.curves(judged)

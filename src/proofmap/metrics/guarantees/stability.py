@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,13 +36,13 @@ class SoftStability(Metric):
     The value of an image is that of its first label. A meaningless map can be stable, too: read it together with insertion.
     """
 
-    name: ClassVar[str] = "soft-stability"
-    higher_is_better: ClassVar[bool] = True
-    limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    description: ClassVar[str] = (
+    name = "soft-stability"
+    higher_is_better = True
+    limits = (0.0, 1.0)
+    description = (
         "how often the answer stays when cells are added at random to those a map shows, with a certificate"
     )
-    reference: ClassVar[str] = "Jin et al., NeurIPS 2025 (soft stability certificates)"
+    reference = "Jin et al., NeurIPS 2025 (soft stability certificates)"
 
     share: float = setting(0.25, "of the cells that the map shows", above=0, most=1)
     radius: int = setting(16, "cells that may be added", least=1)
