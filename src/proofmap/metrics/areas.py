@@ -73,7 +73,7 @@ class Deletion(Insertion):
 
     name = "deletion"
     kind = "deletion"
-    plays = DeletionGame
+    plays: ClassVar[type[Game]] = DeletionGame
     higher_is_better = False
     description = "area under the deletion curve of the first label"
     reference = "Petsiuk et al. 2018 (RISE)"

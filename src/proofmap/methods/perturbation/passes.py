@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +22,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Task
 from proofmap.core.tensors import private_copy
 from proofmap.fills import Fill, Gray, ReadyFill
-from proofmap.methods.method import Cost, Method, ReadyMethod
+from proofmap.methods.method import Cost, Family, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
 Quantity = Literal["probability", "log-probability", "logit"]
@@ -42,7 +42,7 @@ _USUAL = Pictures(size=(224, 224))
 class PerturbationMethod(Method):
     """A black-box method: it hides parts of the input and reads the labels' values."""
 
-    family = "perturbation"
+    family: ClassVar[Family] = "perturbation"
     fill: Fill | None = setting(Gray(), FILL_HELP)
     quantity: Quantity = setting("probability", QUANTITY_HELP)
 
