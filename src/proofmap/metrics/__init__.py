@@ -1,4 +1,4 @@
-"""How maps are judged: games and their curves, proof scores, and everything that a metric may ask about a method."""
+"""How maps are judged: games and their curves, proof scores, and what a metric can ask about a method."""
 
 from proofmap.metrics.adversarial import AdversarialSoundness
 from proofmap.metrics.areas import SRG, Deletion, GameMetric, Insertion, LeRF, MoRF

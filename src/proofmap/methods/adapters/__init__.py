@@ -1,4 +1,4 @@
-"""Methods of other libraries: Captum, pytorch-grad-cam, torch-cam, shap and lime, by a class's name or as an object of theirs.
+"""Methods of other libraries: Captum, pytorch-grad-cam, torch-cam, shap and lime, by the name of a class or as an object.
 
 Without its library, a method names the extra to install.
 """
