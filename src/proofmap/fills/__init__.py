@@ -1,4 +1,4 @@
-"""What replaces hidden positions: the random part of the paper's input modification Gamma."""
+"""Fills: what hidden positions show. In the paper this is the random part of the input modification Gamma."""
 
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool

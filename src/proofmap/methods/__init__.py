@@ -1,4 +1,4 @@
-"""Methods: each makes one heat map per label. ``proofmap list methods`` lists them. One folder or file per family."""
+"""Methods: each makes one heat map per label (``proofmap list methods``). One folder or file per family."""
 
 from proofmap.methods.adapters import Captum, FromObject, LimeTabular, PytorchGradCam, Shap, TorchCam
 from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad

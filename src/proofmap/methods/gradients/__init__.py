@@ -1,4 +1,4 @@
-"""Maps from gradients of the label's logit with respect to the input."""
+"""Methods that use gradients of a label's logit with respect to the input."""
 
 from proofmap.methods.gradients.paths import IntegratedGradients, SmoothGrad
 from proofmap.methods.gradients.plain import Gradient, GradientInput

@@ -1,4 +1,4 @@
-"""Maskers: small nets trained beforehand to make masks from the features of the net that is explained."""
+"""Maskers: small nets, trained beforehand, that make masks from the features of the explained net."""
 
 from proofmap.methods.maskers.train import train_masker
 from proofmap.methods.maskers.trained import BeliefMasker, PhangMasker, RealTimeSaliency

@@ -1,4 +1,4 @@
-"""Masks that are optimised for each (image, label) pair, all on the one engine."""
+"""Methods that optimise masks for each (image, label) pair, all with one engine."""
 
 from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.masks.diffmask import DiffMask

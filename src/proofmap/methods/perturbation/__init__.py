@@ -1,4 +1,4 @@
-"""Methods that hide parts of the input and see what the labels lose: no gradients, all labels from the same passes."""
+"""Methods that hide parts of the input and measure what each label loses. They need no gradients, and all labels share the passes."""
 
 from proofmap.methods.perturbation.additive import LIME, KernelSHAP, Shapley
 from proofmap.methods.perturbation.belief_order import BeliefOrder

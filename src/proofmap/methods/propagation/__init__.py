@@ -1,4 +1,4 @@
-"""Maps from numbers that are propagated from the logit back to the input by rules of their own."""
+"""Methods that propagate numbers from the logit back to the input, each by its own rules."""
 
 from proofmap.methods.propagation.deep_lift import DeepLIFT
 from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP
