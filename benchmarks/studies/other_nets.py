@@ -79,7 +79,7 @@ def net_of(name: str, data: Path, device: str) -> pm.Classifier:
         net = vgg16()
         state = torch.load(weights, map_location="cpu", weights_only=True)
         net.load_state_dict({key: value.float() for key, value in state.items()})
-        return pm.Classifier(net, size=32, device=device, name=name)  # it takes pixels from 0 to 1 as they are
+        return pm.Classifier(net, size=32, device=device, name=name)  # takes pixels from 0 to 1
     packaged = weights is None or (name.startswith("efficientnet") and not weights.exists())
     return pm.load_classifier(name, weights=None if packaged else weights, device=device)
 
