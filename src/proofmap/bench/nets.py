@@ -1,4 +1,5 @@
-"""The nets of the tasks whose data is inside this package. ``benchmarks/train_bench_nets.py`` trained them and made the data.
+"""The nets of the tasks whose data is inside this package. ``benchmarks/train_bench_nets.py`` trained them and made the data; the model of
+texts is that of the package py3langid, and ``benchmarks/make_bench_texts.py`` made its texts.
 
 Task files name these functions as ``FILE.py:FUNCTION``, as any user's study does.
 """
@@ -11,14 +12,16 @@ from torch import nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import require
-from proofmap.core.inputs import Series
+from proofmap.core.inputs import Series, Text
+from proofmap.models.languages import language_model
 from proofmap.models.weights import load_into, load_state
 
 FOLDER = Path(__file__).parent / "tasks"
 SHAPES = ("disc", "square", "triangle", "cross")
 EVENTS = ("bump", "dip", "burst")
 TUMOURS = ("malignant", "benign")
-SIDE, LENGTH, SEGMENTS = 32, 128, 32
+LANGUAGES = ("en", "fr", "de", "es", "it")
+SIDE, LENGTH, SEGMENTS, WORDS = 32, 128, 32, 24
 
 
 def picture_layers() -> nn.Sequential:
@@ -76,6 +79,13 @@ def table() -> Classifier:
     return Classifier(
         _with_weights(table_layers(), "table"), data=frame, names=TUMOURS, name="proofbench-table"
     )
+
+
+def text() -> Classifier:
+    """The language of a text, among five: py3langid, which is linear in n-grams and has no gradients."""
+    model, arguments = language_model()
+    given = {**arguments, "inputs": Text(length=WORDS), "label_set": LANGUAGES}
+    return Classifier(model, **given, name="proofbench-text")
 
 
 def _with_weights(net: nn.Sequential, name: str) -> nn.Sequential:

@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, write_text
 from proofmap.data.dataset import digest_of
@@ -118,9 +119,13 @@ class Record:
 
 
 def weights_digest(classifier: Classifier) -> str:
-    """A digest of a net's weights, buffers and label set; unlike a fingerprint, it does not depend on versions of Python and torch."""
+    """A digest of a net's weights, buffers and label set; unlike a fingerprint, it does not depend on versions of Python and torch.
+
+    A model that is no torch net counts if it has a ``state_dict``.
+    """
     net = classifier.net
-    state = net.state_dict() if isinstance(net, nn.Module) else {}
+    model = net.model if isinstance(net, ProbabilityModel) else net
+    state = model.state_dict() if hasattr(model, "state_dict") else {}
     parts: list[bytes | str] = [json.dumps([list(classifier.names), list(classifier.label_set)])]
     for name, tensor in sorted(state.items()):
         parts += [name, str(tuple(tensor.shape)), tensor.detach().cpu().contiguous().numpy().tobytes()]

@@ -13,6 +13,7 @@ import torch
 from proofmap.bench.passes import passes_of
 from proofmap.bench.record import Record, images_digest, rounded, weights_digest
 from proofmap.bench.task import VERSION, Task
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import file_name
 from proofmap.core.text import counted
@@ -55,6 +56,8 @@ def run_task(
     task.check_needs(data)
     name = name or make_method(spec).title()
     study = task.study(spec, name, data, images)
+    if task.net_digest:
+        check_net(task, open_session(study, device=device).classifier)
 
     def check_images(_: Plan) -> None:
         with Run(out) as run:
@@ -122,6 +125,16 @@ def record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, devi
         seconds=round(result.seconds, 1),
         machine=machine,
     )
+
+
+def check_net(task: Task, classifier: Classifier) -> None:
+    """Raise an error if the net has other weights than the task states."""
+    found = weights_digest(classifier)
+    if found != task.net_digest:
+        raise InputError(
+            f"the net found is not that of the task {task.name}: its digest is {found}, and the task states {task.net_digest}. Nothing was "
+            f"judged; {' and '.join(need.what for need in task.needs)} brings the right one"
+        )
 
 
 def record_path(out: Path, record: Record) -> Path:

@@ -8,6 +8,9 @@ budget = 5000                    # passes of the net that a method may take for 
 source = "where the data comes from, and under which licence"
 digest = "..."                   # of the names and contents of the images that are judged
 
+[net]                            # optional: for a net that another package brings
+digest = "..."                   # of its weights
+
 [[needs]]                        # as in recipes: what must be there
 path = "imagenet_val"            # below the folder of --data
 what = "..."
@@ -60,6 +63,8 @@ class Task:
     budget: int
     source: str
     data_digest: str
+    net_digest: str
+    """A digest of the net's weights, or empty if the task does not state one."""
     needs: tuple[Need, ...]
     learned: tuple[str, ...]
     unseen: tuple[str, ...]
@@ -87,6 +92,7 @@ class Task:
                 budget=table["budget"],
                 source=table["data"]["source"],
                 data_digest=table["data"]["digest"],
+                net_digest=table.get("net", {}).get("digest", ""),
                 needs=tuple(Need(**need) for need in table.get("needs", ())),
                 learned=tuple(table["fills"]["learned"]),
                 unseen=tuple(table["fills"]["unseen"]),
@@ -103,6 +109,7 @@ class Task:
     def digest(self) -> str:
         """A digest of everything that decides the numbers of the task."""
         stated = [VERSION, self.budget, self.data_digest, self.learned, self.unseen, METRICS, self.settings]
+        stated += [self.net_digest] if self.net_digest else []
         return digest_of(json.dumps(stated, sort_keys=True))
 
     def missing(self, data: Path) -> list[Need]:

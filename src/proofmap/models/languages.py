@@ -10,7 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from proofmap.core.errors import require
 from proofmap.core.inputs import Text
@@ -27,6 +29,11 @@ class Languages:
         self._visits: Any = module.visit_counts
         self.names = tuple(map(str, self._model.nb_classes))
         self.__qualname__ = NAME
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The tables that the logits are computed from, as the weights of a net."""
+        tables = ("nb_pc", "nb_ptc", "tk_nextmove", "tk_output")
+        return {name: torch.from_numpy(np.asarray(getattr(self._model, name))) for name in tables}
 
     def __call__(self, texts: list[str]) -> NDArray[np.float64]:
         model = self._model
