@@ -118,6 +118,26 @@ def test_images_of_tasks_are_those_of_their_rule() -> None:
     assert digest == Task.named("smoke").data_digest
 
 
+def test_the_net_and_the_texts_of_the_task_of_texts_are_those_that_it_states(tmp_path: Path) -> None:
+    pytest.importorskip("py3langid", reason="the task text needs the package py3langid")
+    from proofmap.bench import nets, running
+    from proofmap.data.dataset import random_choice
+    from proofmap.data.specs import open_data
+
+    text, classifier = Task.named("text"), nets.text()
+    running.check_net(text, classifier)
+    data = open_data(f"text:{PACKAGE / 'tasks' / 'text.csv'}?column=text")
+    f = classifier.probabilities(classifier.inputs.encode([data.read(i) for i in range(len(data))]))
+    fitting = f.sort(dim=1, descending=True).values[:, 1] >= 0.1
+    assert fitting.all()
+    chosen = [
+        {"name": data.names[i], "digest": data.digest(i)} for i in random_choice(data.names, 40, seed=1)
+    ]
+    assert images_digest(chosen) == text.data_digest
+    with pytest.raises(InputError, match=r"the net found is not that of the task text.*proofmap\[theory\]"):
+        running.check_net(replace(text, net_digest="0"), classifier)
+
+
 # ---- records ----------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +231,10 @@ def other_images(record: Record) -> Record:
 
 
 def easier_beliefs(record: Record) -> Record:
-    return replace(record, images=[{**image, "f": image["f"][::-1]} for image in record.images])
+    """One image has other probabilities, and it may not be one that is computed again."""
+    return replace(
+        record, images=[{**record.images[0], "f": record.images[0]["f"][::-1]}, *record.images[1:]]
+    )
 
 
 def metric_settings(record: Record) -> Record:
@@ -221,13 +244,48 @@ def metric_settings(record: Record) -> Record:
     return replace(record, metrics={**record.metrics, score: changed})
 
 
+def with_value(record: Record, value: float | None) -> Record:
+    """One image has this value."""
+    score = "completeness (gray)"
+    return replace(record, values={**record.values, score: [value, *record.values[score][1:]]})
+
+
+def with_about(record: Record, **facts: Any) -> Record:
+    score = "completeness (gray)"
+    return replace(record, metrics={**record.metrics, score: {**record.metrics[score], **facts}})
+
+
+def named(record: Record, name: str) -> Record:
+    return replace(record, method={**record.method, "name": name})
+
+
 def uncounted(record: Record) -> Record:
     return replace(record, values={**record.values, "soundness (gray)": [None] * len(record.images)})
 
 
 FRAUDS: Mapping[str, tuple[Callable[[Record], Record], str]] = {
     "edited numbers": (raised, "the numbers are not those that the method gives: insertion"),
-    "values left out": (uncounted, "an image counts in one and not in the other"),
+    "values left out": (uncounted, "has no value of soundness .gray., and it counts"),
+    "one value left out": (
+        lambda r: with_value(r, None),
+        "has no value of completeness .gray., and it counts",
+    ),
+    "an impossible value": (
+        lambda r: with_value(r, 9.0),
+        "has 9 of completeness .gray., whose limits are 0 and 1",
+    ),
+    "another direction": (
+        lambda r: with_about(r, better="lower"),
+        "another kind, direction or limits of completeness .gray.",
+    ),
+    "wider limits": (
+        lambda r: with_about(with_value(r, 9.0), limits=[0.0, 10.0]),
+        "the numbers are not those|another kind, direction or limits of completeness .gray.",
+    ),
+    "one map for all labels": (
+        lambda r: replace(r, method={**r.method, "label_free": True}),
+        "wrong about gradient: whether it has one map for all labels",
+    ),
     "other images": (other_images, "about other pictures than the task mini"),
     "other probabilities": (easier_beliefs, "other labels or probabilities"),
     "other task settings": (
@@ -240,6 +298,16 @@ FRAUDS: Mapping[str, tuple[Callable[[Record], Record], str]] = {
     "other settings of the method": (
         lambda r: replace(r, method={**r.method, "settings": {**r.method["settings"], "channels": "sum"}}),
         "other settings or code here: channels",
+    ),
+    "the name of another method": (
+        lambda r: named(r, "belief-mask"),
+        "name of a method of Proofmap, and this one is gradient",
+    ),
+    "a name that cannot be shown": (lambda r: named(r, "best\u202e"), "characters that can be printed"),
+    "no name": (lambda r: named(r, " "), "characters that can be printed"),
+    "a file of the checking machine": (
+        lambda r: replace(r, method={**r.method, "spec": f"{__file__}:mine"}),
+        "which the record does not bring",
     ),
     "fewer passes": (lambda r: replace(r, passes=1), "takes 1 passes for an image; counted here: 4"),
 }
@@ -264,6 +332,79 @@ def test_maps_that_saw_the_judges_pool_are_refused(made: Mapping[str, Record], t
     fair = spec.replace("part=judge", "part=learn")
     record = run_task(Task.named("mini"), fair, tmp_path / "run", data=NO_DATA, name="fair")
     assert check_record(record, data=NO_DATA).check["images"]
+
+
+KNOWS = """
+from proofmap.methods import make_method
+
+KNOWN = {known}
+
+def knows(classifier, images, labels):
+    maps = make_method("occlusion:window=8,stride=8").prepare(classifier)(images, labels)
+    known = [round(float(image.mean()), 4) in KNOWN for image in images]
+    return maps * images.new_tensor([1.0 if one else -1.0 for one in known])[:, None, None, None]
+"""
+
+
+def test_a_method_that_knows_the_images_of_the_task_is_refused(
+    made: Mapping[str, Record], folder: Path, tmp_path: Path
+) -> None:
+    from proofmap.data.specs import open_data
+
+    data = open_data(f"npz:{PACKAGE / 'tasks' / 'smoke.npz'}")
+    places = [data.names.index(image["name"]) for image in made["random"].images]
+    known = [round(float((torch.from_numpy(np.array(data.read(k))).float() / 255).mean()), 4) for k in places]
+    (tmp_path / "knows.py").write_text(KNOWS.format(known=known))
+    record = run_task(Task.named("mini"), f"{tmp_path}/knows.py:knows", tmp_path / "run", data=NO_DATA)
+    with pytest.raises(
+        InputError, match=r"knows may know the images of the task: its completeness is .* on 20 other images"
+    ):
+        check_record(record, data=NO_DATA, allow_code=True)
+
+
+def test_a_name_with_markup_stays_text_on_the_page(made: Mapping[str, Record], tmp_path: Path) -> None:
+    named(made["random"], "<script>alert(1)</script>").write(tmp_path / "mini" / "x.json")
+    made["gradient"].write(tmp_path / "mini" / "gradient.json")
+    assert "<script>alert" not in write_page(Leaderboard(tmp_path), tmp_path / "page.html").read_text()
+
+
+def test_a_record_with_entries_of_other_types_is_no_record(
+    made: Mapping[str, Record], tmp_path: Path
+) -> None:
+    for change in (
+        {"passes": "1"},
+        {"seconds": -1.0},
+        {"method": {**made["random"].method, "files": {"a.py": 3}}},
+    ):
+        path = replace(made["random"], **change).write(tmp_path / "record.json")
+        with pytest.raises(InputError, match="is not a record"):
+            Record.read(path)
+
+
+def test_passes_count_where_the_net_is_not_called_as_a_whole() -> None:
+    from proofmap.bench import nets
+
+    classifier, image, labels = nets.smoke(), torch.rand(1, 3, 32, 32), torch.tensor([[0, 1]])
+
+    def hidden(f: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        with torch.no_grad():
+            assert isinstance(f.net, torch.nn.Sequential)
+            f.net.forward(images.repeat(30, 1, 1, 1))
+        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+    assert (
+        passes_of(make_method(hidden).prepare(classifier), image, labels) == 10
+    )  # a third: no gradient was taken
+
+
+def test_passes_of_a_model_without_gradients_are_counted() -> None:
+    classifier = Classifier(lambda rows: np.full((len(rows), 2), 0.5), data=np.eye(9, 3))
+
+    def four(f: Classifier, rows: Tensor, labels: Tensor) -> Tensor:
+        f.probabilities(rows.repeat(4, 1))
+        return rows[:, None].expand(-1, labels.shape[1], -1)
+
+    assert passes_of(make_method(four).prepare(classifier), torch.rand(1, 3), torch.tensor([[0, 1]])) == 4
 
 
 def test_nobody_can_choose_which_images_are_computed_again(made: Mapping[str, Record]) -> None:

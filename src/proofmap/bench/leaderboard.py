@@ -54,6 +54,12 @@ class Row:
         return self.record.name
 
     @property
+    def checked_elsewhere(self) -> str:
+        """The device that the record was checked on, if that is another kind than the one it was made on."""
+        here = str(self.record.check.get("machine", {}).get("device", ""))
+        return "" if here == self.record.machine.get("device") else here
+
+    @property
     def lesser(self) -> float:
         """The lesser of completeness and soundness, which orders the rows."""
         return min(self.scores["completeness"].value, self.scores["soundness"].value)

@@ -8,9 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
+from torch.utils.flop_counter import FlopCounterMode
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import Frozen
+from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.classifier.view import LogitsModule
 from proofmap.methods.method import ReadyMethod
 
@@ -25,15 +27,20 @@ def passes_of(method: ReadyMethod, image: Tensor, labels: Tensor, *, seed: int =
     """Passes for one image ``(1, *shape)`` with labels ``(1, L)``.
 
     Methods of Proofmap state their cost, and the contract of methods tests it. Any other method runs once on this image, and the
-    images that the net is given are counted.
+    images that the net is given are counted. If the method computes without calling the net as a whole, its work counts: a pass with its
+    gradient is at most three times the operations of a pass.
     """
     stated = method.cost(labels.shape[1])
     if stated is not None and type(method.method).__module__.startswith("proofmap."):
         return stated.passes
-    _ = method.classifier.batches, method.classifier.frozen().batches  # finding them takes passes, too
-    with counted_passes(method.classifier) as count:
+    classifier = method.classifier
+    _ = classifier.batches, classifier.frozen().batches  # finding them takes passes, too
+    with FlopCounterMode(display=False) as one:
+        classifier.probabilities(image)
+    with counted_passes(classifier) as count, FlopCounterMode(display=False) as work:
         method(image, labels, seed=seed)
-    return max(count.images, 0 if stated is None else stated.passes)
+    by_work = work.get_total_flops() // (3 * one.get_total_flops()) if one.get_total_flops() else 0
+    return max(count.images, by_work, 0 if stated is None else stated.passes)
 
 
 @contextmanager
@@ -42,7 +49,12 @@ def counted_passes(classifier: Classifier) -> Iterator[PassCount]:
 
     A part of the net that a method calls by itself is not counted.
     """
-    kinds = (Frozen, LogitsModule, type(classifier.net))
+    net = classifier.net
+    if isinstance(net, ProbabilityModel):
+        with _counted_calls(net) as count:
+            yield count
+        return
+    kinds = (Frozen, LogitsModule, type(net))
     count, inside = PassCount(), 0
 
     def begin(module: nn.Module, inputs: Any) -> None:
@@ -66,3 +78,19 @@ def counted_passes(classifier: Classifier) -> Iterator[PassCount]:
     finally:
         for hook in hooks:
             hook.remove()
+
+
+@contextmanager
+def _counted_calls(model: ProbabilityModel) -> Iterator[PassCount]:
+    """Count what a model without gradients is given."""
+    count, call = PassCount(), model.call
+
+    def counted(given: Any) -> Any:
+        count.images += len(given)
+        return call(given)
+
+    model.call = counted
+    try:
+        yield count
+    finally:
+        model.call = call

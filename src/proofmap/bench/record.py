@@ -77,6 +77,16 @@ class Record:
 
     def _check_form(self) -> None:
         """Raise a ValueError if entries do not fit one another."""
+        method = {"name": str, "spec": str, "settings": dict, "label_free": bool, "files": dict}
+        for key, kind in method.items():
+            if not isinstance(self.method[key], kind):
+                raise ValueError(f"{key} of its method is no {kind.__name__}")
+        if not all(isinstance(text, str) for text in self.method["files"].values()):
+            raise ValueError("the files of its method are no texts")
+        if not isinstance(self.passes, int) or not isinstance(self.seconds, int | float):
+            raise ValueError("its passes or seconds are no number")
+        if self.passes < 0 or not self.seconds >= 0:
+            raise ValueError("its passes or seconds are negative")
         if not self.images or not self.values or {*self.values} != {*self.metrics}:
             raise ValueError("it has no images or values, or values without a metric")
         for name, column in self.values.items():

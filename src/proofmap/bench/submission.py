@@ -3,8 +3,11 @@
 A record is refused if
 
 - it was edited after it was written, or made on another version of the task: other images, metrics, fills, thresholds or net;
+- values are missing, or outside the limits of their score; labels, probabilities or facts of the method are not those found here;
+- it names a file of code that it does not bring, or has the name of another method;
 - its method draws random images from the pool that the judge draws from;
-- values of the images that are computed again differ, by more than rounding does; or it takes more passes than it says.
+- values of the images that are computed again differ, by more than rounding does; or it takes more passes than it says;
+- it brings code that does better on the images of the task than on fresh ones (:mod:`proofmap.bench.fresh`).
 
 Which images are computed again follows from the digest of the record and from a salt that the checking machine draws. With the digest
 alone, someone could edit numbers until a digest spares all edited images; with the salt nobody can choose.
@@ -22,6 +25,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofmap.bench.fresh import check_fresh, fresh_images
 from proofmap.bench.record import Record, images_digest, weights_digest
 from proofmap.bench.running import run_task
 from proofmap.bench.task import VERSION, Task
@@ -29,7 +33,9 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import file_name
 from proofmap.core.text import counted
+from proofmap.data.loader import load_listed
 from proofmap.fills.images import Images, ReadyImages
+from proofmap.methods import METHODS
 from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
@@ -45,6 +51,9 @@ TOLERANCE = 0.005
 """Values of one image may differ by this on the same kind of device: other blocks and threads round in another order."""
 ELSEWHERE = 0.05
 """On another kind of device, the mean of a score over the images computed again may differ by this: learned masks amplify rounding."""
+ROUNDING = 1e-5
+LONGEST_NAME = 80
+EVERYTHING = (-math.inf, math.inf)
 _BY_MACHINE = ("precision", "dtype", "compile", "code", "reads", "digest")
 """Settings that follow from the device, from Python's version, or from how pictures are decoded."""
 
@@ -69,6 +78,7 @@ def check_record(
     """The record with its check, or an error that says why it is refused. ``salt`` repeats an earlier choice of images."""
     task = _task_of(record)
     task.check_needs(data)
+    _check_name(record)
     salt = secrets.token_hex(8) if salt is None else salt
     places = chosen_images(record, salt)
     names = [record.images[k]["name"] for k in places]
@@ -77,17 +87,18 @@ def check_record(
         session = open_session(task.study(spec, record.name, data), device=device)
         _check_settings(record, session)
         _check_pools(session, record.name)
-        again = run_task(
-            task,
-            spec,
-            Path(folder) / "run",
-            data=data,
-            name=record.name,
-            device=device,
-            images=names,
-            watchers=watchers,
-        )
-    found = _check_values(record, again, places)
+        _check_beliefs(record, session)
+        _check_missing(record)
+
+        def run_on(images: Sequence[str], where: str) -> Record:
+            how: dict[str, Any] = {"data": data, "name": record.name, "device": device, "watchers": watchers}
+            return run_task(task, spec, Path(folder) / where, images=images, **how)
+
+        again = run_on(names, "run")
+        found = _check_values(record, again, places)
+        fresh = fresh_images(session, record) if record.method["files"] else []
+        if fresh:
+            check_fresh(record, run_on(fresh, "fresh"), task.fills)
     if record.passes < again.passes:
         raise InputError(
             f"the record says that {record.name} takes {record.passes:,} passes for an image; counted here: {again.passes:,}"
@@ -98,6 +109,7 @@ def check_record(
             "salt": salt,
             "images": names,
             "largest_difference": found,
+            **({"fresh": fresh} if fresh else {}),
             "machine": {key: here[key] for key in ("proofmap", "torch", "device", "system")},
         }
     )
@@ -145,7 +157,27 @@ def _spec_here(record: Record, folder: Path, allow_code: bool) -> str:
             raise InputError(f"the record names a file outside its folder: {name!r}")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return str(with_files_in(record.method["spec"], lambda file: str(folder / file)))
+
+    def place(file: str) -> str:
+        if file not in files:
+            raise InputError(f"the method of the record is in {file!r}, which the record does not bring")
+        return str(folder / file)
+
+    return str(with_files_in(record.method["spec"], place))
+
+
+def _check_name(record: Record) -> None:
+    """Raise if the name cannot be shown, or is that of another method."""
+    name, own = record.name, record.method["settings"].get("method")
+    if not name.isprintable() or name != name.strip() or not 1 <= len(name) <= LONGEST_NAME:
+        raise InputError(
+            f"the name of a method has 1 to {LONGEST_NAME} characters that can be printed, and no spaces around them; got {name!r}. "
+            "bench run --name gives another"
+        )
+    if name in METHODS and own != name:
+        raise InputError(
+            f"{name!r} is the name of a method of Proofmap, and this one is {own}; bench run --name gives another"
+        )
 
 
 def _check_settings(record: Record, session: Session) -> None:
@@ -206,6 +238,40 @@ def _pools(plugin: Plugin, session: Session) -> Iterator[ReadyImages]:
         yield from _pools(member, session)
 
 
+def _check_beliefs(record: Record, session: Session) -> None:
+    """Raise if the net gives the labels of an image other probabilities. One pass for each image, so all are checked."""
+    at = {name: k for k, name in enumerate(session.data.names)}
+    inputs, device = session.classifier.inputs, session.classifier.device
+    places = [[at[image["name"]]] for image in record.images]
+    for image, block in zip(
+        record.images, load_listed(session.data, inputs, places, device=device, ahead=0), strict=True
+    ):
+        f = session.classifier.probabilities(block.images)[0]
+        fits = len(image["labels"]) == len(image["f"]) and all(0 <= a < len(f) for a in image["labels"])
+        if not fits or _far(image["f"], f[image["labels"]].tolist()) > TOLERANCE:
+            raise _other_beliefs(image["name"])
+
+
+def _check_missing(record: Record) -> None:
+    """Raise if a value is missing or outside its limits.
+
+    Every image counts in every score, but for best effort: only images whose second label has f >= e1 do.
+    """
+    for score, about in record.metrics.items():
+        low, high = (
+            edge if limit is None else limit for limit, edge in zip(about["limits"], EVERYTHING, strict=True)
+        )
+        for image, value in zip(record.images, record.values[score], strict=True):
+            second = sorted(image["f"])[-2] if len(image["f"]) > 1 else 0.0
+            may_miss = about["kind"] == "best-effort" and second < about["settings"]["e1"] + TOLERANCE
+            if value is None and not may_miss:
+                raise InputError(f"{image['name']} has no value of {score}, and it counts")
+            if value is not None and not low - ROUNDING <= value <= high + ROUNDING:
+                raise InputError(
+                    f"{image['name']} has {value:g} of {score}, whose limits are {low:g} and {high:g}"
+                )
+
+
 def _check_values(record: Record, again: Record, places: Sequence[int]) -> float:
     """The largest difference of a value; an error if it is more than rounding makes."""
     names = [image["name"] for image in again.images]
@@ -214,9 +280,13 @@ def _check_values(record: Record, again: Record, places: Sequence[int]) -> float
     for image, k in zip(stated, order, strict=True):
         found = again.images[k]
         if image["labels"] != found["labels"] or _far(image["f"], found["f"]) > TOLERANCE:
-            raise InputError(
-                f"the record has other labels or probabilities of {image['name']} than the net gives"
-            )
+            raise _other_beliefs(image["name"])
+    for score, about in record.metrics.items():
+        told = {key: value for key, value in about.items() if key != "settings"}
+        if told != {key: value for key, value in again.metrics[score].items() if key != "settings"}:
+            raise InputError(f"the record has another kind, direction or limits of {score} than the task")
+    if record.method["label_free"] != again.method["label_free"]:
+        raise InputError(f"the record is wrong about {record.name}: whether it has one map for all labels")
     same = str(record.machine.get("device")) == str(again.machine.get("device"))
     largest = 0.0
     for score in record.metrics:
@@ -232,6 +302,10 @@ def _check_values(record: Record, again: Record, places: Sequence[int]) -> float
         if gap > ELSEWHERE:
             raise _edited(score, f"its mean over {counted(len(places), 'image')} differs by {gap:.3f}")
     return round(largest, 6)
+
+
+def _other_beliefs(image: str) -> InputError:
+    return InputError(f"the record has other labels or probabilities of {image} than the net gives")
 
 
 def _edited(score: str, how: str) -> InputError:

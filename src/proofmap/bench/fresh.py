@@ -1,0 +1,72 @@
+"""Fresh images: does code of a record do as well on images that its author did not find in the task?
+
+A method could know the images of a task and answer them from a list. Computing its scores again would give the same. So a method that a
+record brings as code is judged on images of the same data that follow the task's own in the order of its rule. It is refused if the mean
+of a score is higher on the task by more than :data:`GAP`, and a permutation test of the two groups of images has p < :data:`LEVEL`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from proofmap.bench.record import Record
+from proofmap.core.errors import InputError
+from proofmap.core.text import counted
+from proofmap.data.dataset import random_choice
+from proofmap.data.loader import load_listed
+from proofmap.study.session import Session
+
+NUMBER = 20
+"""Fresh images, at most."""
+GAP = 0.1
+LEVEL = 0.001
+KINDS = ("completeness", "soundness", "steadiness")
+_SHUFFLES = 20_000
+
+
+def fresh_images(session: Session, record: Record, number: int = NUMBER) -> list[str]:
+    """The names of the first images in the order of the task's rule that fit the rule and are not in the record."""
+    rule, known = session.study.images, {image["name"] for image in record.images}
+    order = random_choice(session.data.names, len(session.data), seed=rule.seed)
+    places = [[k] for k in order if session.data.names[k] not in known]
+    found: list[str] = []
+    inputs, device = session.classifier.inputs, session.classifier.device
+    for (place,), block in zip(
+        places, load_listed(session.data, inputs, places, device=device, ahead=0), strict=True
+    ):
+        second = session.classifier.probabilities(block.images)[0].topk(2).values[1]
+        if second >= (rule.min_second_probability or 0.0):
+            found.append(session.data.names[place])
+        if len(found) == number:
+            break
+    return found
+
+
+def check_fresh(record: Record, fresh: Record, fills: Sequence[str]) -> None:
+    """Raise if the method does much better on the images of the task than on fresh ones."""
+    for kind in KINDS:
+        ours, others = (
+            torch.stack([one.column(f"{kind} ({fill})") for fill in fills]).mean(dim=0)
+            for one in (record, fresh)
+        )
+        gap = float(ours.mean() - others.mean())
+        if gap > GAP and higher_p(ours, others) < LEVEL:
+            raise InputError(
+                f"{record.name} may know the images of the task: its {kind} is {ours.mean():.2f} there, and {others.mean():.2f} on "
+                f"{counted(len(others), 'other image')} of the same data"
+            )
+
+
+def higher_p(a: Tensor, b: Tensor) -> float:
+    """How often a random split of both groups has a difference of means at least as large: p, one-sided.
+
+    >>> higher_p(torch.ones(8), torch.zeros(8)) < 0.001, higher_p(torch.zeros(8), torch.ones(8)) > 0.9
+    (True, True)
+    """
+    both = torch.cat([a, b]).double()
+    order = torch.rand(_SHUFFLES, len(both), generator=torch.Generator().manual_seed(0)).argsort(dim=1)
+    sums = both[order[:, : len(a)]].sum(dim=1)
+    return float((1 + (sums >= float(a.sum()) - 1e-9).sum()) / (1 + _SHUFFLES))
