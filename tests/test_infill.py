@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 import pytest
 import torch
@@ -117,6 +116,8 @@ def test_a_file_names_the_net_and_its_code_is_recorded(tmp_path: Path) -> None:
 
 
 def test_opencv_paints_a_smooth_picture_nearly_as_it_was() -> None:
+    cv2 = pytest.importorskip("cv2", reason="OpenCV comes with the extra grad-cam")
+
     def telea(images: Tensor, holes: Tensor) -> Tensor:
         painted = [
             cv2.inpaint(

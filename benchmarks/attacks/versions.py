@@ -22,7 +22,7 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ORACLES = ("scipy", "scikit-learn", "scikit-image", "matplotlib", "captum")
+ORACLES = ("scipy", "scikit-learn", "scikit-image", "matplotlib", "pandas", "captum")
 """Packages that the core tests compare with. Captum is installed without its dependencies, because they include torchvision."""
 PYTHONS = {"oldest": "python3.11", "newest": "python3.13"}
 BOUNDS = {
@@ -30,6 +30,7 @@ BOUNDS = {
     "scikit-learn": "1.5",
     "matplotlib": "3.8",
     "scipy": "1.13",
+    "pandas": "2.2",
     "captum": "0.8",
 }
 TESTS = ("core", "plugins", "data", "methods", "metrics", "theory", "study")
