@@ -81,10 +81,12 @@ def test_few_images_in_colour_are_joined_by_sample_photographs_and_few_others_ar
     source = from_images(images, inputs())
     assert source is not None and len(source.images) == 5 and len(source.samples) == 16
     ready = Images(source=source).prepare(conv_classifier(SIZE))
-    assert ready.told == "5 of your own images and 16 sample photographs of the package"
+    assert ready.pool_text == "5 of your own images and 16 sample photographs of the package"
     assert len(ready.pool) == 12 * 21 and len(ready.marks) == 21  # every source equally often
     small = Images(source=source, size=7).prepare(conv_classifier(SIZE))
-    assert len(small.pool) == 7 and small.told.startswith("5 of your own images and 2 sample photographs")
+    assert len(small.pool) == 7 and small.pool_text.startswith(
+        "5 of your own images and 2 sample photographs"
+    )
     assert len(Images(source=source, size=3).prepare(conv_classifier(SIZE)).pool) == 3
     gray = from_images(images[:, :1], inputs(1))
     assert gray is not None and len(gray.images) == 5 and not gray.samples
@@ -97,7 +99,7 @@ def test_one_image_alone_has_sample_photographs_without_itself() -> None:
     rocket = pm.load_images("sample:rocket", f)
     source = from_images(rocket, f.inputs)
     assert source is not None and len(source.samples) == 15 and "rocket" not in source.samples
-    assert Images(source=source).prepare(f).told == "15 sample photographs of the package"
+    assert Images(source=source).prepare(f).pool_text == "15 sample photographs of the package"
 
 
 def told(images: Tensor, net_inputs: Pictures) -> list[str]:
@@ -135,9 +137,9 @@ def test_noise_is_the_same_for_a_seed_and_another_for_each_part() -> None:
 
     assert torch.equal(noise().pool, noise().pool) and not torch.equal(noise().pool, noise(seed=1).pool)
     assert not common(noise(part="learn"), noise(part="judge"))
-    assert Images(size=3).prepare(gray).told.startswith("3 pictures of noise")
+    assert Images(size=3).prepare(gray).pool_text.startswith("3 pictures of noise")
     named = Images(source="samples", size=3).prepare(gray)
-    assert named.told == "3 sample photographs of the package"  # as was asked for
+    assert named.pool_text == "3 sample photographs of the package"  # as was asked for
 
 
 def test_each_half_is_bounded_and_does_not_depend_on_the_order_of_few_images(

@@ -20,7 +20,7 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.inputs import Rows
-from proofmap.core.progress import Silent, Task
+from proofmap.core.progress import ProgressTask, Silent
 from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
 from proofmap.methods.adapters.captum import takes_baselines
 from proofmap.plugins.specs import split_specs
@@ -364,7 +364,7 @@ def test_bars_of_a_library_are_not_drawn_across_ours(
     pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor, capfd: pytest.CaptureFixture[str]
 ) -> None:
     class Announced(Silent):
-        def task(self, what: str, passes: int) -> Task:
+        def task(self, what: str, passes: int) -> ProgressTask:
             print(f"task {what}", file=sys.stderr)
             return super().task(what, passes)
 

@@ -18,7 +18,7 @@ from proofmap.methods.attention import find_tokens
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.probe import Grid
 from proofmap.models.cifar_vit import CifarViT
-from proofmap.testing.nets import TokenNet, token_net
+from proofmap.testing.nets import PatchNet, token_net
 from tests.toys import conv_net, counted_classifier, drawn, pixels
 
 SIZE, LABELS = (8, 10), torch.tensor([[2, 0, 1], [1, 3, 0]])
@@ -369,7 +369,7 @@ def test_a_half_precision_net_gets_about_the_same_maps() -> None:
 # ---- what is refused ---------------------------------------------------------------------------------------
 
 
-class Windows(TokenNet):
+class Windows(PatchNet):
     """Attention within two halves of the tokens."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -379,7 +379,7 @@ class Windows(TokenNet):
         return out
 
 
-class Reduced(TokenNet):
+class Reduced(PatchNet):
     """First the tokens attend to every second one."""
 
     def forward(self, x: Tensor) -> Tensor:

@@ -19,7 +19,7 @@ from proofmap.methods.cams import first_component
 from proofmap.methods.layers import find_layer
 from proofmap.methods.probe import Grid, Places, probed
 from proofmap.models.cifar_vit import CifarViT
-from proofmap.testing.nets import TokenNet
+from proofmap.testing.nets import PatchNet
 from tests.toys import conv_net, counted_classifier, drawn, normal, pixels
 
 LABELS = torch.tensor([[0, 3, 1], [2, 1, 0]])
@@ -337,7 +337,7 @@ def test_the_map_of_a_transformer_is_that_of_pytorch_grad_cam(pytorch_grad_cam: 
 
 
 def test_tokens_in_no_order_are_refused() -> None:
-    class Shuffled(TokenNet):
+    class Shuffled(PatchNet):
         """Its patches come in an order that is no picture."""
 
         def forward(self, x: Tensor) -> Tensor:
@@ -367,7 +367,7 @@ def test_channels_may_be_last_also_where_the_shape_does_not_say_so() -> None:
 @pytest.mark.parametrize("method", [LayerCAM(), EigenCAM()], ids=lambda method: method.name)
 def test_a_half_precision_transformer_gets_about_the_same_maps(method: Any) -> None:
     images, labels = pixels(3, (8, 10)), torch.tensor([[0, 1]] * 3)
-    net = drawn(TokenNet((8, 10)))
+    net = drawn(PatchNet((8, 10)))
     expected = method(Classifier(net, size=(8, 10), batch_size=4), images, labels)
     maps = method(Classifier(copy.deepcopy(net).bfloat16(), size=(8, 10), batch_size=4), images, labels)
     assert maps.dtype == torch.float32
@@ -375,7 +375,7 @@ def test_a_half_precision_transformer_gets_about_the_same_maps(method: Any) -> N
 
 
 def test_the_probe_leaves_no_hook_and_keeps_the_function() -> None:
-    net = drawn(TokenNet((8, 10)))
+    net = drawn(PatchNet((8, 10)))
     f = Classifier(net, size=(8, 10), batch_size=4)
     before = f.logits(pixels(2, (8, 10)))
     with probed(f, "a test") as probe:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Silent, Task
+from proofmap.core.progress import ProgressTask, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods import LearnedMask
 from proofmap.methods.masks.engine import Slots, adam_step
@@ -498,7 +498,7 @@ class Notes(Silent):
         self.losses: list[float] = []
         self.ended = 0
 
-    def task(self, what: str, passes: int) -> Task:
+    def task(self, what: str, passes: int) -> ProgressTask:
         task = super().task(what, passes)
         owner = self
 
@@ -509,7 +509,7 @@ class Notes(Silent):
             def __exit__(self, *error: object) -> None:
                 owner.ended += 1
 
-        noting: Task = Noting()
+        noting: ProgressTask = Noting()
         return noting
 
 

@@ -22,7 +22,7 @@ from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, 
 from proofmap.methods.maskers.features import find_scales, read_features
 from proofmap.methods.maskers.file import Header, MaskerWarning, net_digest, read_header
 from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
-from proofmap.methods.maskers.objective import SGD, Adam, Batch, Recipe
+from proofmap.methods.maskers.objective import SGD, Adam, TrainingBatch, TrainingRecipe
 from proofmap.methods.maskers.published import PhangCA, PhangFix, RealTimeObjective
 from proofmap.methods.maskers.training import KINDS, Training
 from proofmap.methods.masks.belief_terms import belief_errors
@@ -38,16 +38,16 @@ METHODS = {
 }
 
 
-def recipe(kind: str, **changes: Any) -> Recipe:
+def recipe(kind: str, **changes: Any) -> TrainingRecipe:
     usual = {"steps": 4, "batch": 3, "learning_rate": 1e-3, "width": 4, "layers": (), "seed": 0}
-    return Recipe(kind=kind, **{**usual, **changes})
+    return TrainingRecipe(kind=kind, **{**usual, **changes})
 
 
 def training(kind: str, truth: Tensor | None = None, **changes: Any) -> Training:
     return Training(recipe(kind, **changes), conv_classifier(), pixels(6, 8), truth, "pixels")
 
 
-def batch_of(made: Training, step: int = 0) -> Batch:
+def batch_of(made: Training, step: int = 0) -> TrainingBatch:
     return made._batch(step, step)
 
 

@@ -21,10 +21,10 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import Silent, Task
+from proofmap.core.progress import ProgressTask, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.metrics import CURVES, InsertionGame, completeness, deletion, insertion, make_game, soundness
-from proofmap.metrics.board import Board
+from proofmap.metrics.board import GameBoard
 from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves, curves
 from tests.toys import Linear, linear_classifier, linear_probabilities, normal, pixels
@@ -379,7 +379,7 @@ def test_however_many_maps_are_ranked_together_the_curves_are_the_same(
 ) -> None:
     tied = maps.round(decimals=1)
     usual = insertion(f, images, tied, labels, ties="random")
-    monkeypatch.setattr(sys.modules[Board.__module__], "_VALUES_AT_ONCE", at_once)
+    monkeypatch.setattr(sys.modules[GameBoard.__module__], "_VALUES_AT_ONCE", at_once)
     assert torch.equal(insertion(f, images, tied, labels, ties="random").probabilities, usual.probabilities)
 
 
@@ -487,7 +487,7 @@ class Recorder(Silent):
         self.announced: dict[str, int] = {}
         self.done: dict[str, int] = {}
 
-    def task(self, what: str, passes: int) -> Task:
+    def task(self, what: str, passes: int) -> ProgressTask:
         self.announced[what], self.done[what] = passes, 0
         task = super().task(what, passes)
 
@@ -729,7 +729,7 @@ def test_games_of_one_evaluation_share_the_ends_and_the_order(
 
 
 def test_an_order_is_found_once_for_games_that_take_it() -> None:
-    board = Board(WHOLE, pixels(N, SIZE), normal(N, 2, *SIZE).round(), torch.tensor([[0, 1]] * N))
+    board = GameBoard(WHOLE, pixels(N, SIZE), normal(N, 2, *SIZE).round(), torch.tensor([[0, 1]] * N))
     shown = board.ranks(make_game("insertion"))
     assert board.ranks(make_game("lerf", fill="blur")) is shown
     assert not torch.equal(board.ranks(make_game("insertion", ties="random")), shown)

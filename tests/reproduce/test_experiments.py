@@ -62,7 +62,7 @@ def test_each_of_k_masks_is_shown_alone_on_gray_and_overlaps_as_sets_do(world: P
 def test_equal_masks_are_not_called_disjoint() -> None:
     """As those of the released code are."""
     same = torch.rand(5, 1, 8, 8).expand(5, 2, 8, 8)
-    some = ensembling.Found(torch.ones(5), torch.ones(5), ensembling.overlap(same, 0.3))
+    some = ensembling.MaskSetScores(torch.ones(5), torch.ones(5), ensembling.overlap(same, 0.3))
     claims = list(ensembling._claims({2: some}, torch.zeros(5).double(), 0.3))
     assert [claim.verdict for claim in claims] == ["reproduced", "contradicted"]
 

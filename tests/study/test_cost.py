@@ -13,11 +13,11 @@ from torch import nn
 
 import proofmap as pm
 from proofmap import cli
-from proofmap.cli.demo import Scale, fitted, smaller_scales, with_fewer_steps
+from proofmap.cli.demo import DemoSize, fitted, smaller_sizes, with_fewer_steps
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
 from proofmap.study import cost
-from proofmap.study.cost import Cost, Expected, Speed, expected_cost, measure_speed, worth_telling
+from proofmap.study.cost import Cost, Expected, Speed, expected_cost, measure_speed, speed_if_slow
 from proofmap.study.plan import Plan
 from proofmap.study.preview import preview
 from tests.docs.pages import tiny_model, write_photos
@@ -110,8 +110,8 @@ def test_a_unit_gives_two_composites_of_each_pair_to_a_batch() -> None:
 
 def test_short_work_is_not_worth_a_word_and_long_work_is(clock: Clock) -> None:
     f, tally = counted_classifier(Slow(clock))
-    assert worth_telling(f, Expected(Cost(forward=100))) is None and tally.images < 10
-    speed = worth_telling(f, Expected(Cost(forward=10_000)))
+    assert speed_if_slow(f, Expected(Cost(forward=100))) is None and tally.images < 10
+    speed = speed_if_slow(f, Expected(Cost(forward=10_000)))
     assert speed is not None and speed.seconds(Cost(forward=10_000)) == pytest.approx(100)
 
 
@@ -161,7 +161,7 @@ def test_the_time_is_told_before_the_work_where_it_is_long(
 ) -> None:
     run(monkeypatch, *command)  # in no time at all
     assert "passes/s forward" not in capsys.readouterr().err
-    monkeypatch.setattr(cost, "WORTH_TELLING", 0.0)
+    monkeypatch.setattr(cost, "WORTH_REPORTING", 0.0)
     monkeypatch.setattr(cost, "measure_speed", lambda *_, **__: Speed(1e6, 1e6))
     run(monkeypatch, *command, "--out", "again")
     told = capsys.readouterr().err
@@ -179,20 +179,20 @@ def test_an_estimate_is_a_range() -> None:
 
 
 def test_the_demo_is_cut_no_more_than_it_must_and_in_order() -> None:
-    full = Scale(5, 3)
+    full = DemoSize(5, 3)
 
-    def seconds(scale: Scale) -> float:
+    def seconds(scale: DemoSize) -> float:
         return scale.photos * (1 + scale.labels * scale.steps)
 
     assert fitted(full, seconds, 20) == full
-    assert fitted(full, seconds, 19.9) == Scale(4, 3)
-    assert fitted(full, seconds, 11) == Scale(3, 2)
-    assert fitted(full, seconds, 6) == Scale(3, 2, 0.5)
-    assert fitted(full, seconds, 0.1) == Scale(1, 2, 0.25)
-    times = [seconds(scale) for scale in smaller_scales(full)]
+    assert fitted(full, seconds, 19.9) == DemoSize(4, 3)
+    assert fitted(full, seconds, 11) == DemoSize(3, 2)
+    assert fitted(full, seconds, 6) == DemoSize(3, 2, 0.5)
+    assert fitted(full, seconds, 0.1) == DemoSize(1, 2, 0.25)
+    times = [seconds(scale) for scale in smaller_sizes(full)]
     assert times == sorted(times, reverse=True)
-    assert {scale.labels for scale in smaller_scales(full, cut_labels=False)} == {3}
-    assert {scale.steps for scale in smaller_scales(full, cut_steps=False)} == {1}
+    assert {scale.labels for scale in smaller_sizes(full, cut_labels=False)} == {3}
+    assert {scale.steps for scale in smaller_sizes(full, cut_steps=False)} == {1}
 
 
 def test_steps_are_cut_in_whatever_has_them_also_inside_another() -> None:

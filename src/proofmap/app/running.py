@@ -17,7 +17,7 @@ from proofmap.app.jobs import MapJob, RateLimit, StepTask
 from proofmap.app.nets import Nets
 from proofmap.app.worker import Cancelled, NetWorker
 from proofmap.core.files import distinct_names
-from proofmap.core.progress import Task
+from proofmap.core.progress import ProgressTask
 from proofmap.core.ranking import rank
 from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
@@ -97,7 +97,7 @@ class _Watcher:
         if self.job.stop:
             raise Cancelled
 
-    def task(self, what: str, passes: int) -> Task:
+    def task(self, what: str, passes: int) -> ProgressTask:
         began, done = time.monotonic(), 0
 
         def advanced(more: int) -> None:

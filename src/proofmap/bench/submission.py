@@ -225,7 +225,7 @@ def _check_pools(session: Session, name: str) -> None:
         both = judged & {*pool.marks.tolist()}
         if both:
             raise InputError(
-                f"the maps of {name} saw the judge's pool: it draws random {session.classifier.inputs.noun} from {pool.told}, and "
+                f"the maps of {name} saw the judge's pool: it draws random {session.classifier.inputs.noun} from {pool.pool_text}, and "
                 f"{len(both)} of them are among those that the judge draws from. Let it draw from part=learn, or from other data"
             )
 

@@ -15,7 +15,7 @@ from rich.progress import Progress as RichProgress
 from rich.progress import Task as RichTask
 from rich.text import Text
 
-from proofmap.core.progress import Lines, Progress, Silent, Task, seconds_between_lines
+from proofmap.core.progress import Lines, Progress, ProgressTask, Silent, seconds_between_lines
 from proofmap.core.text import one_line, terminal_text
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Bars:
     def __init__(self, console: Console) -> None:
         self.console = console
 
-    def task(self, what: str, passes: int) -> Task:
+    def task(self, what: str, passes: int) -> ProgressTask:
         return _Bar(self.console, what, passes)
 
 

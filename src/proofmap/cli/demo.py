@@ -77,7 +77,7 @@ def demo(
     rule = LabelRule.parse(labels, classifier.names)
     check_output(out)
     wrong = WRONG * rule.wrong  # few and never cut: they test soundness
-    full = Scale(len(dataset), expected_labels(rule, classifier) - wrong)
+    full = DemoSize(len(dataset), expected_labels(rule, classifier) - wrong)
     scale = _scale_for(classifier, chosen, full, wrong, rule.kind == "top", 60 * minutes, quiet)
     (block,) = load_blocks(dataset, classifier, range(scale.photos), block_size=len(dataset))
     found = pm.evaluate(
@@ -96,17 +96,17 @@ def demo(
 
 
 @dataclass(frozen=True)
-class Scale:
+class DemoSize:
     """Size of the demo: photos, labels per photo without the wrong ones, and the share of the steps of methods that learn."""
 
     photos: int
     labels: int
     steps: float = 1.0
 
-    def cuts(self, full: Scale) -> str:
+    def cuts(self, full: DemoSize) -> str:
         """What is smaller than in ``full``, in words.
 
-        >>> Scale(3, 2).cuts(Scale(5, 3))
+        >>> DemoSize(3, 2).cuts(DemoSize(5, 3))
         '3 of 5 photos, 2 of 3 labels'
         """
         parts = {
@@ -117,10 +117,10 @@ class Scale:
         return ", ".join(part for part, cut in parts.items() if cut)
 
 
-def smaller_scales(full: Scale, *, cut_labels: bool = True, cut_steps: bool = True) -> Iterator[Scale]:
+def smaller_sizes(full: DemoSize, *, cut_labels: bool = True, cut_steps: bool = True) -> Iterator[DemoSize]:
     """The full scale, then smaller and smaller ones: photos down to three, then labels down to two, then steps, then photos.
 
-    >>> [(s.photos, s.labels, s.steps) for s in smaller_scales(Scale(4, 3))]
+    >>> [(s.photos, s.labels, s.steps) for s in smaller_sizes(DemoSize(4, 3))]
     [(4, 3, 1.0), (3, 3, 1.0), (3, 2, 1.0), (3, 2, 0.5), (3, 2, 0.25), (2, 2, 0.25), (1, 2, 0.25)]
     """
     scale = full
@@ -135,9 +135,9 @@ def smaller_scales(full: Scale, *, cut_labels: bool = True, cut_steps: bool = Tr
         yield (scale := replace(scale, photos=photos))
 
 
-def fitted(full: Scale, seconds: Callable[[Scale], float], budget: float, **cuts: bool) -> Scale:
+def fitted(full: DemoSize, seconds: Callable[[DemoSize], float], budget: float, **cuts: bool) -> DemoSize:
     """The largest scale that takes at most ``budget`` seconds, or the smallest scale."""
-    scales = list(smaller_scales(full, **cuts))
+    scales = list(smaller_sizes(full, **cuts))
     return next((scale for scale in scales if seconds(scale) <= budget), scales[-1])
 
 
@@ -158,23 +158,23 @@ def with_fewer_steps(method: Method, share: float) -> Method:
 def _scale_for(
     classifier: pm.Classifier,
     methods: Sequence[Method],
-    full: Scale,
+    full: DemoSize,
     wrong: int,
     cut_labels: bool,
     budget: float,
     quiet: bool,
-) -> Scale:
+) -> DemoSize:
     """The scale that fits into the budget at the measured speed of this machine. What is cut is printed."""
     metrics = [metric.prepare(classifier) for metric in default_metrics()]
 
-    def cost(scale: Scale) -> Cost:
+    def cost(scale: DemoSize) -> Cost:
         cut = [with_fewer_steps(method, scale.steps) for method in methods]
         return expected_cost(classifier, cut, metrics, scale.photos, scale.labels + wrong).known
 
     speed = measure_speed(classifier, cost(full), quick=True)
     learning = any(with_fewer_steps(method, 0.5) != method for method in methods)
 
-    def seconds(scale: Scale) -> float:
+    def seconds(scale: DemoSize) -> float:
         return OVERHEAD * speed.seconds(cost(scale))
 
     scale = fitted(full, seconds, budget, cut_labels=cut_labels, cut_steps=learning)

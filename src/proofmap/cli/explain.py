@@ -35,7 +35,7 @@ from proofmap.report.originals import crop_words, original_of
 from proofmap.report.word_proof import is_worded
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
-from proofmap.study.cost import expected_cost, expected_labels, worth_telling
+from proofmap.study.cost import expected_cost, expected_labels, speed_if_slow
 from proofmap.study.session import open_net
 
 
@@ -154,7 +154,7 @@ def explain(
         number = expected_labels(judge.rule, classifier)
         metrics = list(session.metrics.values())
         expected = expected_cost(classifier, chosen, metrics, len(block.indices), number)
-        speed = worth_telling(classifier, expected)
+        speed = speed_if_slow(classifier, expected)
         if speed is not None:
             stderr.print(expected.words(speed))
     names = [photos.names[i] if is_table else Path(photos.names[i]).stem for i in block.indices]

@@ -15,7 +15,7 @@ EVERY = "PROOFMAP_PROGRESS_EVERY"
 """Environment variable: seconds between two plain lines of progress."""
 
 
-class Task(Protocol):
+class ProgressTask(Protocol):
     """One running job; a context manager."""
 
     def advance(self, passes: int, note: str = "") -> None:
@@ -31,7 +31,7 @@ class Task(Protocol):
 class Progress(Protocol):
     """Receives the progress of jobs. ``passes`` counts images through the net, so rates compare across methods."""
 
-    def task(self, what: str, passes: int) -> Task: ...
+    def task(self, what: str, passes: int) -> ProgressTask: ...
 
 
 class SilentTask:
@@ -50,7 +50,7 @@ class SilentTask:
 class Silent:
     """Reports nothing; the default in the library."""
 
-    def task(self, what: str, passes: int) -> Task:
+    def task(self, what: str, passes: int) -> ProgressTask:
         return SilentTask()
 
 
@@ -73,7 +73,7 @@ class Lines:
     def __init__(self, stream: IO[str] | None = None, every: float = 10.0) -> None:
         self.stream, self.every = stream, every
 
-    def task(self, what: str, passes: int) -> Task:
+    def task(self, what: str, passes: int) -> ProgressTask:
         return _LinesTask(what, passes, self.stream or sys.stderr, self.every)
 
 

@@ -86,11 +86,13 @@ class Images(Fill):
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
         own = self._draws_examples(inputs)
         noise = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
-        told = noise if self._is_noise(inputs) else distractors.describe_pool(pool, self.source, inputs.noun)
+        pool_text = (
+            noise if self._is_noise(inputs) else distractors.describe_pool(pool, self.source, inputs.noun)
+        )
         if own:
-            told = f"{len(pool.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
+            pool_text = f"{len(pool.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
         if pool.part != self._asked_part:
-            told += ", too few to learn on one half and judge on the other"
+            pool_text += ", too few to learn on one half and judge on the other"
         made = self._made(
             ReadyImages(
                 self,
@@ -98,7 +100,7 @@ class Images(Fill):
                 pool.pictures.to(device),
                 pool.marks.to(device),
                 digest.hexdigest(),
-                told,
+                pool_text,
                 pool.part,
             ),
             classifier,
@@ -192,13 +194,13 @@ class Images(Fill):
 class ReadyImages(ReadyFill):
     """The pool on the device: bytes for pictures, floats otherwise; known by the digest of its content.
 
-    ``marks`` are those of its sources, ``told`` says which images they are, ``part`` which part of the sources.
+    ``marks`` are those of its sources, ``pool_text`` says which images they are, ``part`` which part of the sources.
     """
 
     pool: Tensor
     marks: Tensor
     digest: str
-    told: str
+    pool_text: str
     part: Part
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
@@ -227,7 +229,7 @@ class ReadyImages(ReadyFill):
         return len(self.marks.unique()) == 1
 
     def record(self) -> dict[str, object]:
-        return {**self.fill.settings(), "part": self.part, "pool": self.told, "digest": self.digest}
+        return {**self.fill.settings(), "part": self.part, "pool": self.pool_text, "digest": self.digest}
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,14 +66,14 @@ class Infill(Fill):
         if not isinstance(inputs, Pictures):
             raise InputError(f"infill paints pictures, not {inputs.noun}; use another fill")
         net = self._painter()
-        told = {
+        recorded = {
             **self.settings(),
             "gray": rounded(inputs.neutral),
             **code_record(net),
         }  # before it is copied and called
         if isinstance(net, nn.Module):
             net = copy.deepcopy(net).to(classifier.device).eval().requires_grad_(False)
-        return ReadyInfill(self, inputs, net, told)
+        return ReadyInfill(self, inputs, net, recorded)
 
     def _painter(self) -> Painter:
         net: Any = self.net
@@ -106,7 +106,7 @@ class ReadyInfill(ReadyFill):
 
     fill: Infill
     net: Painter
-    told: dict[str, object]
+    recorded: dict[str, object]
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
         """What the net paints if nothing is shown."""
@@ -137,7 +137,7 @@ class ReadyInfill(ReadyFill):
         return found
 
     def record(self) -> dict[str, object]:
-        return dict(self.told)
+        return dict(self.recorded)
 
 
 def _title(net: Any) -> str:

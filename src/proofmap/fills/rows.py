@@ -128,8 +128,8 @@ class ClassMedian(RowFill):
             [typical_row(ready.pool[labels == label], classifier.inputs) for label in labels.unique()]
         )
         digest = hashlib.blake2b(medians.cpu().numpy().tobytes(), digest_size=8).hexdigest()
-        told = f"the medians of {len(medians)} classes of {ready.told}"
-        return ReadyClassMedian(**{**_fields(ready), "digest": digest, "told": told}, medians=medians)
+        text = f"the medians of {len(medians)} classes of {ready.pool_text}"
+        return ReadyClassMedian(**{**_fields(ready), "digest": digest, "pool_text": text}, medians=medians)
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,7 +27,7 @@ _INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
 
 
 @dataclass(frozen=True)
-class Tokens:
+class AttentionTokens:
     """The tokens between which attention runs.
 
     Attributes:
@@ -41,7 +41,7 @@ class Tokens:
     blocks: tuple[str | None, ...]
 
 
-def find_tokens(classifier: Classifier) -> Tokens:
+def find_tokens(classifier: Classifier) -> AttentionTokens:
     """The tokens of a net, found by gradients; a net without attention over the whole image is refused.
 
     After the last attention tokens no longer interact, so the logits are read from the tokens whose rows of it have a gradient.
@@ -65,7 +65,7 @@ def find_tokens(classifier: Classifier) -> Tokens:
         if gradient is None:
             raise InputError(f"the logits of {classifier.name} do not depend on its last attention{_INSTEAD}")
         rows = gradient.abs().sum(dim=-1).flatten(0, -2).sum(dim=0)
-        return Tokens(grid, tuple(rows.nonzero().flatten().tolist()), _blocks(probe))
+        return AttentionTokens(grid, tuple(rows.nonzero().flatten().tolist()), _blocks(probe))
 
 
 def _blocks(probe: Probe) -> tuple[str | None, ...]:
@@ -101,7 +101,7 @@ class AttentionMethod(Method):
         """
         raise NotImplementedError
 
-    def state_for(self, classifier: Classifier) -> Tokens:
+    def state_for(self, classifier: Classifier) -> AttentionTokens:
         return find_tokens(classifier)
 
     def cost(self, labels: int) -> Cost | None:
@@ -215,7 +215,7 @@ class LeGrad(AttentionMethod):
         chosen = gradients[-(self.layers or len(gradients)) :]
         return torch.stack([gradient.relu().mean(dim=(1, 2)) for gradient in chosen]).mean(dim=0)
 
-    def state_for(self, classifier: Classifier) -> Tokens:
+    def state_for(self, classifier: Classifier) -> AttentionTokens:
         tokens = find_tokens(classifier)
         if self.score == "layer" and None in tokens.blocks:
             raise InputError(
@@ -232,7 +232,7 @@ class LeGrad(AttentionMethod):
             return self.cost(labels)
         return Cost(forward=len(self._layers(ready.state)), gradient=labels)
 
-    def _layers(self, tokens: Tokens) -> range:
+    def _layers(self, tokens: AttentionTokens) -> range:
         """The layers that count."""
         every = len(tokens.blocks)
         return range(every - min(self.layers or every, every), every)

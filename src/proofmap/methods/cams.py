@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
-from proofmap.core.progress import Progress, Task
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.layers import Layer, activations_of, captured, find_layer, named_layer
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
@@ -230,7 +230,7 @@ class ScoreCAM(CAM):
             blocks = zip(images.split(_IMAGES), labels.split(_IMAGES), strict=True)
             return torch.cat([self._block(ready, x, a, task) for x, a in blocks])
 
-    def _block(self, ready: ReadyMethod, images: Tensor, labels: Tensor, task: Task) -> Tensor:
+    def _block(self, ready: ReadyMethod, images: Tensor, labels: Tensor, task: ProgressTask) -> Tensor:
         classifier = ready.classifier
 
         def run(start: int, stop: int) -> Tensor:
@@ -245,7 +245,7 @@ class ScoreCAM(CAM):
 
     @torch.no_grad()
     def scores(
-        self, classifier: Classifier, images: Tensor, activations: Tensor, labels: Tensor, task: Task
+        self, classifier: Classifier, images: Tensor, activations: Tensor, labels: Tensor, task: ProgressTask
     ) -> Tensor:
         """The score of each label ``(N, L, K)`` for the image seen through each channel."""
         fast, channels = classifier.frozen(), activations.shape[1]

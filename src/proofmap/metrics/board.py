@@ -21,7 +21,7 @@ from proofmap.metrics.games import Game
 _VALUES_AT_ONCE = 2**22  # of maps that are ranked together
 
 
-class Board:
+class GameBoard:
     """Maps ``(N, L, *positions)`` of labels ``(N, L)`` of images ``(N, *shape)``, on the classifier's device and checked.
 
     ``map_of`` ``(N, L)`` is the index of each label's map among the U distinct maps, ``image_of`` ``(U,)`` the image of each distinct map, in

@@ -19,7 +19,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.tensors import private_copy
 from proofmap.methods.method import ReadyMethod
-from proofmap.metrics.board import Board
+from proofmap.metrics.board import GameBoard
 from proofmap.metrics.curves import Curves, play_on
 from proofmap.metrics.games import Game, ReadyGame
 
@@ -121,8 +121,8 @@ class Judged:
         return original._played[ready].mapped(Tensor.clone)
 
     @cached_property
-    def _board(self) -> Board:
-        return Board(self.classifier, self.images, self.maps, self.labels, seed=self.seed)
+    def _board(self) -> GameBoard:
+        return GameBoard(self.classifier, self.images, self.maps, self.labels, seed=self.seed)
 
     def places(self, image: int, label: int) -> Sequence[Box]:
         """Where things of this label are known to be in this image; empty if unknown."""

@@ -2,7 +2,7 @@
 
 Each map is ranked once, on the device; all steps of all maps go through the net in full batches; a masked pass yields
 every label's probability, so the label x label matrix costs nothing more. Games on the same maps share a
-:class:`~proofmap.metrics.board.Board`.
+:class:`~proofmap.metrics.board.GameBoard`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import Ties
 from proofmap.core.tensors import drop_repeats, private_copy
 from proofmap.fills import Fill, Pools
-from proofmap.metrics.board import Board
+from proofmap.metrics.board import GameBoard
 from proofmap.metrics.games import Game, ReadyGame, make_game
 from proofmap.metrics.quadrature import Quadrature
 from proofmap.metrics.targets import Target
@@ -155,12 +155,14 @@ def play(
                 play(near, classifier.at_length(n), *some, matrix=matrix, seed=seed, progress=progress)
             )
         return join_lengths(parts, [places for _, places in groups], inputs.count)
-    return play_on(Board(classifier, images, maps, labels, seed=seed), game, matrix=matrix, progress=progress)
+    return play_on(
+        GameBoard(classifier, images, maps, labels, seed=seed), game, matrix=matrix, progress=progress
+    )
 
 
 @torch.no_grad()
 def play_on(
-    board: Board, game: ReadyGame, *, matrix: bool = False, progress: Progress | None = None
+    board: GameBoard, game: ReadyGame, *, matrix: bool = False, progress: Progress | None = None
 ) -> Curves:
     """The same on a board, which keeps what further games can share."""
     with steady_kernels(tf32=False):
@@ -174,7 +176,7 @@ class _Runner:
     every step, in the memory layout of the net. A soft game mixes values, so its composites are normalised.
     """
 
-    def __init__(self, ready: ReadyGame, board: Board, matrix: bool) -> None:
+    def __init__(self, ready: ReadyGame, board: GameBoard, matrix: bool) -> None:
         self.ready, self.game, self.fill, self.draws = ready, ready.game, ready.fill, ready.draws
         self.board, self.classifier, self.matrix = board, board.classifier, matrix
         self.n = self.classifier.inputs.count

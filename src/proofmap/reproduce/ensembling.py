@@ -36,7 +36,7 @@ _LIMITS = (0.0, 1.0)  # f and overlaps
 
 
 @dataclass(frozen=True)
-class Found:
+class MaskSetScores:
     """For one K and each image ``(N,)``: f of the weakest and of the mean mask alone, and the overlap (NaN for one mask)."""
 
     weakest: Tensor
@@ -83,9 +83,9 @@ def _masks(here: Sample, method: LearnedMask, job: Job) -> Tensor:
     return ready.each_mask(here.images, here.labels[:, :1], seed=job.seed, progress=job.progress)[:, 0]
 
 
-def _found(here: Sample, masks: Tensor, share: float) -> Found:
+def _found(here: Sample, masks: Tensor, share: float) -> MaskSetScores:
     alone = _alone(here, masks, share)
-    return Found(alone.amin(dim=1), alone.mean(dim=1), overlap(masks, share))
+    return MaskSetScores(alone.amin(dim=1), alone.mean(dim=1), overlap(masks, share))
 
 
 def overlap(masks: Tensor, share: float) -> Tensor:
@@ -122,7 +122,7 @@ def _noise(here: Sample, seed: int) -> Tensor:
     return streams.normal(keys, inputs.count).view(len(here.images), 1, *inputs.positions)
 
 
-def _table(found: Mapping[int, Found], chance: Tensor, f: Tensor, share: float) -> PaperTable:
+def _table(found: Mapping[int, MaskSetScores], chance: Tensor, f: Tensor, share: float) -> PaperTable:
     rows, records = [], []
     for k, some in found.items():
         cells = {"weakest mask": some.weakest, "mean mask": some.mean, "overlap": some.overlap}
@@ -140,7 +140,7 @@ def _table(found: Mapping[int, Found], chance: Tensor, f: Tensor, share: float) 
     )
 
 
-def _claims(found: Mapping[int, Found], chance: Tensor, share: float) -> Iterator[Claim]:
+def _claims(found: Mapping[int, MaskSetScores], chance: Tensor, share: float) -> Iterator[Claim]:
     for k, some in found.items():
         mean, low, high = _difference(some.weakest, chance)
         yield Claim(

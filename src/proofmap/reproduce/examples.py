@@ -46,7 +46,7 @@ BLOCK = 64
 
 
 @dataclass(frozen=True)
-class Example:
+class ExamplePhoto:
     """An image of the data, its own label and another one, by index."""
 
     image: str
@@ -71,7 +71,7 @@ def run(job: Job) -> Findings:
     )
 
 
-def choose_examples(job: Job) -> list[Example]:
+def choose_examples(job: Job) -> list[ExamplePhoto]:
     """The first image, in the study's random order, that fits each pair of labels; an error if there is none."""
     study, settings = study_of(job), job.settings
     session = open_session(study, device=job.device)
@@ -87,7 +87,7 @@ def choose_examples(job: Job) -> list[Example]:
             fits = (f[:, own] >= settings["least_own"]) & (f[:, other] <= settings["most_other"])
             places = torch.nonzero(fits)[:, 0].tolist()
             if places:
-                chosen.append(Example(dataset.names[block.indices[places[0]]], own, other))
+                chosen.append(ExamplePhoto(dataset.names[block.indices[places[0]]], own, other))
                 break
         else:
             raise InputError(
@@ -107,7 +107,7 @@ def _rule(job: Job) -> str:
 
 
 def _areas(
-    stored: StoredMaps, chosen: list[Example], printed: Mapping[str, tuple[float, float]]
+    stored: StoredMaps, chosen: list[ExamplePhoto], printed: Mapping[str, tuple[float, float]]
 ) -> PaperTable:
     """f and the area of each image's two labels under each method's masks."""
     evaluation, rows = stored.evaluation, []
@@ -129,7 +129,7 @@ def _areas(
     return PaperTable("Areas of the right label and of another", header, tuple(rows), tuple(records))
 
 
-def _figures(stored: StoredMaps, chosen: list[Example], job: Job) -> dict[str, Figure]:
+def _figures(stored: StoredMaps, chosen: list[ExamplePhoto], job: Job) -> dict[str, Figure]:
     evaluation = shared(stored.evaluation)
     places = [evaluation.image_names.index(example.image) for example in chosen]
     columns = [

@@ -31,7 +31,7 @@ from proofmap.results.statistics import mean_score
 from proofmap.results.tables import number
 from proofmap.study import Study
 
-Found = Mapping[str, Mapping[str, Curves]]
+CurvesByPanel = Mapping[str, Mapping[str, Curves]]
 """Curves ``(N, 2)`` by fill and row."""
 LABELS = ("top label", "second label")
 
@@ -49,7 +49,7 @@ def run(job: Job) -> Findings:
     )
 
 
-def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mapping[str, str]) -> Found:
+def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mapping[str, str]) -> CurvesByPanel:
     """The games of these metrics on the maps of these rows."""
     metrics = study.named_metrics()
     found: dict[str, dict[str, Curves]] = {}
@@ -61,7 +61,7 @@ def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mappin
     return found
 
 
-def areas_table(stored: StoredMaps, found: Found) -> PaperTable:
+def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
     """The area under the curve of each label, with each fill."""
     columns = [(place, fill) for place in range(len(LABELS)) for fill in found]
     rows, records = [], []
@@ -83,7 +83,7 @@ def areas_table(stored: StoredMaps, found: Found) -> PaperTable:
     return PaperTable(title, header, tuple(rows), tuple(records))
 
 
-def area_claims(found: Found) -> Iterator[Claim]:
+def area_claims(found: CurvesByPanel) -> Iterator[Claim]:
     """What the paper says of the curves, of the most regularised row beside the least."""
     for fill, lines in found.items():
         names = list(lines)
@@ -109,7 +109,7 @@ def area_claims(found: Found) -> Iterator[Claim]:
             )
 
 
-def figure(stored: StoredMaps, found: Found, lines: Mapping[str, str]) -> TVCurves:
+def figure(stored: StoredMaps, found: CurvesByPanel, lines: Mapping[str, str]) -> TVCurves:
     """The paper's figure: a row per label, a panel per fill."""
     named = {fill: {lines[row]: curves for row, curves in own.items()} for fill, own in found.items()}
     return TVCurves(panels_by_fill(named), stored.about(), stored.classifier.inputs.position_noun)

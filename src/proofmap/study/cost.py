@@ -19,7 +19,7 @@ from proofmap.study.watchers.status import duration_range
 
 MEASURED = 1.0
 """Seconds for which a rate is measured."""
-WORTH_TELLING = 10.0
+WORTH_REPORTING = 10.0
 """The time estimate is printed before the work begins if it is at least this number of seconds."""
 SLOWER = 3.0
 """An estimate is a range. Its upper end is this many times the time at the measured rates: they are measured in a moment, without the work
@@ -168,7 +168,7 @@ def measure_speed(
     return Speed(found.forward, rate(gradient, sizes[1], cost.gradient)) if cost.gradient else found
 
 
-def worth_telling(classifier: Classifier, expected: Expected, at_once: int | None = None) -> Speed | None:
+def speed_if_slow(classifier: Classifier, expected: Expected, at_once: int | None = None) -> Speed | None:
     """The speed, where work may take longer than a few seconds; None, after one pass, where it cannot."""
     fast, cost = classifier.frozen(), expected.known
     times = []
@@ -176,7 +176,7 @@ def worth_telling(classifier: Classifier, expected: Expected, at_once: int | Non
         began = time.perf_counter()
         fast.probabilities(fast.blank(1))
         times.append(time.perf_counter() - began)
-    if times[1] * (cost.forward + 4 * cost.gradient) < WORTH_TELLING:  # batches are faster still
+    if times[1] * (cost.forward + 4 * cost.gradient) < WORTH_REPORTING:  # batches are faster still
         return None
     speed = measure_speed(classifier, cost, at_once, quick=True)
-    return speed if speed.seconds(cost) >= WORTH_TELLING else None
+    return speed if speed.seconds(cost) >= WORTH_REPORTING else None

@@ -23,7 +23,7 @@ from proofmap.study.store.records import ImageRow, Registered
 
 
 @dataclass(frozen=True)
-class Pictures:
+class RunPictures:
     """Reads the pixels and maps of a run."""
 
     folder: Path

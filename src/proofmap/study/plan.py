@@ -72,7 +72,7 @@ class Plan:
         return Expected(known, tuple(m.name for m in left if m.cost is None))
 
 
-def cut(images: Sequence[ImageRow], size: int) -> list[list[int]]:
+def new_blocks(images: Sequence[ImageRow], size: int) -> list[list[int]]:
     """Blocks of the images that are in none yet, by id."""
     free = [image.id for image in images if image.block is None]
     return [free[start : start + size] for start in range(0, len(free), size)]

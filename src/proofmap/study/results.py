@@ -24,7 +24,7 @@ from proofmap.results.records import MethodResult, method_result
 from proofmap.results.statistics import Score
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
-from proofmap.study.pictured import Pictures
+from proofmap.study.pictured import RunPictures
 from proofmap.study.run_notes import Failure, gaps
 from proofmap.study.sanity import stored_sanity
 from proofmap.study.store.checks import check_values
@@ -273,8 +273,8 @@ class Run:
         )
 
     @property
-    def _pictures(self) -> Pictures:
-        return Pictures(self.folder, self.manifest, self.store, self.images)
+    def _pictures(self) -> RunPictures:
+        return RunPictures(self.folder, self.manifest, self.store, self.images)
 
     @cached_property
     def _place(self) -> dict[int, int]:

@@ -23,12 +23,12 @@ from proofmap.methods.method import Method
 from proofmap.methods.wrappers import map_sources
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.records import run_scores
-from proofmap.study.cost import worth_telling
+from proofmap.study.cost import speed_if_slow
 from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import Manifest
 from proofmap.study.outcome import Outcome, describe_kept
-from proofmap.study.plan import Plan, Work, cut, digest, make_plan, work_of
+from proofmap.study.plan import Plan, Work, digest, make_plan, new_blocks, work_of
 from proofmap.study.results import Run
 from proofmap.study.resume import (
     check_disk_space,
@@ -197,7 +197,7 @@ class _Run:
         speed = None
         if on_plan is not None:
             here = work.waiting and isinstance(self.executor, LocalExecutor)
-            speed = worth_telling(self.session.classifier, plan.expected, plan.at_once) if here else None
+            speed = speed_if_slow(self.session.classifier, plan.expected, plan.at_once) if here else None
             on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
         seconds = None if speed is None else speed.seconds(plan.expected.known)
@@ -286,7 +286,7 @@ class _Run:
             raise InputError(
                 f"no {inputs.singular} is left to study: {len(rows)} were looked at, {len(unreadable)} cannot be read{first}"
             )
-        free = cut(chosen, self.manifest.images_per_unit)
+        free = new_blocks(chosen, self.manifest.images_per_unit)
         if not free:
             return chosen
         self.store.add_blocks(free)

@@ -124,7 +124,7 @@ def check_sanity(store: Store, session: Session, images: Sequence[ImageRow], *, 
     known = stored_sanity(store)
     if known is not None and known.of == len(images):
         return known
-    found = look(session, images, chosen=chosen)
+    found = measure_sanity(session, images, chosen=chosen)
     store.set_note(NOTE, found.record())
     return found
 
@@ -138,7 +138,7 @@ def stored_sanity(store: Store) -> Sanity | None:
         raise damaged(store.path, f"the note {NOTE!r} cannot be read ({error})") from error
 
 
-def look(session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
+def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """Run the net on some of the images, and on the fills of the metrics alone."""
     classifier = session.classifier
     step = max(1, len(images) / LOOKED_AT)

@@ -70,7 +70,7 @@ def usual(method: Method) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Call:
+class MethodCall:
     """A call of a method on a new net, under another global seed: what it was given, as it is now, and what came of it."""
 
     classifier: Classifier
@@ -81,10 +81,10 @@ class Call:
 
 
 @remembered
-def called(method: Method) -> Call:
+def called(method: Method) -> MethodCall:
     f, x, labels = classifier_of(PICTURES, attention=attends(method)), images(), LABELS.clone()
     maps, untouched = with_another_seed(lambda: method(f, x, labels))
-    return Call(f, x, labels, maps, untouched)
+    return MethodCall(f, x, labels, maps, untouched)
 
 
 # ---- what it is --------------------------------------------------------------------------------------------

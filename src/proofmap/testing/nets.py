@@ -60,7 +60,7 @@ def conv_net(labels: int = 4, *, seed: int = 0, channels: int = 3, width: int = 
     return drawn(net, seed)
 
 
-class TokenNet(nn.Module):
+class PatchNet(nn.Module):
     """A vision transformer: patches of 2x2 pixels, a class token, two layers of attention, a linear head on the class token."""
 
     def __init__(self, size: tuple[int, int], labels: int = 4, *, channels: int = 3, width: int = 8) -> None:
@@ -80,9 +80,9 @@ class TokenNet(nn.Module):
         return logits
 
 
-def token_net(size: tuple[int, int], labels: int = 4, *, seed: int = 0, channels: int = 3) -> TokenNet:
-    """:class:`TokenNet` with weights that depend on the seed alone."""
-    return drawn(TokenNet(size, labels, channels=channels), seed)
+def token_net(size: tuple[int, int], labels: int = 4, *, seed: int = 0, channels: int = 3) -> PatchNet:
+    """:class:`PatchNet` with weights that depend on the seed alone."""
+    return drawn(PatchNet(size, labels, channels=channels), seed)
 
 
 def conv_classifier(

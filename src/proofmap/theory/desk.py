@@ -64,7 +64,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Example:
+class WorkedExample:
     """Several methods on one photo of one net.
 
     >>> for case in DESK.cases:
@@ -97,7 +97,7 @@ def _desk(method: str, auc_desk: float, auc_computer: float) -> Case:
     return Case(method, (Belief("desk", 0.67, auc_desk), Belief("desktop computer", 0.13, auc_computer)))
 
 
-DESK = Example(
+DESK = WorkedExample(
     photo="an ImageNet photo of a desk with a computer",
     net="ResNet-50",
     cases=(

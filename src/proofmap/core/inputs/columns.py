@@ -16,8 +16,8 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.frames import (
     Column,
-    Found,
     Library,
+    ReadColumn,
     build_frame,
     column_names,
     library_of,
@@ -102,7 +102,7 @@ class Columns:
             )
             if len(names) != values.shape[1]:
                 raise InputError(f"{len(names)} names were given for {values.shape[1]} columns")
-            found = [Found(Column(name=name), values[:, k]) for k, name in enumerate(names)]
+            found = [ReadColumn(Column(name=name), values[:, k]) for k, name in enumerate(names)]
         else:
             have = column_names(data)
             for name in names or ():
@@ -286,7 +286,7 @@ def _array(data: Any) -> NDArray[np.float64]:
 # ---- one column -------------------------------------------------------------------------------------------------
 
 
-def _described(found: Found) -> Column:
+def _described(found: ReadColumn) -> Column:
     """A column with what its values show: missing values, range, center and spread."""
     column = dataclasses.replace(found.column, missing=True)
     values = _coded(column, found)
@@ -307,7 +307,7 @@ def _described(found: Found) -> Column:
     return dataclasses.replace(column, **facts, center=float(round(mean)) if column.whole else mean)
 
 
-def _coded(column: Column, found: Found) -> NDArray[np.float64]:
+def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:
     """The values of a frame's column as numbers of ``column``; raises an InputError where they do not fit it."""
     name, values = column.name, found.values
     if (column.kind == "category") != (found.column.kind == "category"):
@@ -362,7 +362,7 @@ def _is_missing(name: str, row: int) -> InputError:
 # ---- groups -----------------------------------------------------------------------------------------------------
 
 
-def _one_hot(columns: Sequence[Column], found: Sequence[Found]) -> dict[str, list[str]]:
+def _one_hot(columns: Sequence[Column], found: Sequence[ReadColumn]) -> dict[str, list[str]]:
     """Families of columns with one prefix, before ``_`` or ``=``, in which every row has one 1 and otherwise 0."""
     families: dict[str, list[int]] = {}
     for k, column in enumerate(columns):
@@ -377,14 +377,14 @@ def _one_hot(columns: Sequence[Column], found: Sequence[Found]) -> dict[str, lis
     }
 
 
-def _is_one_hot(found: Sequence[Found]) -> bool:
+def _is_one_hot(found: Sequence[ReadColumn]) -> bool:
     if len(found) < 2 or any(one.column.kind == "category" for one in found):
         return False
     values = np.stack([one.values for one in found])
     return bool(np.isin(values, (0, 1)).all() and (values.sum(axis=0) == 1).all())
 
 
-def _with_whole_modes(table: Columns, found: Sequence[Found]) -> tuple[Column, ...]:
+def _with_whole_modes(table: Columns, found: Sequence[ReadColumn]) -> tuple[Column, ...]:
     """The columns, where the center of a one-hot group is its most frequent member: separate modes would often be all zero."""
     columns = list(table.columns)
     for _, members in table.positions:

@@ -52,7 +52,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadColumn:
     """A column as it is in a frame: what its type says, and its values.
 
     ``values`` are float64 for numbers and booleans, NaN if missing, and Python objects for categories, None if missing.
@@ -93,7 +93,7 @@ def row_names(frame: Any) -> list[str]:
     return [label if isinstance(label, str) else f"row-{label}" for label in labels]
 
 
-def read_column(frame: Any, name: str) -> Found:
+def read_column(frame: Any, name: str) -> ReadColumn:
     """One column of a frame. Dates and other objects are refused."""
     return _from_pandas(frame[name]) if library_of(frame) == "pandas" else _from_polars(frame[name])
 
@@ -108,7 +108,7 @@ def build_frame(library: Library, columns: Sequence[Column], values: NDArray[np.
 # ---- pandas -----------------------------------------------------------------------------------------------------
 
 
-def _from_pandas(series: Any) -> Found:
+def _from_pandas(series: Any) -> ReadColumn:
     name, dtype, text = series.name, series.dtype, str(series.dtype)
     kind = getattr(dtype, "kind", "O")
     if kind in "mM" or text.startswith("period"):
@@ -119,10 +119,10 @@ def _from_pandas(series: Any) -> Found:
         known = Column(
             name=name, kind="category", dtype=text, categories=categories, ordered=bool(dtype.ordered)
         )
-        return Found(known, values)
+        return ReadColumn(known, values)
     if kind in "iufb":
         known = Column(name=name, kind="boolean" if kind == "b" else "number", dtype=text, whole=kind in "iu")
-        return Found(known, series.to_numpy(dtype=np.float64, na_value=np.nan))
+        return ReadColumn(known, series.to_numpy(dtype=np.float64, na_value=np.nan))
     missing = series.isna().to_numpy()
     values = series.to_numpy(dtype=object, copy=True)
     none = text == "object" and any(value is None for value in values[missing])
@@ -130,7 +130,7 @@ def _from_pandas(series: Any) -> Found:
     return _from_objects(name, text, values, none)
 
 
-def _from_objects(name: str, dtype: str, values: NDArray[Any], none: bool) -> Found:
+def _from_objects(name: str, dtype: str, values: NDArray[Any], none: bool) -> ReadColumn:
     present = [value for value in values if value is not None]
     odd = next((value for value in present if not isinstance(value, (str, bool, np.bool_))), None)
     if isinstance(odd, _DATES):
@@ -144,9 +144,9 @@ def _from_objects(name: str, dtype: str, values: NDArray[Any], none: bool) -> Fo
         )
     if kinds == {False}:
         floats = np.array([np.nan if value is None else float(value) for value in values])
-        return Found(Column(name=name, kind="boolean", dtype=dtype, none=none), floats)
+        return ReadColumn(Column(name=name, kind="boolean", dtype=dtype, none=none), floats)
     known = Column(name=name, kind="category", dtype=dtype, categories=tuple(sorted(set(present))), none=none)
-    return Found(known, values)
+    return ReadColumn(known, values)
 
 
 def _to_pandas(pandas: Any, column: Column, values: NDArray[np.float64]) -> Any:
@@ -167,7 +167,7 @@ def _to_pandas(pandas: Any, column: Column, values: NDArray[np.float64]) -> Any:
 # ---- polars -----------------------------------------------------------------------------------------------------
 
 
-def _from_polars(series: Any) -> Found:
+def _from_polars(series: Any) -> ReadColumn:
     name, dtype = series.name, series.dtype
     text = str(dtype)
     if dtype.is_temporal():
@@ -179,7 +179,7 @@ def _from_polars(series: Any) -> Found:
             dtype=text,
             whole=dtype.is_integer(),
         )
-        return Found(known, np.array([np.nan if v is None else float(v) for v in series.to_list()]))
+        return ReadColumn(known, np.array([np.nan if v is None else float(v) for v in series.to_list()]))
     family = text.partition("(")[0]
     if family not in ("String", "Categorical", "Enum"):
         raise InputError(
@@ -188,7 +188,7 @@ def _from_polars(series: Any) -> Found:
         )
     values = np.array([*series.to_list(), None], dtype=object)[:-1]
     listed = dtype.categories.to_list() if family == "Enum" else sorted({v for v in values if v is not None})
-    return Found(Column(name=name, kind="category", dtype=family, categories=tuple(listed)), values)
+    return ReadColumn(Column(name=name, kind="category", dtype=family, categories=tuple(listed)), values)
 
 
 def _to_polars(polars: Any, column: Column, values: NDArray[np.float64]) -> Any:

@@ -23,7 +23,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Task
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients, scale_of
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
@@ -99,7 +99,7 @@ Points = Callable[[Tensor, Tensor], tuple[Tensor, Each]]
 
 
 def sums_over_points(
-    classifier: Classifier, labels: Tensor, count: int, points: Points, task: Task
+    classifier: Classifier, labels: Tensor, count: int, points: Points, task: ProgressTask
 ) -> Tensor:
     """The sum of a label's reduced gradients over an image's ``count`` points: ``(N, L, ...)``."""
     fast, width = classifier.frozen(), labels.shape[1]
@@ -206,7 +206,7 @@ class IntegratedGradients(BaselineMethod):
         return torch.cat(maps)
 
     def _values(
-        self, classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor, task: Task
+        self, classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor, task: ProgressTask
     ) -> Tensor:
         """The integral times the difference, averaged over baselines ``(N, ways, *shape)``: ``(N, L, *shape)``."""
         places, weights = (values.to(images) for values in path(self.rule, self.steps))
@@ -299,7 +299,7 @@ class SmoothGrad(Method):
         return torch.cat(maps)
 
     def _maps(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, keys: Tensor, task: Task
+        self, classifier: Classifier, images: Tensor, labels: Tensor, keys: Tensor, task: ProgressTask
     ) -> Tensor:
         inputs = classifier.inputs
         mean, std = scale_of(classifier)

@@ -33,7 +33,7 @@ from proofmap.fills import Blur, Gray
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.maskers.features import Scale
 from proofmap.methods.maskers.nets import BeliefNet, resized, standardised
-from proofmap.methods.maskers.objective import Batch, Objective, Recipe
+from proofmap.methods.maskers.objective import Objective, TrainingBatch, TrainingRecipe
 from proofmap.methods.masks.belief_terms import (
     BELIEVED,
     FORCE,
@@ -71,7 +71,7 @@ class BeliefObjective(Objective):
     clip = 1.0
     net: BeliefNet
 
-    def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
+    def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
         self.fills = [Gray().prepare(classifier), Blur().prepare(classifier)]
         self.cam = GradCAM().prepare(classifier)
@@ -99,14 +99,14 @@ class BeliefObjective(Objective):
         replaced = sides[(4 * which).long()] & (coin < 0.5)[:, None, None]
         return torch.where(replaced[:, None], others, images)
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainingBatch) -> Tensor:
         labels = self.labels(batch)
         cams, log_f = with_rivals(self.cam, batch.images, labels, batch.log_f, self.scales[-1].size)
         low = self.net(self.net.field(batch.features), cams, log_f)
         maps = resized(low, self.inputs.positions).flatten(0, 1)
         return (maps * self.pull(batch, maps.detach(), labels, log_f[..., 0].flatten().exp())).mean()
 
-    def pull(self, batch: Batch, maps: Tensor, labels: Tensor, f: Tensor) -> Tensor:
+    def pull(self, batch: TrainingBatch, maps: Tensor, labels: Tensor, f: Tensor) -> Tensor:
         """The gradient of each map's own loss ``(P, H, W)``, scaled by the map's error.
 
         Maps do not interact, so the games are played in parts that fit the device; results differ only by rounding.
@@ -139,14 +139,14 @@ class BeliefObjective(Objective):
             (gradient,) = torch.autograd.grad(self.scale * losses.sum(), maps)
         return gradient, far
 
-    def labels(self, batch: Batch) -> Tensor:
+    def labels(self, batch: TrainingBatch) -> Tensor:
         """The likeliest labels of each image, and one at random, ``(N, L)``."""
         inside = batch.log_f[:, self.label_set]
         likely = inside.topk(self.likely, dim=1).indices
         drawn = (batch.uniform("label", 1) * len(self.label_set)).long()
         return self.label_set[torch.cat([likely, drawn], dim=1)]
 
-    def games(self, batch: Batch, labels: Tensor) -> Games:
+    def games(self, batch: TrainingBatch, labels: Tensor) -> Games:
         """The games for labels ``(N, L)``: one share from each quarter, for every fill."""
         pairs, many = labels.numel(), labels.shape[1]
         place = torch.arange(_SHARES, device=labels.device)

@@ -18,7 +18,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import atomic_write
 from proofmap.methods.maskers.features import Scale
-from proofmap.methods.maskers.objective import Recipe
+from proofmap.methods.maskers.objective import TrainingRecipe
 from proofmap.methods.method import ReadyMethod
 from proofmap.methods.probe import module_of
 
@@ -132,7 +132,7 @@ class Header:
     Headers are equal if maskers are trained in the same way from the same data; the last three do not count.
     """
 
-    recipe: Recipe
+    recipe: TrainingRecipe
     model: str
     net: str
     label_set: str | list[int]
@@ -158,7 +158,7 @@ class Header:
         )
         learned = found.pop("learned", None)
         return cls(
-            recipe=Recipe(**recipe),
+            recipe=TrainingRecipe(**recipe),
             scales=scales,
             learned=None if learned is None else MapSummary(**learned),
             **found,

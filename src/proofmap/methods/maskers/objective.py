@@ -21,7 +21,7 @@ from proofmap.methods.masks.method import chosen_precision
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingRecipe:
     """How a masker is trained: everything that its weights depend on, except the net and the data."""
 
     kind: str
@@ -35,7 +35,7 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Batch:
+class TrainingBatch:
     """The data of one step: images ``(N, C, H, W)``, the net's features and log f of them, and the keys of its random numbers.
 
     ``step`` is its place in the schedule. ``labels`` ``(N,)`` are the true ones, or the net's if the truth is unknown; ``others`` ``(N, C, H, W)``
@@ -72,7 +72,7 @@ class Objective(ABC):
     clip: ClassVar[float] = 10.0
     """Maximum norm of the gradient."""
 
-    def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
+    def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         """``present`` are the labels in the data."""
         self.recipe, self.classifier, self.present = recipe, classifier, present
         self.inputs, self.scales = classifier.inputs, self.find(classifier, recipe.layers)
@@ -99,7 +99,7 @@ class Objective(ABC):
         """Passes of the net for one image in this step."""
 
     @abstractmethod
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainingBatch) -> Tensor:
         """The mean loss, differentiable in the masker's weights."""
 
     def learned(self, step: int) -> list[nn.Parameter]:

@@ -49,7 +49,7 @@ from proofmap.classifier.outputs import as_logits
 from proofmap.fills import Blur, Gray
 from proofmap.methods.maskers.features import Scale
 from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, repeated, resized
-from proofmap.methods.maskers.objective import SGD, Batch, Objective, Recipe, below, prefixed
+from proofmap.methods.maskers.objective import SGD, Objective, TrainingBatch, TrainingRecipe, below, prefixed
 from proofmap.methods.masks.terms import total_variation
 from proofmap.methods.probe import module_of
 
@@ -117,7 +117,7 @@ class RealTimeObjective(Objective):
     width = 64
     net: RealTimeNet
 
-    def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
+    def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
         self.blur = Blur(sigma=11.0, kernel=55).prepare(classifier)
         self.selector_steps = max(1, round(_SELECTOR_SHARE * recipe.steps))
@@ -143,7 +143,7 @@ class RealTimeObjective(Objective):
             return self.recipe.learning_rate
         return self.recipe.learning_rate * 0.1 ** int(step / (_DECAY * self.selector_steps))
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainingBatch) -> Tensor:
         asked = self.asked(batch, _WRONG_FIRST if self.selecting(batch.step) else _WRONG_THEN)
         real = asked == batch.labels
         if self.selecting(batch.step):
@@ -160,7 +160,7 @@ class RealTimeObjective(Objective):
         )
         return losses.mean()
 
-    def asked(self, batch: Batch, wrong: float) -> Tensor:
+    def asked(self, batch: TrainingBatch, wrong: float) -> Tensor:
         """The label given to the masker for each image: its own, or with probability ``wrong`` another one of the data."""
         coin, drawn = batch.uniform("asked", 2).unbind(dim=1)
         if len(self.present) < 2:
@@ -169,7 +169,7 @@ class RealTimeObjective(Objective):
         turn = 1 + (drawn * (len(self.present) - 1)).long()
         return torch.where(coin < wrong, self.present[(own + turn) % len(self.present)], batch.labels)
 
-    def composites(self, batch: Batch, kept: Tensor, purpose: str) -> Tensor:
+    def composites(self, batch: TrainingBatch, kept: Tensor, purpose: str) -> Tensor:
         """``kept`` ``(N, H, W)`` of the images, with noise, over a random background."""
         noisy = batch.images + 0.015 * batch.normal(f"{purpose} image")
         draws = batch.uniform(f"{purpose} background", 1 + self.inputs.channels)
@@ -192,7 +192,7 @@ class PhangFix(Objective):
     outside: ClassVar[float] = 10.0
     net: PhangNet
 
-    def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
+    def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
         self.gray = Gray().prepare(classifier)
 
@@ -205,7 +205,7 @@ class PhangFix(Objective):
     def passes(self, step: int) -> int:
         return 3
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainingBatch) -> Tensor:
         masks, labels = self.masks(batch), batch.labels
         inside, outside = (self.log_f(x) for x in self.masked(batch, masks))
         right = batch.log_f.argmax(dim=1) == labels
@@ -220,10 +220,10 @@ class PhangFix(Objective):
         )
         return losses.mean()
 
-    def masks(self, batch: Batch) -> Tensor:
+    def masks(self, batch: TrainingBatch) -> Tensor:
         return repeated(self.net(batch.features)[:, 0], self.inputs.positions)
 
-    def masked(self, batch: Batch, masks: Tensor) -> tuple[Tensor, Tensor]:
+    def masked(self, batch: TrainingBatch, masks: Tensor) -> tuple[Tensor, Tensor]:
         """The images inside and outside the masks, gray elsewhere."""
         gray = self.gray(batch.images, batch.keys)
         shown = self.inputs.composite(masks, batch.images, gray)
@@ -234,7 +234,7 @@ class PhangCA(PhangFix):
     kind = "phang-ca"
     outside = 15.0
 
-    def __init__(self, recipe: Recipe, classifier: Classifier, present: Tensor) -> None:
+    def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
         self.copy = copy.deepcopy(module_of(classifier, "a masker")).float().eval().requires_grad_(True)
         self.copy = self.copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -254,7 +254,7 @@ class PhangCA(PhangFix):
             out: Tensor = self.copy(x.contiguous(memory_format=torch.channels_last))
         return self.classifier.log_f(as_logits(out.float(), self.classifier.outputs))
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: TrainingBatch) -> Tensor:
         rate = self.rate_at(batch.step)
         self.adapt([batch.images], batch.labels, rate)
         if float(batch.uniform("historic", 1)[0]) >= 0.5:

@@ -24,7 +24,7 @@ from proofmap.methods.maskers.file import (
     summarise_maps,
     write_masker,
 )
-from proofmap.methods.maskers.objective import Recipe
+from proofmap.methods.maskers.objective import TrainingRecipe
 from proofmap.methods.maskers.trained import method_of
 from proofmap.methods.maskers.training import KINDS, Training
 
@@ -72,7 +72,7 @@ def train_masker(
     """
     check_masker(kind, out, minutes)
     usual = KINDS[kind]
-    recipe = Recipe(
+    recipe = TrainingRecipe(
         kind,
         _positive(steps, "steps"),
         _positive(usual.batch if batch is None else batch, "batch"),

@@ -29,7 +29,7 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.progress import Progress
 from proofmap.methods.maskers.belief import BeliefObjective
 from proofmap.methods.maskers.file import Header, net_digest, read_header, write_tensors
-from proofmap.methods.maskers.objective import Adam, Batch, Objective, Recipe, below, prefixed
+from proofmap.methods.maskers.objective import Adam, Objective, TrainingBatch, TrainingRecipe, below, prefixed
 from proofmap.methods.maskers.published import PhangCA, PhangFix, RealTimeObjective
 from proofmap.methods.masks.engine import HALF_SCALE
 
@@ -51,7 +51,7 @@ class Training:
     """The training of one masker, with the data on the net's device."""
 
     def __init__(
-        self, recipe: Recipe, classifier: Classifier, images: Tensor, truth: Tensor | None, data: str
+        self, recipe: TrainingRecipe, classifier: Classifier, images: Tensor, truth: Tensor | None, data: str
     ) -> None:
         if not isinstance(classifier.inputs, Pictures):
             raise InputError(f"maskers are for pictures; {classifier.name} takes {classifier.inputs.noun}")
@@ -180,7 +180,7 @@ class Training:
                 f"the gradients of step {self.step} are not finite; try a smaller learning rate, or a net in float32"
             )
 
-    def _batch(self, step: int, place: int) -> Batch:
+    def _batch(self, step: int, place: int) -> TrainingBatch:
         n, device = self.recipe.batch, self.classifier.device
         halves = streams.random_words(
             torch.tensor(streams.key_of(self.recipe.seed, "masker", step), device=device), 2 * n
@@ -196,7 +196,7 @@ class Training:
         truth = self.truth[which]
         labels = truth.where(truth >= 0, log_f.argmax(dim=1))
         behind = other.roll(1, dims=0)  # not the images whose halves were mixed in
-        return Batch(place, images, behind, labels, features, log_f, keys)
+        return TrainingBatch(place, images, behind, labels, features, log_f, keys)
 
     # ---- checkpoints --------------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from proofmap.core.batching import BatchSize, is_out_of_memory, shrink
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Task
+from proofmap.core.progress import ProgressTask
 
 Slots = dict[str, Tensor]
 """Everything that belongs to the pairs being learned, by name; every tensor has one row per slot."""
@@ -137,7 +137,7 @@ class MaskEngine:
     taken: list[int] = field(default_factory=list, init=False)
     """Number of steps that each pair has taken."""
 
-    def run(self, pairs: Pairs, task: Task) -> Tensor:
+    def run(self, pairs: Pairs, task: ProgressTask) -> Tensor:
         """Masks ``(n, K, *positions)``: the last iterates."""
         results: dict[int, Tensor] = {}
         self.taken = [0] * len(pairs)
@@ -163,7 +163,7 @@ class MaskEngine:
         return min(most, -(-seats // part) * part) if self.fixed else seats
 
     def _learn(
-        self, pairs: Pairs, waiting: deque[int], seats: int, results: dict[int, Tensor], task: Task
+        self, pairs: Pairs, waiting: deque[int], seats: int, results: dict[int, Tensor], task: ProgressTask
     ) -> None:
         seated = [waiting.popleft() for _ in range(min(seats, len(waiting)))]
         idle = [-1] * (seats - len(seated))
@@ -218,7 +218,12 @@ class MaskEngine:
         return sorted(leaving)
 
     def _leave(
-        self, slots: Slots, seated: list[int], leaving: list[int], results: dict[int, Tensor], task: Task
+        self,
+        slots: Slots,
+        seated: list[int],
+        leaving: list[int],
+        results: dict[int, Tensor],
+        task: ProgressTask,
     ) -> None:
         lost = slots["overflows"][leaving].float() > _OVERFLOWS * slots["step"][leaving]
         if bool(lost.any()):

@@ -12,7 +12,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Task
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.methods.perturbation.orders import (
     OrderSearch,
@@ -169,7 +169,7 @@ class _Pairs:
         """The values ``(P, S)`` of all pairs among those of all images ``(N, S, L)``."""
         return rounded(found.cpu()[self.image, :, self.label])
 
-    def measure(self, pair: Tensor, shown: Tensor, task: Task) -> Tensor:
+    def measure(self, pair: Tensor, shown: Tensor, task: ProgressTask) -> Tensor:
         """F ``(J,)`` of pairs ``(J,)`` with these regions shown ``(J, K)``: the mean over the draws of the fill."""
         device, draws = self.net.images.device, self.draws
         image, shown = self.image[pair].to(device).repeat_interleave(draws), shown.to(device)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Task
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import QUANTITY_HELP, MaskedNet, Quantity
 from proofmap.methods.perturbation.regions import RegionMethod, Regions
@@ -98,7 +98,7 @@ class _Search:
         self.shown.scatter_(1, best, True)
         self.left -= 1
 
-    def try_regions(self, tried: int, task: Task) -> None:
+    def try_regions(self, tried: int, task: ProgressTask) -> None:
         """Try the hidden regions that gained most when last tried."""
         gains = self.gains.masked_fill(self.shown, -torch.inf)
         region = gains.sort(dim=1, descending=True, stable=True).indices[:, :tried]

@@ -19,7 +19,7 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Task
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.core.tensors import private_copy
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.methods.method import Cost, Family, Method, ReadyMethod
@@ -143,7 +143,7 @@ class MaskedNet:
         return values.view(len(self.images), count, -1)
 
     def read(
-        self, image: Tensor, sample: Tensor, masks: Masks, task: Task, *, draw: Draw | None = None
+        self, image: Tensor, sample: Tensor, masks: Masks, task: ProgressTask, *, draw: Draw | None = None
     ) -> Tensor:
         """The values ``(J, L)`` of images ``(J,)`` under the masks of their samples ``(J,)``, in batches."""
         values = torch.empty(len(image), self.labels.shape[1], device=image.device)

@@ -19,7 +19,7 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Task
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import setting
@@ -76,7 +76,7 @@ class RISE(PerturbationMethod):
             parts = [self._explain(net, range(k, min(n, k + together)), task) for k in range(0, n, together)]
         return torch.cat(parts).view(n, labels, *net.inputs.positions)
 
-    def _explain(self, net: MaskedNet, images: range, task: Task) -> Tensor:
+    def _explain(self, net: MaskedNet, images: range, task: ProgressTask) -> Tensor:
         """Maps ``(n, L, positions)`` of some of the images."""
         sums = _Sums(len(images), net.labels.shape[1], net.inputs.count, net.images.device)
         maps = torch.zeros_like(sums.weighted[:, 0])
@@ -98,7 +98,7 @@ class RISE(PerturbationMethod):
         return maps
 
     def _add_masks(
-        self, net: MaskedNet, images: range, active: Tensor, samples: range, sums: _Sums, task: Task
+        self, net: MaskedNet, images: range, active: Tensor, samples: range, sums: _Sums, task: ProgressTask
     ) -> None:
         """Add the masks with these indices to the sums of the active images.
 

@@ -32,7 +32,7 @@ from proofmap.report.pictures import masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.tables import number
-from proofmap.theory.desk import DESK, Belief, Case, Example
+from proofmap.theory.desk import DESK, Belief, Case, WorkedExample
 
 SHARE = 0.3
 
@@ -46,7 +46,7 @@ class Desk(Figure):
     """
 
     name = "desk"
-    example: Example
+    example: WorkedExample
     e1: float
     e2: float
     settings: str
@@ -184,7 +184,7 @@ def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 
             )
         )
     other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
-    example = Example(evaluation.image_names[index], str(evaluation.settings["model"]), tuple(cases))
+    example = WorkedExample(evaluation.image_names[index], str(evaluation.settings["model"]), tuple(cases))
     return Desk(
         example,
         first.threshold("e1"),

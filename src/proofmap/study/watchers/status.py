@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from proofmap.core.progress import SilentTask, Task
+from proofmap.core.progress import ProgressTask, SilentTask
 from proofmap.core.text import counted
 from proofmap.plugins.failures import exit_as_error
 
@@ -176,7 +176,7 @@ class UnitProgress:
         self._counting, self._ticking = threading.Lock(), threading.Lock()
         self._ticked = -math.inf
 
-    def task(self, what: str, passes: int) -> Task:
+    def task(self, what: str, passes: int) -> ProgressTask:
         return _UnitTask(self)
 
     def _advance(self, passes: int) -> None:
