@@ -277,7 +277,7 @@ def evaluate(
 ) -> Evaluation:
     """Compute every method's maps for every chosen label and judge them.
 
-    All scores, f(x, a) included, come from one frozen view of the net, so they compare like with like.
+    All scores, f(x, a) included, come from one frozen view of the net, so they can be compared.
 
     Args:
         images: images in memory; a dataset, or a ``DataLoader`` or other iterable of batches, of which one block is in memory at a
@@ -293,10 +293,10 @@ def evaluate(
         boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
         fills: every metric with a fill is taken once with each of these; a note says by how much scores move between them.
-        controls: judge noise, the middle, and every method's maps blurred and shown for every label too: see
+        controls: also judge controls: noise, a centred Gaussian, and each method's maps blurred or shown for every label: see
             :mod:`proofmap.methods.controls`.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
-        watch: is shown the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
+        watch: callback that receives the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
     judge = Judge(
         classifier,

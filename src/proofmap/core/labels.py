@@ -3,10 +3,10 @@
 ``top5+wrong`` adds two labels that the net does not believe, to test soundness. Of the u labels of the label set that are not among the
 top ones and have f < .01, in the order of their probability, with the stream of the image's content and the seed:
 
-    near   one of the first min(10, ceil(u / 2)), each as probable as another: what the net takes the image for next
+    near   one of the first min(10, ceil(u / 2)), with equal probability: the next labels that the net would give
     far    one of the last floor(u / 2)
 
-An image with u = 1 has no far one, and with u = 0 neither.
+An image with u = 1 has no far label, and one with u = 0 has no wrong label.
 """
 
 from __future__ import annotations

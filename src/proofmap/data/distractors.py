@@ -57,8 +57,8 @@ class Distractors:
         return not len(self.marks) and not self.samples
 
     def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
-        """A pool with every source equally often: own images whole, sample photographs by ``crop``; all sources if a ``part`` is too
-        small."""
+        """A pool that has every source equally often: own images whole, sample photographs cropped as ``crop`` says. If a ``part`` is too
+        small, all sources are used."""
         found = self._part(part, inputs) if part == "all" or self._can_be_halved(inputs) else self
         return replace(found._whole_pool(inputs, size, crop, seed), part="all" if found is self else part)
 

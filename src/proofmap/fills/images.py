@@ -36,7 +36,7 @@ AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 class Images(Fill):
     """Random images: the paper's distractors, drawn with replacement from a fixed pool.
 
-    ``source`` is ``"own"``: the other images of the study, and sample photographs, or noise, where these are few
+    ``source`` is ``"own"``: the other images of the study, with sample photographs or noise if these are few
     (:mod:`proofmap.data.distractors`); ``"samples"``: crops of the photographs inside scikit-image; or a folder, a list of
     files, an array or tensor of images, any dataset (items may be (image, label); or written, ``cifar10:FOLDER[train]``). An image is never its own distractor,
     whatever the source. Own images are taken as the net sees them. Others that already have the input's size are
@@ -121,7 +121,7 @@ class Images(Fill):
 
     @property
     def _asked_part(self) -> Part:
-        """Who draws decides (:meth:`Pools.bind`); a fill by itself draws from all."""
+        """The part that was set by :meth:`Pools.bind`; a fill that is used by itself draws from all."""
         return "all" if self.part == "auto" else self.part
 
     def _pool(self, inputs: Inputs) -> Pool:
@@ -208,7 +208,7 @@ class ReadyImages(ReadyFill):
         return drawn / 255.0 if self.pool.dtype == torch.uint8 else drawn
 
     def _drawn(self, images: Tensor, words: Tensor) -> Tensor:
-        """One picture for each word; those that come from the image itself are passed over."""
+        """One picture for each random word; pictures that come from the image itself are skipped."""
         from proofmap.data.pool import mark
 
         size, sources = len(self.pool), len(self.marks)

@@ -44,7 +44,7 @@ class AttentionTokens:
 def find_tokens(classifier: Classifier) -> AttentionTokens:
     """The tokens of a net, found by gradients; a net without attention over the whole image is refused.
 
-    After the last attention tokens no longer interact, so the logits are read from the tokens whose rows of it have a gradient.
+    After the last attention, tokens no longer interact, so the logits are read from the tokens whose rows of it have a gradient.
     """
     with probed(classifier, "a map of attention") as probe:
         if not probe.attention:

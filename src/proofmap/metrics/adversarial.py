@@ -1,7 +1,7 @@
 """Adversarial soundness: the strongest proof of each wrong label that a stated number of passes finds.
 
-A method is sound if its maps do not prove what the net does not believe. It may be sound only because it does not look for proofs
-of wrong labels, although they exist. This metric looks for them.
+A method is sound if its maps do not prove what the net does not believe. It may be sound only because it does not search for proofs of
+wrong labels, although such proofs exist. This metric searches for them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class AdversarialSoundness(ProofMetric):
     Two searches share ``passes`` masked inputs per label: greedy insertion of superpixels, and a mask learned to make the area
     as large as possible, both on the fill of the curve. The value is never above the method's own soundness on these labels, and hardly
     differs between methods: it says what the net and the fill allow. Soundness far above it is restraint of the method, not a
-    property of the net. More passes can only lower it, up to the luck of a search. NaN where no label but the top one is judged.
+    property of the net. More passes lower it, apart from chance in the search. NaN where no label but the top one is judged.
     """
 
     name = "adversarial-soundness"

@@ -1,13 +1,14 @@
 """Which axioms of attribution (Sundararajan et al. 2017) does a method satisfy? Checked on nets made for it.
 
-    sensitivity (a)             input and baseline differ in one pixel, and the net's answer with it: the pixel is marked
+    sensitivity (a)             input and baseline differ in one pixel, and so does the net's answer: the map marks the pixel
     sensitivity (b)             what the net does not look at gets no attribution
     implementation invariance   nets that are the same function get the same maps
 
-Scores read maps by their order, so the checks do too where an axiom is about zero: the zero of a mask is not that of a gradient.
+Scores use only the order of a map's values. So do the checks if an axiom is about zero, because zero means different things in a mask and
+in a gradient.
 Satisfying the axioms proves no method right; a violation is a property of the method, not of a photo.
 
-The nets come first: nets of which it is known what they look at, and nets that are the same function written in another way. All take
+Two kinds of net are defined first: nets whose evidence is known, and nets that compute the same function in another way. All take
 pictures of 16 x 16 pixels whose neutral gray is 0 after normalisation, have convolutions for methods that need a layer, and weights that
 are the same on every machine.
 """

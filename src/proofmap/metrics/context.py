@@ -67,8 +67,8 @@ class Judged:
     _original: Judged | None = field(default=None, init=False, repr=False)
 
     def copy_for(self, found: dict[Hashable, Tensor]) -> Judged:
-        """A copy with its own tensors, which a metric may write into, and what the metric has ``found`` before. Each game is still
-        played only once."""
+        """A copy with its own tensors, which a metric may write into, and what the metric has ``found`` so far. Each game is still played
+        only once."""
         copy = replace(
             self,
             found=found,

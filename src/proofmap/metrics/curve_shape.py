@@ -6,7 +6,8 @@ completeness and soundness,
 
     alpha(s) = min( max(F(s), e1) / f , 1 ),        beta(s) = min( max(f, e2) / F(s) , 1 ),
 
-and a metric is another summary of them than the area: a base metric of the paper's Definition 3.3. No pass is added.
+and a metric summarises these points in another way than by the area: it is a base metric of the paper's Definition 3.3. It needs no further
+passes.
 
     peak             max over s of F(s) / max(f, e2)                            how far the curve overshoots
     peak-soundness   min over s of beta(s) = min(1 / peak, 1)                   no part of the image proves more than the net believes
@@ -16,7 +17,7 @@ and a metric is another summary of them than the area: a base metric of the pape
 The largest of several noisy points is larger than the largest of their means. With a random fill a point is a mean over ``draws``
 backgrounds with a standard error e, and among S points the peak of a flat curve is about e * sqrt(2 ln S) too large. Two settings keep this
 small: more ``draws``, and ``q`` below 1, which takes the q-quantile over s in place of the maximum: F is above it on a share 1 - q of the
-curve. Points between those that are played are not seen, which makes a peak too small if the curve has spikes narrower than a step.
+curve. The curve is known only at the points that are played, so a spike narrower than a step may be missed.
 """
 
 from __future__ import annotations

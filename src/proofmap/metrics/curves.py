@@ -37,8 +37,8 @@ class Curves:
     ``probabilities`` is ``(N, L, S)`` at ``counts`` ``(S,)`` of ``positions``; ``auc`` and ``error`` are ``(N, L)``
     (``error``: how much the area changes when every second step is left out); ``matrix[i, a, b]`` is the area of
     label b under the map of label a. Places without a label hold NaN. ``f`` is f(x, a) on the whole image
-    and ``whole`` what the game reads there: the same, unless it reads something else than probabilities, of which
-    ``probabilities`` then are the values.
+    and ``whole`` is the game's target there: the same as ``f``, unless the target is not a probability; ``probabilities`` are then values
+    of the target.
     """
 
     game: str

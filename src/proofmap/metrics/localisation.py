@@ -172,8 +172,7 @@ class TwoObjects(LocalisationMetric):
         energy    e_A / (e_A + e_B),    e the mean of max(M, 0) over A, over B;    1/2 where both are 0
 
     1: the map avoids B. 1/2: it does not tell them apart. 0: it points at the other thing. Positions in both count for
-    neither. One map for both labels has 1/2 on average over the two, exactly, however well it finds things: this is
-    what a map owes its label.
+    neither. One map for both labels scores exactly 1/2 on average over the two, however well it finds things.
     """
 
     name = "two-objects"

@@ -31,7 +31,7 @@ class Metric(Plugin):
     """The description of a metric: one value per image from a :class:`Judged`; NaN where an image does not count.
 
     Attributes:
-        kind: what it measures, which tables and pages go by, never by its name: ``completeness``, ``soundness``,
+        kind: what it measures; tables and pages use it, not the name: ``completeness``, ``soundness``,
             ``best-effort``, ``insertion``, ``deletion`` or a word of your own; its name when empty.
         higher_is_better: the direction.
         limits: the least and the greatest value.

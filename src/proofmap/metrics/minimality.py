@@ -37,8 +37,8 @@ Keeps = Literal["share", "value", "label"]
 class RegionMetric(Metric):
     """The size of the smallest top part of a map that does something, as a share of the positions.
 
-    NaN where no part does, which is for the net and the fill to decide, not for the map: the whole image has f below the
-    level, is not decided for the label, or loses nothing when all is hidden. An image's value is its first label's.
+    NaN if no part does. This depends on the net and the fill, not on the map: f of the whole image is below the level, the net does not
+    decide for the label, or the label stays when everything is hidden. An image's value is its first label's.
     """
 
     higher_is_better = False
@@ -58,7 +58,7 @@ class RegionMetric(Metric):
         return {"fill": self.fill, "points": self.points, "ties": self.ties, "draws": self.draws}
 
     def _played(self) -> dict[str, Game]:
-        """The games by what they are for: keeping the label when shown and when hidden."""
+        """The games, by their use: is the label kept if the top positions are shown, and if they are hidden?"""
         target = Decision() if self.keeps == "label" else Probability()
         games: dict[str, Game] = {"shown": InsertionGame(**self._curve(), target=target)}
         if self.contrastive:
@@ -76,11 +76,11 @@ class RegionMetric(Metric):
         return (curves.probabilities >= level) & (curves.h >= level)[..., None]
 
     def sought(self, played: Mapping[str, Curves]) -> Tensor:
-        """Which sizes ``(N, L, S)`` do what is asked."""
+        """Which sizes ``(N, L, S)`` meet the condition."""
         return self.kept(played["shown"])
 
     def counts(self, judged: Judged) -> Tensor:
-        """The least number of positions ``(N, L)``; NaN where none does it."""
+        """The least number of positions ``(N, L)`` that meets the condition; NaN if none does."""
         played = {use: judged.play(game) for use, game in self._played().items()}
         found = self.sought(played)
         first = played["shown"].counts.to(found.device)[found.int().argmax(dim=2)].float()

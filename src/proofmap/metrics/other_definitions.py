@@ -127,7 +127,7 @@ def _positive(maps: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class MerlinArthur(Metric):
-    """What both have: how much is shown, and over which fill."""
+    """Base class of both metrics: how much is shown, and over which fill."""
 
     higher_is_better = True
     limits = (0.0, 1.0)

@@ -128,13 +128,13 @@ def best_effort(
 ) -> Tensor:
     """Worst completeness over the labels that the net does not put first, on images whose second label has f >= .01: ``(N,)``.
 
-    ``counted`` says which labels are asked about, and so which images count. Other images are NaN.
+    ``counted`` decides which labels are used, and so which images count. Other images are NaN.
 
         believed    labels with f >= e1 other than the top one; an image that was judged for none of them does not count
         paper       all labels other than the top one; one with f <= e1 has completeness 1, by the floor in its definition
 
-    At e1 <= .01 the two are the same where the second label was judged. Above, the paper's rule also counts images that ask for
-    nothing: with f = .09 for the second label and e1 = .1 every map has 1. A method that maps only the top label and shows that
+    At e1 <= .01 the two are the same where the second label was judged. For a larger e1 the paper's rule also counts images on which every
+    map scores 1: for example, f = .09 for the second label and e1 = .1. A method that maps only the top label and shows that
     map for every label scores low by both, however sound.
 
     Args:

@@ -36,7 +36,7 @@ REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
 @dataclass(frozen=True, kw_only=True)
 class ProofMetric(GameMetric):
-    """A metric of the paper's definition. ``thresholds`` names both of the paper's; a metric takes the one it uses."""
+    """A metric of the paper's definition. The setting ``thresholds`` stands for e1 and e2; a metric takes the one that it uses."""
 
     base: Game = setting(InsertionGame(), "the game that modifies the input; its curve is drawn as said here")
 

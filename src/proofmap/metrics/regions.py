@@ -56,8 +56,8 @@ def above_threshold(maps: Tensor, delta: float, reading: Reading) -> Tensor:
 def largest_piece(keep: Tensor) -> Tensor:
     """The largest connected piece of masks ``(P, *positions)`` of one or two axes, neighbours across corners included.
 
-    Of pieces of one size the one with the last position counts. Pieces begin as single positions; in every round each
-    joins the neighbour with the largest number, so that their count at least halves: all masks at once, where they are.
+    Of pieces of equal size, the one with the last position is taken. Pieces begin as single positions. In every round each joins the
+    neighbour with the largest number, so their count at least halves. All masks are processed at once, on their device.
     """
     axes = keep.ndim - 1
     if axes not in (1, 2):

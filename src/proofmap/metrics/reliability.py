@@ -26,7 +26,7 @@ def krippendorff_alpha(ratings: Tensor) -> float:
         alpha = 1 - D_observed / D_expected,      distance(c, k)^2 = (sum of n_g for g = c .. k, minus (n_c + n_k) / 2)^2
 
     where D are mean distances between two ratings of one thing, and of any two, and n_g says how often g was given.
-    1: all raters agree; 0: as by chance. Things with one rating do not count; NaN where nothing can be compared.
+    1: all raters agree; 0: they agree as often as by chance. Things with one rating do not count; NaN where nothing can be compared.
 
     >>> krippendorff_alpha(torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]))
     1.0

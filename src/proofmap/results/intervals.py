@@ -6,17 +6,17 @@ Student's distribution with n - 1 degrees of freedom. Two intervals are known, m
     Student's    h(t) = t                                                   exact for normal values
     Hall's       h(t) = 3 / a * (cbrt(1 + a (t - a / 6)) - 1),              a = g / sqrt(n)
 
-Hall's (1992) removes the skewness, and goes too far where values pile up at both ends. The ends here lie halfway between
-the two. In simulations that covers between 92 and 99 % for all shapes of values that scores have from 10 images on; the bootstrap's
+Hall's (1992) removes the skewness, but overcorrects if values pile up at both ends. The interval used here lies halfway between the two. In simulations that covers between 92 and 99 % for all shapes of values that scores have from 10 images on; the bootstrap's
 percentiles from some 50 on. docs/results/intervals.md has the table. Nothing is drawn, so there is no seed.
 
-Values can hide others that were not drawn. If a share q = 1 - ((1 - level) / 2)^(1/n) of all images had values that the sample
+A sample may not show all values. If a share q = 1 - ((1 - level) / 2)^(1/n) of all images had values that the sample
 does not show, n images would miss them with probability (1 - level) / 2. A sample shows what values are like within 20 standard
 deviations of its mean; what a limit L allows beyond that is hidden. The ends therefore also reach at least
 
     m - q max(0, m - L - 20 s)      for a lower limit L,        m + q max(0, L - m - 20 s)      for an upper one
 
-and no end goes beyond its limit. Of 5 images that are all 1, the mean may be .48; of 5 that are all 1 but for a ten-thousandth, too.
+and no end goes beyond its limit. If 5 images all have the value 1, the lower end is .48; the same if they differ from 1 by a
+ten-thousandth.
 A side where the limit is within 20 s, or that has no limit, keeps the ends above.
 
 The ends are continuous in the values: m and s are, s h is (h depends on g alone, which is bounded for a given n, so s h goes to 0 with s),

@@ -45,8 +45,8 @@ class LabelMatrices(Tables):
         """For each method with a matrix: does a map prove its own label only? In words, with the worst cell.
 
         The mean cell (a, b) should not be above the diagonal (a, a): else the map of a shows more of b than of a. The worst cell is the
-        one that is furthest above it. Rows of labels that the net does not believe (mean f < .01) are not asked: their maps should
-        prove nothing.
+        one that is furthest above it. Rows of labels that the net does not believe (mean f < .01) are left out: their maps should prove
+        nothing.
         """
         found: dict[str, str] = {}
         asked = self.f >= UNBELIEVED

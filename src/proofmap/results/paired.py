@@ -1,4 +1,4 @@
-"""Two methods on the same images: how likely chance gives as large a mean difference, and how many images decide.
+"""Two methods on the same images: how likely a mean difference of this size is by chance, and how many images are needed to decide.
 
 Images differ far more than methods, so differences are taken image by image before they are averaged.
 """
@@ -18,9 +18,9 @@ _EXACT = 12
 
 
 def sign_flip_p(differences: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Tensor:
-    """How often chance alone gives a mean as far from zero: two-sided p ``(K,)`` for columns of ``(N, K)``.
+    """How often a mean at least this far from zero arises by chance: two-sided p ``(K,)`` for columns of ``(N, K)``.
 
-    If two methods were alike, each image's difference would be as likely to have the other sign. All sign patterns
+    If two methods were equally good, each image's difference would have either sign with equal probability. All sign patterns
     are tried for up to 12 images, else the observed one and ``resamples`` random ones. NaN entries do not count.
 
     >>> sign_flip_p(torch.tensor([[1.0], [2.0], [3.0]]))  # 2 of the 8 patterns
@@ -83,8 +83,8 @@ def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
 def images_needed(
     difference: float, spread: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
 ) -> int | None:
-    """How many images tell two methods apart with probability ``power``, where one's mean differs by ``difference`` and
-    the differences of single images have the standard deviation ``spread``; None where no number does.
+    """How many images tell two methods apart with probability ``power``, if their means differ by ``difference`` and the differences of
+    single images have the standard deviation ``spread``; None if no number does.
 
         n = (z_{1 - a/2} + z_power)^2 (spread / difference)^2 + z_{1 - a/2}^2 / 2,      a = level / comparisons
 

@@ -1,4 +1,4 @@
-"""Sanity checks of methods as records and tables: how similar a map stays when layers are randomised, and a verdict."""
+"""Sanity checks of methods as records and tables: how similar maps are before and after layers are randomised, and a verdict."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ class SanityChecks(Tables):
     def verdicts(self) -> tuple[MethodVerdict, ...]:
         """One for each method.
 
-        It goes by the lines with the most layers randomised, and a net trained on shuffled labels: ``passes`` where the whole
-        interval of every rank correlation is below .5, ``fails`` where that of one is above, else ``undecided``.
+        It uses the lines with the most layers randomised, and a net trained on shuffled labels: ``passes`` if the whole interval of every
+        rank correlation is below .5, ``fails`` if the interval of one is above, else ``undecided``.
         """
         return tuple(self._verdict(method) for method in self.methods)
 
@@ -156,5 +156,5 @@ def sanity_notes(
 
 
 def _ends(line: SanityLine) -> tuple[float, float]:
-    """The interval; the value itself where one image tells no spread."""
+    """The interval; the value itself if there is only one image."""
     return (line.value, line.value) if math.isnan(line.low) else (line.low, line.high)

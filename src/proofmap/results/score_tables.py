@@ -173,8 +173,8 @@ def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
     """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
 
-    Values count as they are printed, so one that reads like the second best is marked too; of two methods only the
-    better is, and of one none. Methods with one map for all labels are left out: they are sound without effort. None
+    Values are compared as they are printed, so a value that prints like the second best is marked too. Of two methods only the better one
+    is marked, and a single method is not. Methods with one map for all labels are left out: they are sound without effort. None
     is marked in a column whose means are over different images.
     """
     results = evaluation.results

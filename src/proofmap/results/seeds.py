@@ -1,4 +1,4 @@
-"""How much of a score is the luck of a seed? Evaluations that differ in the seed alone, held against one another.
+"""How much of a score is the luck of a seed? Evaluations that differ only in the seed are compared.
 
 The interval of a score is over images; it says nothing about what another seed would have given. For a method that draws
 (random masks, noise, starting points), or a fill that draws, the spread over seeds is the other half of its uncertainty.

@@ -13,7 +13,7 @@ Kind = Literal["", "near", "far"]
 
 
 def wrong_kind(evaluation: Evaluation, index: int, place: int) -> Kind:
-    """``near`` or ``far`` for a wrong label; empty for a label of the rule that the net believes or was asked about."""
+    """``near`` or ``far`` for a wrong label that ``+wrong`` added; empty for other labels."""
     first = first_wrong(str(evaluation.settings.get("labels", "")))
     if first is None or place < first or int(evaluation.labels[index, place]) == NO_LABEL:
         return ""

@@ -1,4 +1,4 @@
-"""How many images a unit of work has: enough to fill the device's batches, few enough that little is lost with one.
+"""How many images a unit of work has: enough to fill the device's batches, and few enough that a lost unit costs little.
 
 The size decides the last bits of a result, so it comes from what is planned and from the device, never from a clock: from
 the multiply-adds of the net, the passes that each image needs, and the kind of device. A run keeps the size it began with.
@@ -17,9 +17,10 @@ from proofmap.methods.method import Cost
 from proofmap.study.study import Study
 
 SECONDS = {"cpu": 20, "cuda": 90, "mps": 20}
-"""A unit that is lost should not cost more than about this. Longer on a GPU, where one that leaves it half empty costs more than a lost one."""
+"""Largest time of a unit, in seconds: a lost unit should not cost more. It is longer on a GPU, where a small unit that leaves the device
+half empty costs more than a lost one."""
 RATES = {"cpu": 5e9, "cuda": 2e13, "mps": 2e11}
-"""Multiply-adds per second to reckon with: of one thread of a small cloud machine, of a large GPU whose batches are full, of a laptop's."""
+"""Assumed multiply-adds per second: of one thread of a small cloud machine, of a large GPU with full batches, of a laptop's GPU."""
 GRADIENT = 2
 """A pass of a frozen net with an input gradient costs about two without."""
 LONGEST = 10
@@ -27,11 +28,11 @@ LONGEST = 10
 ENOUGH = 2e9
 """Multiply-adds of one batch on a CPU from which on larger ones are hardly faster: 16 pictures of ResNet-56, 5 of EfficientNet-Lite0."""
 AT_ONCE = 2
-"""Composites of an image and a label that a method puts into a batch, or more."""
+"""Smallest number of composites of an image and a label that a method puts into a batch."""
 PER_PASS = 5e5
-"""Multiply-adds that a pass of the smallest net is worth."""
+"""Overhead of a pass, in multiply-adds."""
 UNKNOWN = 100
-"""Passes with a gradient for each label, where a method cannot tell."""
+"""Assumed passes with gradient for each label, if a method does not report its cost."""
 _PER_NUMBER = 2_500  # multiply-adds for each number of the input, as in EfficientNet-Lite0
 _MAPS_AT_ONCE = 32_000_000  # map values of one unit
 _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
@@ -40,7 +41,7 @@ _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 def block_size(
     study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int, images: int
 ) -> int:
-    """Images in a unit, out of ``images`` in all; ``costs`` are those of one image by each method, None where a method cannot tell."""
+    """Images in a unit, out of ``images`` in all; ``costs`` has the cost of one image for each method, None if it is unknown."""
     if study.images_per_unit is not None:
         return study.images_per_unit
     labels = max(1, labels)
@@ -69,11 +70,13 @@ def planned_images(
     images: int,
 ) -> int:
     """Images in a unit on this kind of device, for a net that takes ``batch`` images at once and maps of this number of ``values``. ``passes``
-    are those without a gradient for each image by the costliest method, and ``each`` is the number of multiply-adds of one pass.
+    is the number of passes without gradient that the costliest method needs for an image, and ``each`` the number of multiply-adds of one
+    pass.
 
-    On a GPU that is what fills a batch, if it can be had in time, and all units are about as large. With EfficientNet-Lite0 and five labels that is 96 images of 200
-    passes for each map; with a ResNet-56, two labels and 20,000 passes 178, so that 500 images are three units of 167. On a CPU it is what
-    takes some seconds, and more where that would be too little at once: with a ResNet-20, two labels and 2,000 passes an image alone would be slow.
+    On a GPU a unit fills a batch, unless that would take too long, and all units have about the same size: 96 images with
+    EfficientNet-Lite0, five labels and 200 passes for each map; 178 with a ResNet-56, two labels and 20,000 passes, so 500 images become
+    three units of 167. On a CPU a unit takes some seconds, or longer if its batches would be too small: with a ResNet-20, two labels and
+    2,000 passes, units of one image would be slow.
 
     >>> lite, resnet56, resnet20 = 391e6, 126e6, 41e6
     >>> cifar = {"labels": 2, "values": 32**2}
@@ -110,7 +113,7 @@ def _forward_passes(cost: Cost | None, labels: int) -> int:
 def multiply_adds(classifier: Classifier) -> int:
     """Multiply-adds of one pass, counted where a layer has weights: each number it gives is a sum over one row of them.
 
-    For a function, or a net without such layers, as many as usual for its number of inputs.
+    For a function, or a net without such layers, a typical number for its number of inputs.
     """
     counted = 0
 

@@ -35,7 +35,7 @@ class Expected:
     unknown: tuple[str, ...] = ()
 
     def words(self, speed: Speed) -> str:
-        """The time that it takes at this speed, and where the machine is as much slower as others often make it.
+        """A text with the time at this speed, and the time if the machine is slower (:data:`SLOWER`).
 
         >>> Expected(Cost(forward=1000)).words(Speed(5.0))
         'about 3 to 10 min (5 passes/s forward, measured now)'
@@ -52,8 +52,8 @@ class Expected:
 def unit_cost(
     method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
 ) -> Cost | None:
-    """Passes for one image with this number of labels: the maps, unless they are taken from another method, then every distinct
-    game with the ends that games share, then what metrics need beyond; None where nobody can tell."""
+    """Passes for one image with this number of labels: those of the maps (unless they are ``taken`` from another method), of every distinct
+    game with the ends that games share, and of metrics. None if a cost is unknown."""
     made = method.cost_from_source() if taken else method.cost(labels)
     beyond = [ready.metric.cost(labels, made) for ready in metrics]
     if made is None or any(cost is None for cost in beyond):
@@ -98,7 +98,7 @@ def expected_labels(rule: LabelRule, classifier: Classifier) -> int:
 
 @dataclass(frozen=True)
 class Speed:
-    """Passes per second, as measured on this machine just now; with gradient only where some are wanted."""
+    """Passes per second, as measured on this machine now; those with gradient are measured only if they are needed."""
 
     forward: float
     gradient: float = math.inf
@@ -128,8 +128,8 @@ def _rate(rate: float) -> str:
 def measure_speed(
     classifier: Classifier, cost: Cost, at_once: int | None = None, *, quick: bool = False
 ) -> Speed:
-    """The median rate of batches over a second, after one to warm up: full ones, with gradient of ``at_once`` images where the work
-    has no more; or ``quick`` with some percent of the passes of ``cost`` at most, and of their time.
+    """Measure the median rate of full batches for a second, after a batch to warm up. Batches with gradient have at most ``at_once``
+    images. With ``quick``, only a few percent of the passes in ``cost``, and of their time, are used.
     """
     fast = classifier.frozen()
 
@@ -169,7 +169,7 @@ def measure_speed(
 
 
 def speed_if_slow(classifier: Classifier, expected: Expected, at_once: int | None = None) -> Speed | None:
-    """The speed, where work may take longer than a few seconds; None, after one pass, where it cannot."""
+    """The speed, if the work takes at least :data:`WORTH_REPORTING` seconds; otherwise None, usually after two passes."""
     fast, cost = classifier.frozen(), expected.known
     times = []
     for _ in range(2):  # the first one is slow

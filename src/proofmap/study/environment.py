@@ -12,7 +12,7 @@ from proofmap.core.version import source_version
 
 
 def environment(device: torch.device) -> dict[str, object]:
-    """What of this machine may affect the last bits of a number."""
+    """The properties of this machine that may affect the last bits of a number."""
     return {
         "proofmap": source_version(),
         "torch": torch.__version__,
@@ -25,7 +25,7 @@ def environment(device: torch.device) -> dict[str, object]:
 
 
 def other_versions(environments: Sequence[Mapping[str, object]]) -> list[str]:
-    """In which of Python and torch the last of the environments that numbers came from differs from this one.
+    """Which of Python and torch have another version here than in the last of these environments.
 
     >>> other_versions([{"python": "3.9.1", "torch": torch.__version__}])[0].startswith(
     ...     "Python 3.9.1 there, "

@@ -101,7 +101,7 @@ class Manifest:
         return manifest
 
     def _content(self) -> dict[str, object]:
-        """As plain data, with a digest of the rest."""
+        """The manifest as plain data, with a digest."""
         content: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
         return {**content, "digest": _digest(content)}
 
@@ -129,7 +129,7 @@ class Manifest:
 
     @property
     def distractors(self) -> Mapping[str, Any] | None:
-        """The run's own distractors, which stay the same however it grows; None where it needed none so far."""
+        """The run's own distractors, which stay the same when it is extended; None if it needed none so far."""
         found: Any = self.study.get("distractors")
         return found  # type: ignore[no-any-return]
 
@@ -139,7 +139,7 @@ class Manifest:
         return Selection(**images)
 
     def extended(self, study: Study, distractors: Mapping[str, Any] | None) -> Manifest:
-        """The manifest of the run extended by a study: with the larger of the two numbers of images, None being all."""
+        """The manifest of the run extended by a study. It has the larger of the two numbers of images; None means all."""
         if bool(self.selection.names) != bool(study.images.names):
             raise InputError(
                 "images.names: the run was begun "
@@ -179,7 +179,7 @@ def _damaged(path: Path, what: str) -> Damaged:
 
 
 def _no_run(folder: Path) -> StoreError:
-    """What is wrong with a folder that is no run, the runs in it or beside it (of the most similar names first), and what makes one."""
+    """The error for a folder that is not a run: what is missing, runs nearby (most similar names first), and how to make one."""
     there = os.path.isdir(folder)
     what = f"{folder} is not a run directory of proofmap: it has no {FILE}"
     around = folder if there else folder.parent
@@ -279,8 +279,8 @@ def check_same(
 ) -> None:
     """Refuse to continue a run of something else, with a list of what differs; ``environments`` are those of the run.
 
-    Code counts as Python compiled it, and a net as torch describes it, so that other versions of them may know the same net by another
-    digest: where nothing but the digest differs, and one of them, it is told.
+    The digest of a net depends on the compiled code and on torch's description of the net. So another version of Python or torch may give
+    the same net another digest. If only the digest and one of these versions differ, the message says so.
     """
     lines = differences(old, new)
     if len(lines) > 1:  # the digest differs because the settings above it do
@@ -369,6 +369,6 @@ def same_settings(
 
 
 def with_revisions(*records: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records with all revisions stated that one of them states; one that is not stated is the first."""
+    """The records with the revisions of every plug-in that one of them names; a missing revision is 1."""
     first = {name: 1 for record in records for name in record.get("revisions", {})}
     return [{**record, "revisions": {**first, **record.get("revisions", {})}} for record in records]

@@ -21,7 +21,7 @@ from proofmap.study.unit import Unit
 
 @dataclass(frozen=True)
 class MethodPlan:
-    """One method's part of a plan; ``cost`` is None where the method cannot tell its passes."""
+    """One method's part of a plan; ``cost`` is None if the method does not report its passes."""
 
     name: str
     units: int
@@ -31,7 +31,7 @@ class MethodPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything a run is going to do."""
+    """All work of a run, done and to do."""
 
     images: int
     labels_per_image: float
@@ -41,7 +41,7 @@ class Plan:
     item: str = "image"
     """The word for one input: image, series, row."""
     speed: Speed | None = None
-    """Of this machine, where it was measured because the work will take a while."""
+    """Speed of this machine; None if it was not measured because the work is short."""
 
     @property
     def units(self) -> int:
@@ -53,7 +53,7 @@ class Plan:
 
     @property
     def cost(self) -> Cost | None:
-        """Of what is still to do; None where a method cannot tell."""
+        """Cost of the units that are still to do; None if a method does not report its cost."""
         costs = [m.cost for m in self.methods if m.done < m.units]
         if any(cost is None for cost in costs):
             return None
@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def expected(self) -> Expected:
-        """Of what is still to do, as far as it is known."""
+        """Cost of the units that are still to do, as far as it is known."""
         left = [m for m in self.methods if m.done < m.units]
         known = sum((m.cost for m in left if m.cost is not None), Cost())
         return Expected(known, tuple(m.name for m in left if m.cost is None))
@@ -136,12 +136,12 @@ def work_of(
 
 
 def _place(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
-    """Where a method comes: in the study's order, but after the one that it takes its maps from."""
+    """Sort key of a method: the study's order, but after the method that it takes its maps from."""
     return tuple(names.index(one) for one in _line(name, sources))
 
 
 def _line(name: str, sources: Mapping[str, str]) -> list[str]:
-    """The method, after the one that it takes its maps from, after the one that that one takes its maps from.
+    """The chain of methods from the one that makes the maps to this one.
 
     >>> _line("inverse:top-label:a", {"inverse:top-label:a": "top-label:a", "top-label:a": "a"})
     ['a', 'top-label:a', 'inverse:top-label:a']

@@ -56,7 +56,7 @@ from proofmap.study.watchers.tally import Tally
 GIVE_UP_AFTER = 3
 """A method that fails on every image of this many units in a row is not tried further in this run,"""
 GIVE_UP_IMAGES = 8
-"""if there are at least this number of images: a unit may be a single one."""
+"""if these units have at least this number of images: a unit may have only one."""
 
 
 def run_study(
@@ -125,7 +125,8 @@ def run_study(
 
 
 class _Run:
-    """One call of :func:`run_study`. ``opened`` is what the session was opened with: another process opens it again so."""
+    """One call of :func:`run_study`. ``opened`` has the arguments of :func:`open_session`, with which another process opens the session
+    again."""
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from proofmap.study.store.records import ImageRow
 NOTE = "sanity"
 """The key of the note in the store."""
 LOOKED_AT = 32
-"""Images that the numbers are from, spread evenly over those of the study."""
+"""Number of images that are used, spread evenly over those of the study."""
 HARDLY_MOVES = 0.01
 CERTAIN = 0.9
 
@@ -130,7 +130,7 @@ def check_sanity(store: Store, session: Session, images: Sequence[ImageRow], *, 
 
 
 def stored_sanity(store: Store) -> Sanity | None:
-    """The numbers that a run was started with, if it has any: earlier versions did not look."""
+    """The numbers that the run was started with; None if they were not stored."""
     record = store.note(NOTE)
     try:
         return None if record is None else Sanity.from_record(record)

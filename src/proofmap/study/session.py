@@ -1,7 +1,7 @@
 """A study, opened: the net, the data, and every method and metric prepared for them.
 
-Everything that is judged is judged here, whoever asks: :func:`proofmap.evaluate`, a run directory, the command line, the web
-app, a recipe. A session knows all that a plug-in may ask for, so nobody else assembles it.
+All judging goes through a session: :func:`proofmap.evaluate`, run directories, the command line, the web app and recipes use it. A session
+has everything that a plug-in may ask for, so no other code assembles it.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Session:
         watch: MapWatcher | None,
         **options: Any,
     ) -> BlockResult:
-        """Judge inputs with different numbers of positions, each at its own, as if there were no longer ones."""
+        """Judge inputs with different numbers of positions, each at its own length."""
         parts = []
         for n, places in groups:
             some = subjects.chosen(places.tolist())
@@ -152,7 +152,7 @@ class Session:
         return self._lengths[n]
 
     def look_at(self, images: Tensor) -> None:
-        """Remember the net's outputs for two of these images, if this was not done before. :meth:`check_net` compares with them."""
+        """At the first call, remember the net's outputs for two of these images. :meth:`check_net` compares with them."""
         if self._look is None:
             self._look = FirstLook(self.classifier.frozen(), images)
 
@@ -243,7 +243,7 @@ def _placed(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
 
 
 def settings_of(dataset: Dataset) -> dict[str, object]:
-    """What another process opens the dataset from; empty for one that lives in this process alone."""
+    """The settings from which another process opens the dataset; empty if it exists only in this process."""
     try:
         return dataset.settings()
     except InputError:

@@ -21,7 +21,7 @@ from proofmap.study.survey import changed_images
 
 
 def what_changed(run: Run, device: str = "cpu") -> list[str]:
-    """A line for everything that is not as it was when the run was computed; empty where it would be computed alike.
+    """A line for everything that has changed since the run was computed; empty if it would be computed in the same way.
 
     The net, the data, the methods and the metrics are opened again from where the run says they are: this compares
     their weights, code, settings and pictures, and the version of Proofmap. Nothing is computed.
@@ -106,7 +106,7 @@ def add_controls(
 ) -> str:
     """Judge the controls that a run lacks and store them in it; empty, or why it was not done.
 
-    Where maps were kept they are taken, so that ``blurred`` and ``cheating`` rows cost their games alone.
+    Stored maps are used, so the rows ``blurred`` and ``top-label`` cost only their games.
     """
     with Run(folder) as run:
         kept: Any = run.manifest.study

@@ -215,7 +215,7 @@ def _with_new_names(table: Mapping[str, Any], renamed: Mapping[str, str], prefix
 
 
 def _list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:
-    """Refuse what is no list of these kinds; TOML has numbers, dates and tables where a person meant a list."""
+    """Refuse a value that is not a list of these kinds, such as a number, date or table of TOML."""
     if not isinstance(value, Sequence):
         raise InputError(f"{name} must be a list of {words}, not {value!r}")
     for entry in value:

@@ -37,8 +37,8 @@ from proofmap.study.watchers.status import UnitProgress
 class Unit:
     """One method, one block of images, and the metrics that are still to be computed.
 
-    ``curves``: the insertion curves are to be kept; not where they were kept before and only a metric is added.
-    ``maps`` names a stored file with this unit's exact maps, where there is one: they are then not made again.
+    ``curves``: the insertion curves are to be kept; not if they are stored already and only a metric is added.
+    ``maps`` names a stored file with this unit's exact maps, if there is one; they are not made again.
     ``together``: it takes maps of the unit before it, and is best done by the same worker.
     """
 

@@ -43,7 +43,7 @@ class TextInputs(Inputs):
     units: Units = "words"
     longer: Longer = "refuse"
     whole: int | None = None
-    """The length of the texts that these, of one length, are some of."""
+    """``length`` of the inputs that these were taken from; they all have one length themselves."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:

@@ -108,7 +108,7 @@ class Captum(LibraryMethod):
         yield attribute
 
     def _made(self, call: Call, subject: LibraryNet) -> tuple[Any, dict[str, Any]]:
-        """The object, and the remaining options for its ``attribute``."""
+        """An object of Captum's class, and the options that are left for its ``attribute``."""
         kind, options = self.class_named(call.name), call.options
         first, made, _ = _parameters(kind)
         around, inner = subject.module, dict[str, Any]()
@@ -142,7 +142,7 @@ class Captum(LibraryMethod):
 
 
 def merged_attribution(found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
-    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``; the first of a tuple, which may also hold errors."""
+    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``. Of a tuple, which may also hold convergence errors, the first is taken."""
     values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
     inputs = classifier.inputs
     if isinstance(inputs, Tokens) and tuple(values.shape[1:]) == inputs.shape:
@@ -155,7 +155,7 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
 
 
 def has_signs(name: str, options: Mapping[str, Any]) -> bool:
-    """Whether attributions of a class with these options may be negative; those of Saliency are sizes by default."""
+    """Whether attributions of a class with these options may be negative; Saliency returns absolute values by default."""
     return name != "Saliency" or options.get("abs", True) is False
 
 

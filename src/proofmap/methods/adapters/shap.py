@@ -38,8 +38,8 @@ _TREE = "TreeExplainer"
 class Shap(NamedClass, RegionMethod):
     """Shapley values by an explainer of the package shap.
 
-    KernelExplainer and PermutationExplainer explain the game that judges play: a player is a region (a column, a superpixel, a segment), it is
-    absent if it shows the ``fill``. For rows and the gray fill this is SHAP with the mean row as its background. TreeExplainer reads
+    KernelExplainer and PermutationExplainer explain the game that metrics play: a player is a region (a column, a superpixel, a segment),
+    and an absent player shows the ``fill``. For rows and the gray fill this is SHAP with the mean row as its background. TreeExplainer reads
     the trees of the model instead, and its values are those of the model's raw output: probabilities of a random forest, log-odds of
     boosted trees. Options in brackets go to the explainer, or to its call: ``shap:KernelExplainer(nsamples=200)``,
     ``shap:TreeExplainer(model_output=raw)``.

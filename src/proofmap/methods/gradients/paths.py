@@ -35,7 +35,7 @@ DRAWS_HELP = "number of baselines, if they are random"
 class BaselineMethod(Method):
     """A method with a baseline x', any fill, which is drawn ``draws`` times if it is random.
 
-    Each method declares these settings among its own: their order is that of titles.
+    Each method declares these settings itself, because titles list settings in the order of the class.
     """
 
     baseline: Fill

@@ -43,7 +43,8 @@ class MaskState:
 
 
 class MaskMethod(Method):
-    """A method that learns masks. Each method declares ``precision`` and ``compile`` among its own settings: their order is that of titles."""
+    """A method that learns masks. Each method declares ``precision`` and ``compile`` itself, because titles list settings in the order of
+    the class."""
 
     family = "mask"
     precision: Precision

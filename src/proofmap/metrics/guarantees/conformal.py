@@ -22,7 +22,7 @@ REFERENCE = "Vovk et al. 2005; Lei et al. 2018 (split conformal)"
 
 @dataclass(frozen=True, kw_only=True)
 class Conformal(RunMetric):
-    """What both have: a level, and the scores that they are about."""
+    """Base class of both metrics: a level, and the scores that are used."""
 
     reference = REFERENCE
     level: float = setting(0.95, "share of images that keep to the bound, at least", above=0, most=0.9999)
@@ -67,7 +67,7 @@ class ConformalBound(Conformal):
 class ConformalCoverage(Conformal):
     """How many of a holdout keep to the bound of the other half: the mean over ``splits`` random halves.
 
-    A check of ``conformal-bound`` on the run itself: near the level or above it where images were drawn alike.
+    A check of ``conformal-bound`` on the run itself: the value is near the level or above it if all images were drawn in the same way.
     """
 
     name = "conformal-coverage"

@@ -17,9 +17,9 @@ from proofmap.metrics.metric import METRICS
 @GAMES.register
 @dataclass(frozen=True, kw_only=True)
 class KeptGame(Game):
-    """The top s positions are shown; read off is 1 for the net's answer and 0 for other labels.
+    """The top s positions are shown. The target is 1 for the net's answer and 0 for other labels.
 
-    Labels of a net with independent outputs are answers where their probability is at least .5.
+    If outputs are independent, every label with a probability of at least .5 is an answer.
     """
 
     name = "kept"

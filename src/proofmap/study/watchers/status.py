@@ -39,7 +39,7 @@ class Status:
 
     state: State
     units_total: int = 0
-    """Of the whole study, whatever run does them."""
+    """Number of units of the whole study."""
     units_done: int = 0
     """Finished without failure, those of earlier runs included."""
     units_failed: int = 0
