@@ -1,1 +1,1 @@
-"""Things known by name, with settings, ours and other people's: registries, settings, files of the user's, code."""
+"""Plug-ins by name, of this package and of others: settings, specs, users' files, and digests of code."""

@@ -19,7 +19,7 @@ _NOTHING = object()
 def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> Iterator[tuple[str, object]]:
     """Names and values that a function and the functions inside it read.
 
-    Only the attribute counts of a module that ``is_own`` and of an object: ``config.scale``, not all of ``config``. Built-in names
+    Of an object, and of a module that ``is_own``, only the attribute counts: ``config.scale``, not all of ``config``. Built-in names
     and those that Python gives a module, such as ``__file__``, are left out.
 
     >>> scale, other = 2.0, 3.0

@@ -37,8 +37,8 @@ def make_plugin(
     """The plug-in of a spec, a table or an object.
 
     Args:
-        defaults: settings to take where the plug-in has them and the spec does not say otherwise.
-        adopt: makes one from another object, such as a function, or None from what it cannot; there is none such when left out.
+        defaults: settings to use if the plug-in has them and the spec does not set them.
+        adopt: a function that makes a plug-in from another object, such as a function, and returns None for objects that it cannot use.
     """
     if isinstance(spec, base):
         return spec

@@ -64,7 +64,7 @@ def write_report(
         failures: what could not be done, and why.
         warnings: what a reader must know first, such as a method that failed; shown under the headline.
         stored: the number format in which the maps were stored after scoring, such as ``float16``; empty if they were not stored.
-        banner: what stands in red above everything; the verdict is gray then.
+        banner: a warning in red at the top of the page; the verdict is then gray.
         choice: the images to show in full; by default :func:`choose_pictured` chooses twenty of those whose pixels were kept.
         most_labels: how many labels of an image are drawn. The scores cover all labels.
         explained: whether the page is about photos rather than methods: it begins with what the net says and what the maps

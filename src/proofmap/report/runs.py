@@ -92,7 +92,7 @@ def _how_to_store(run: Run, name: str) -> str:
 
 
 def _banner(run: Run) -> str:
-    """What stands above everything on the pages of a run that ``reproduce --quick`` made."""
+    """The warning at the top of pages of a run that ``reproduce --quick`` made."""
     quick = any({"reproduce", "--quick"} <= set(command.split()) for command in run.manifest.commands)
     return "Quick run: not evidence. Made with --quick, on as little as possible." if quick else ""
 

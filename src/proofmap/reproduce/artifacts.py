@@ -1,4 +1,4 @@
-"""The experiment ``artifacts``: what masks of labels that are not there make the net see.
+"""The experiment ``artifacts``: what the net sees through masks of labels that are not in the image.
 
 A mask M hides an image in part: x~ = M x + (1 - M) gray. For the top label and for the others, at each weight of the total
 variation: f of the label on x and on x~, how often x~ makes the label the net's first, how ragged the mask is, and its area.
@@ -43,7 +43,7 @@ _KINDS = ("other labels", "top label")
 
 
 def run(job: Job) -> Findings:
-    """Masks of every label, as a study; then what they show of labels that are not there."""
+    """Learn masks of every label, as a study; then measure what they show of labels that are not in the image."""
     outcome, study = study_recipe.run(job), study_of(job)
     stored = StoredMaps.open(job.folder, study, job.device)
     tvs: Mapping[str, float] = job.settings["tvs"]
@@ -57,7 +57,7 @@ def run(job: Job) -> Findings:
 
 
 def measured(stored: StoredMaps, row: str) -> dict[str, Tensor]:
-    """What :data:`MEASURES` names, for every image and label ``(N, L)``."""
+    """The values of :data:`MEASURES` for every image and label ``(N, L)``."""
     net, masks, labels = stored.classifier.frozen(), stored.maps(row), stored.labels
     seen = net.probabilities(blended(net, stored.images, masks).flatten(0, 1)).view(*labels.shape, -1)
     return {
@@ -107,12 +107,12 @@ def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Ten
 
 
 def _limits(measure: str) -> Limits:
-    """What a pair's value can be: all but roughness are shares or probabilities."""
+    """The limits of a value: all measures but roughness are shares or probabilities."""
     return Roughness.limits if measure == "roughness" else (0.0, 1.0)
 
 
 def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator[Claim]:
-    """What the figure's caption and the text say, on means over each image's labels."""
+    """The statements of the figure's caption and the text, on means over each image's labels."""
     rows = list(found)
 
     def mean(row: str, measure: str, kind: str) -> Tensor:
@@ -144,7 +144,7 @@ def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator
 
 
 def _figure(stored: StoredMaps, tvs: Mapping[str, float], job: Job) -> GridFigure:
-    """The figure of the first images; a column is a label where all images have the same ones."""
+    """The figure of the first images; a column is a label if all images have the same labels."""
     some = slice(job.settings["pictured"])
     labels, order = stored.labels[some].sort(dim=1)
     if not bool((labels == labels[:1]).all()):

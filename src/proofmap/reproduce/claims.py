@@ -1,16 +1,16 @@
-"""What the paper says of several rows, and whether it held.
+"""Statements of the paper about several rows, and whether they hold here.
 
 [settings]
 tolerance = 0.07                # how far a cell may be from the paper's
 
-[[settings.trends]]             # a metric rises or falls along rows: contradicted where it goes back by more than chance may have it
+[[settings.trends]]             # a metric rises or falls along rows: contradicted if it goes back by more than chance allows
 metric = "completeness, gray"
 direction = "falls"
 methods = ["TV 0", "TV .001"]
 
 [[settings.orderings]]          # rows are better than others by a metric
 says = "our method is more complete than the others"
-metric = "completeness"         # one that stands at several thresholds makes one claim for each
+metric = "completeness"         # a metric with several thresholds makes one claim for each
 better = ["Ours"]
 than = ["Gradient x Input", "iGOS++"]
 margin = 0.0                    # above 0: better, or worse by no more than this
@@ -50,7 +50,7 @@ from proofmap.results.tables import number
 def claims_of(
     evaluation: Evaluation, settings: Mapping[str, Any], compared: Sequence[Ordering]
 ) -> Iterator[Claim]:
-    """The claims of a recipe about an evaluation, whose orderings were compared already."""
+    """The claims of a recipe about an evaluation; its orderings are given."""
     away = distances(evaluation, settings)
     if away and "tolerance" in settings:
         largest, method, name = max(away)
@@ -68,7 +68,7 @@ def claims_of(
 
 
 def compared(says: str, differences: Tensor, what: str) -> Claim:
-    """A statement about differences ``(N,)``, one for each image: that their mean is above zero. Few images decide nothing."""
+    """The claim that the mean of differences ``(N,)``, one for each image, is above zero. It stays undecided with few images."""
     (low, high), n = mean_interval(differences), int((~differences.isnan()).sum())
     holds = None if n < fewest_images() else True if low > 0 else False if high < 0 else None
     mean = signed(float(differences.double().nanmean()))
@@ -76,7 +76,7 @@ def compared(says: str, differences: Tensor, what: str) -> Claim:
 
 
 def _lacking(count: int, what: str) -> str:
-    """What a statement speaks of and is not there, as the end of a sentence.
+    """The rows of a statement that are missing, as the end of a sentence.
 
     >>> _lacking(2, "row"), _lacking(0, "row")
     ('; 2 rows are not here', '')
@@ -85,7 +85,7 @@ def _lacking(count: int, what: str) -> str:
 
 
 def _counted(n: int) -> str:
-    """How many images; where they are too few for any verdict, that is said, because an interval beside it may seem to decide.
+    """The number of images. If they are too few for a verdict, the text says so, because the interval next to it may seem to decide.
 
     >>> _counted(200), _counted(5)
     ('n = 200', 'n = 5, where fewer than 6 images decide nothing')
@@ -95,10 +95,10 @@ def _counted(n: int) -> str:
 
 
 def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequence[str]) -> Claim | None:
-    """That the means of a metric rise, or fall, row by row; None where fewer than two of the rows are there.
+    """The claim that the means of a metric rise, or fall, from row to row; None if fewer than two of the rows were judged.
 
-    Reproduced where every mean goes on in that direction, and from the first row to the last by more than chance may have it;
-    contradicted where a step, or the whole way, goes back by more than that; undecided between. Differences are paired.
+    Reproduced if every step goes in that direction, and the change from the first to the last row is more than chance allows. Contradicted
+    if a step, or the whole change, goes back by more than that. Otherwise undecided. Differences are paired.
     """
     there = {r.name: r for r in evaluation.results}
     names = [method for method in methods if method in there]
@@ -134,7 +134,7 @@ def _in_words(pairs: Sequence[Pair]) -> str:
 
 @dataclass(frozen=True)
 class Pair:
-    """One row less another, image by image, so that above zero the first is better; with its 95 % interval."""
+    """The difference of two rows, image by image, with its 95 % interval; above zero the first row is better."""
 
     metric: str
     better: str
@@ -145,18 +145,19 @@ class Pair:
     n: int
     margin: float = 0.0
     paper: float | None = None
-    """The difference between the paper's two cells, where it prints both."""
+    """The difference between the paper's two cells; None unless it prints both."""
 
     @property
     def excludes_paper(self) -> bool:
-        """Whether the paper's difference is too large or too small to be this one; differences that are all alike do not say."""
+        """Whether the interval excludes the paper's difference; False if all images have the same difference."""
         if self.paper is None or self.n < fewest_images() or self.low == self.high:
             return False
         return not self.low <= self.paper <= self.high
 
     @property
     def verdict(self) -> Verdict:
-        """Reproduced where the whole interval lies above -margin, contradicted where it lies below; few images decide nothing."""
+        """Reproduced if the whole interval lies above -margin, contradicted if it lies below, otherwise undecided; with few images always
+        undecided."""
         if self.n < fewest_images():
             return "undecided"
         if self.low > -self.margin:
@@ -164,7 +165,7 @@ class Pair:
         return "contradicted" if self.high < -self.margin else "undecided"
 
     def words(self) -> str:
-        """As in a claim; where it is undecided, the paper's own difference may still be ruled out.
+        """The pair as text. If it is undecided, the text also says whether the paper's own difference is excluded.
 
         >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).words()
         "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
@@ -177,7 +178,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ordering:
-    """A statement about pairs of rows: reproduced where every pair is, contradicted where one is; ``lacking`` pairs are not there."""
+    """A statement about pairs of rows: reproduced if every pair is, contradicted if one is; ``lacking`` counts pairs that were not judged."""
 
     says: str
     pairs: tuple[Pair, ...]
@@ -198,7 +199,7 @@ _VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
 
 
 def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
-    """The orderings that a recipe names, on the rows that are there; one for each pair of thresholds."""
+    """The orderings that a recipe names, on the rows that were judged; one for each pair of thresholds."""
     there, several = {r.name: r for r in evaluation.results}, by_epsilons(settings)
     wanted, columns = [], []
     for entry in settings.get("orderings", ()):
@@ -238,7 +239,7 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
 
 
 def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
-    """Rows judged by a metric in two forms, image by image: above zero the usual form is better."""
+    """Pairs of one row judged by two forms of a metric, image by image; above zero the usual form is better."""
     there, found = {r.name: r for r in evaluation.results}, []
     for entry in settings.get("no_gains", ()):
         metric, usual = entry["metric"], entry["than"]
@@ -256,12 +257,12 @@ def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Order
 
 
 def _differences(better: MethodResult, than: MethodResult, metric: str) -> Tensor:
-    """Image by image ``(N,)``, above zero where the first is better; NaN where one of them does not count."""
+    """Differences ``(N,)`` of each image, above zero if the first is better; NaN if the image does not count for both."""
     return _sign(better, metric) * (better.values[metric] - than.values[metric]).double()
 
 
 def _sign(result: MethodResult, metric: str) -> int:
-    """1 where more of a metric is better, -1 where less is."""
+    """1 if higher is better, -1 if lower is."""
     return 1 if result.score(metric).higher_is_better else -1
 
 
@@ -282,7 +283,7 @@ def _pair(
 def _printed(
     settings: Mapping[str, Any], better: MethodResult, than: str, metric: str, here: str
 ) -> float | None:
-    """The difference between the cells that the paper prints of a metric, above zero where the first row is better."""
+    """The difference between the paper's two cells of a metric, above zero if the first row is better."""
     paper = settings.get("paper", {})
     cells = [paper.get(row, {}).get(metric) for row in (better.name, than)]
     if None in cells:
@@ -291,7 +292,7 @@ def _printed(
 
 
 def orderings_table(compared: Sequence[Ordering]) -> PaperTable:
-    """A line for each pair of rows; differences are such that above zero the first row is better."""
+    """A line for each pair of rows; a difference above zero means that the first row is better."""
     pairs = list(dict.fromkeys(pair for ordering in compared for pair in ordering.pairs))
     rows = tuple(
         (

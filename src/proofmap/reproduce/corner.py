@@ -59,7 +59,7 @@ def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:
 
 
 def _in_order_of(result: MethodResult, own: Sequence[str], wanted: Sequence[str]) -> MethodResult:
-    """The row with its values in the order of these images; NaN for those that it has not."""
+    """The row with its values in the order of these images; NaN for images that it lacks."""
     place = {name: i for i, name in enumerate(own)}
     return replace(
         result,

@@ -37,8 +37,8 @@ class PaperTable:
 class Claim:
     """Something that the paper says, and whether it held here; ``found`` has the numbers.
 
-    ``holds`` is None where the numbers decide neither way. ``checked`` is False for a claim that is reported but does not make a check fail, because it is known not to hold
-    on this net.
+    ``holds`` is None if the numbers do not decide. ``checked`` is False for a claim that is only reported: a check does not fail by it,
+    because it is known not to hold on this net.
     """
 
     statement: str
@@ -66,7 +66,7 @@ class WorkDone:
 
 @dataclass(frozen=True)
 class Effort:
-    """What it took from reading the recipe to the last number.
+    """The time and work from reading the recipe to the last number.
 
     >>> print(Effort(62.04, "NVIDIA H200", WorkDone(200, 10, 1_500_000)))
     62.0 s end to end on NVIDIA H200: 200 images x 10 labels, 1,500,000 passes of the net
@@ -97,7 +97,7 @@ class Findings:
     tables: tuple[PaperTable, ...]
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] | Mapping[str, Figure] = ()
-    """With the names of their files where these are not their own."""
+    """Each figure, with the name of its file if that differs from the figure's name."""
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
     """What the experiment itself wrote to the run directory."""
@@ -113,7 +113,7 @@ class Findings:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing that is checked was contradicted."""
+        """Whether no checked claim was contradicted."""
         return all(claim.holds is not False for claim in self.claims if claim.checked)
 
     def text(self) -> str:
@@ -124,18 +124,18 @@ class Findings:
 
 @dataclass(frozen=True)
 class Job:
-    """One recipe about to be run: its settings as they were chosen, and where to."""
+    """A recipe to be run: the chosen settings and the output folder."""
 
     recipe: Recipe
     settings: Mapping[str, Any]
     folder: Path
     missing: Sequence[str] = ()
-    """The ``gives`` of optional needs that are not there: what is left out."""
+    """The ``gives`` of optional needs that are missing: the parts that are left out."""
     data: Path = Path()
     """The folder with the files that the recipe needs."""
     images: int | None = None
     all_settings: Mapping[str, Any] | None = None
-    """The settings with all rows, where only some were asked for."""
+    """The settings with all rows, also those that were not requested."""
     start: Path | None = None
     """A run that this one begins with: see :mod:`proofmap.reproduce.copied_run`."""
     seed: int = 0
@@ -145,7 +145,7 @@ class Job:
     command: str = ""
 
     def left_out(self) -> list[str]:
-        """A note for each optional part that was asked for and is left out: what it needs, and where that goes."""
+        """A note for each optional part that was requested but is left out: which file it needs, and in which folder."""
         others = rows_of(self.all_settings or self.settings) - rows_of(self.settings)
         return [
             f"left out: {need.gives}, which needs {need.words(self.data)}"
@@ -155,7 +155,7 @@ class Job:
 
 
 def rows_of(settings: Mapping[str, Any]) -> set[str]:
-    """The names of a recipe's rows; none where its experiment is no study."""
+    """The names of a recipe's rows; empty if its experiment is not a study."""
     return {row_name(row) for row in settings.get("study", {}).get("methods", ())}
 
 

@@ -1,4 +1,4 @@
-"""The experiment ``theory``: theorem 5.1 on a grid of made inputs, and on real linear classifiers."""
+"""The experiment ``theory``: theorem 5.1 on a grid of synthetic inputs, and on real linear classifiers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from proofmap.theory.trials import Cell, Curve, Rate, curve, grid
 
 
 def run(job: Job) -> Findings:
-    """A cell for each made input and delta; curves of some made inputs, and of the real ones that can be had."""
+    """A cell for each synthetic input and delta; curves of some synthetic inputs, and of the real ones that are available."""
     settings = job.settings
     cells = grid(**settings["grid"], seed=job.seed, progress=job.progress)
     curves = list(curves_of(job))
@@ -25,7 +25,7 @@ def run(job: Job) -> Findings:
 
 
 def curves_of(job: Job) -> Iterator[Curve]:
-    """The curves that a recipe asks for, less those whose inputs cannot be had."""
+    """The curves that a recipe asks for, without those whose inputs are not available."""
     with job.progress.task("curves of theorem 5.1", len(job.settings["curves"])) as task:
         for wanted in job.settings["curves"]:
             made = dict(wanted)

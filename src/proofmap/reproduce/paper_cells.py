@@ -17,7 +17,7 @@ from proofmap.results.tables import number
 
 
 def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[PaperTable]:
-    """A table of the scores, and one for each metric that stands at several thresholds."""
+    """A table of the scores, and one for each metric with several thresholds."""
     several, paper = by_epsilons(settings), settings.get("paper", {})
     apart = {name for names in several.values() for name in names}
     all_names = [score.name for score in evaluation.results[0].scores]
@@ -95,7 +95,7 @@ def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperT
 
 
 def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[tuple[float, str, str]]:
-    """How far each printed number is from the one found: (distance, row, metric), of metrics at one threshold."""
+    """The distance of each printed number from the one found here, as (distance, row, metric), for metrics at one threshold."""
     there = {result.name: result for result in evaluation.results}
     several = by_epsilons(settings)
     return [
@@ -107,7 +107,8 @@ def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[t
 
 
 def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTable:
-    """What each row is, and the seconds that its maps and their judging took. What all rows of a method share is told once, below."""
+    """A table with the settings of each row and the seconds that making and judging its maps took. Settings that all rows of a method share
+    are listed once, below."""
     shared = shared_changes([methods[result.name] for result in evaluation.results])
     rows, records = [], []
     for result in evaluation.results:
@@ -123,7 +124,7 @@ def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTa
 
 
 def shared_changes(methods: Sequence[Method]) -> dict[str, list[str]]:
-    """Settings that all of several methods of one name have and that are not their defaults; by that name."""
+    """By the name of a method: the settings that all its rows share and that differ from the defaults, if there are several rows."""
     named: dict[str, list[list[str]]] = {}
     for method in methods:
         named.setdefault(method.name, []).append(method.changes())

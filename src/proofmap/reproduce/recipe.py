@@ -50,9 +50,9 @@ _KNOWN = {"title", "paper", "experiment", "needs", "variants", "places", "settin
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """Something that a recipe cannot do without: a file or folder below the data folder, or a Python package.
+    """Something that a recipe needs: a file or folder below the data folder, or a Python package.
 
-    Where both are named, or a file that ships inside this package (``shipped``), one of them is enough.
+    If several are named (a path, a package, a ``shipped`` file of this package), one of them is enough.
     """
 
     what: str
@@ -87,7 +87,7 @@ class Variant:
     quick: Mapping[str, Any] = field(default_factory=dict)
 
     def lacks(self, data: Path) -> list[Need]:
-        """What it cannot do without and is not there."""
+        """Needs that are not optional and are missing."""
         return [need for need in self.needs if not need.gives and not need.is_there(data)]
 
 
@@ -144,22 +144,22 @@ class Recipe:
         return [need for need in self.needs if not need.is_there(data)]
 
     def lacks(self, data: Path) -> list[Need]:
-        """What it cannot do without, whatever the variant, and is not there."""
+        """Needs of all variants that are not optional and are missing."""
         return [need for need in self.missing(data) if not need.gives]
 
     def check_needs(self, data: Path) -> list[Need]:
-        """The optional needs that are not there; an error that says what to supply where others are not."""
+        """The optional needs that are missing. If another need is missing, an error says what to supply."""
         required = self.lacks(data)
         if required:
             raise self._lacking(data, [_listed(required, data)], required)
         return self.missing(data)
 
     def ready_variant(self, data: Path) -> Variant | None:
-        """The first variant whose needs are met, of those that need not be named."""
+        """The first variant whose needs are met, without those that only run by name."""
         return next((v for v in self.variants if not v.by_name and not v.lacks(data)), None)
 
     def with_variant(self, data: Path, name: str | None = None) -> Recipe:
-        """The recipe as one of its variants has it: the one of this name, or the first whose needs are met."""
+        """The recipe with the settings of a variant: the one of this name, or the first whose needs are met."""
         if name is not None and name not in [variant.name for variant in self.variants]:
             known = ", ".join(variant.name for variant in self.variants) or "none"
             raise InputError(f"the recipe {self.name} has no variant {name!r}; it has {known}")
@@ -181,7 +181,7 @@ class Recipe:
         )
 
     def variant_note(self, data: Path) -> str:
-        """Which variant it is, and what to supply for the paper's own; nothing where there are none."""
+        """Which variant this is, and what to supply for the paper's own; empty if there are no variants."""
         if not self.chosen_variant:
             return ""
         own, chosen = (
@@ -204,7 +204,7 @@ class Recipe:
         )
 
     def chosen(self, *, data: Path, quick: bool = False) -> dict[str, Any]:
-        """The settings, with those of ``quick`` where it is asked for, and names in braces in their place."""
+        """The settings, changed as ``quick`` says if requested, with names in braces replaced."""
         settings = merged(self.settings, self.quick) if quick else dict(self.settings)
         places = {**self.places, "data": str(data)}  # the folder last: places lie in it
         return {key: placed(value, places) for key, value in settings.items()}
@@ -272,7 +272,7 @@ def _extended(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _extending(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Tables merged one after the other, its own last; ``extends`` itself is gone."""
+    """Tables merged one after the other, the recipe's own last, without the key ``extends``."""
     table = reduce(merged, [*others, own], dict[str, Any]())
     return {key: value for key, value in table.items() if key != "extends"}
 

@@ -35,7 +35,7 @@ FLOORS: Mapping[str, str] = {"completeness": "e1", "soundness": "e2", "best-effo
 
 
 def study_of(job: Job) -> Study:
-    """The study of a recipe: what holds for all methods and metrics is put into each."""
+    """The study of a recipe, with shared settings copied into each method and metric."""
     settings = job.settings
     table = _with_weights_there(settings["study"])
     of_method, of_metric = settings.get("of_method", {}), settings.get("of_metric", {})
@@ -63,7 +63,7 @@ def rows_for_later(job: Job) -> list[Method]:
 
 
 def passes_notes(job: Job) -> list[str]:
-    """Passes of the net for each learned mask, beside those of the paper's settings; rows that take as many share a note."""
+    """Notes with the passes of the net for each learned mask, compared with the paper's settings; rows with equal numbers share a note."""
     rows: dict[str, list[str]] = {}
     for name, method in study_of(job).named_methods().items() if "study" in job.settings else ():
         learned = method.of if isinstance(method, TopLabel) else method
@@ -94,7 +94,7 @@ def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str,
 
 
 def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A metric once for each pair of thresholds; as it is where it has none or names its own.
+    """A metric once for each pair of thresholds; unchanged if it has no thresholds or names its own.
 
     >>> [m["name"] for m in at_epsilons({"metric": "soundness"}, {"printed": {"e1": 0.01, "e2": 0.001}})]
     ['soundness, printed']
@@ -128,7 +128,7 @@ def by_epsilons(settings: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _row(entry: Mapping[str, Any], of_method: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A method with what its kind shares, also inside a wrapper such as ``top-label``."""
+    """A method with the shared settings of its kind, also inside a wrapper such as ``top-label``."""
     row = _with_weights_there({**of_method.get(entry.get("method", ""), {}), **entry})
     return {**row, "of": _row(row["of"], of_method)} if isinstance(row.get("of"), Mapping) else row
 

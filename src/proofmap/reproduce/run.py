@@ -59,19 +59,19 @@ EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "theory": linear_case.run,
 }
 WITHOUT_IMAGES = {"desk", "theory"}
-"""Those without images and maps."""
+"""Experiments without images and maps."""
 CHOSEN_IMAGES = {*WITHOUT_IMAGES, "examples"}
-"""Those that --images does not concern."""
+"""Experiments that ignore ``--images``."""
 OF_ROWS = {"study", "corner"}
-"""Those whose rows can be had one by one."""
+"""Experiments whose rows can be run one at a time."""
 QUICK = "made with --quick: this shows that the code runs, and nothing else"
 DATA = Path("data")
-"""Where files that a recipe needs are looked for, unless another folder is named."""
+"""The default folder of the files that recipes need."""
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a recipe found, and the files that tell of it."""
+    """What a recipe found, and the files with the results."""
 
     recipe: Recipe
     outcome: Findings
@@ -99,11 +99,11 @@ def reproduce(
 
     Args:
         data: the folder with the files that the recipe needs.
-        quick: the same code on as little as possible; the numbers mean nothing then.
+        quick: run the same code on as little data as possible; the numbers then mean nothing.
         images: number of images, instead of the recipe's number.
         variant: which of the recipe's variants; the first whose needs are met when left out.
         rows: only the rows of these names, in which ``*`` stands for anything; the same directory takes the others later.
-        start: the run of another recipe, whose maps are taken where they are the same.
+        start: the run of another recipe, whose maps are used if they are the same.
     """
     began = time.perf_counter()
     recipe = Recipe.named(name).with_variant(Path(data), variant)
@@ -145,7 +145,7 @@ def reproduce(
 def _with_rows(
     recipe: Recipe, settings: Mapping[str, Any], rows: Sequence[str], lacking: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The settings with these rows alone; refused where none of them can be made."""
+    """The settings with only these rows; refused if none of them can be made."""
     if recipe.experiment not in OF_ROWS:
         raise InputError(f"the recipe {recipe.name} has no rows that can be had one by one; leave out --rows")
     chosen = with_rows(settings, rows)
@@ -156,7 +156,7 @@ def _with_rows(
 
 
 def _rows_note(chosen: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    """How many of the recipe's rows were asked for, where not all were."""
+    """A note on how many of the recipe's rows were requested; empty if all were."""
     few, many = len(rows_of(chosen)), len(rows_of(settings))
     return f"{few} of {counted(many, 'row')}, as --rows says" if few < many else ""
 

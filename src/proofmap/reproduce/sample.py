@@ -1,4 +1,4 @@
-"""Some images of a recipe's data, for experiments that are no studies: its net, its rows, and the labels of these images."""
+"""Some images of a recipe's data with its net, rows and labels, for experiments that are not studies."""
 
 from __future__ import annotations
 

@@ -91,13 +91,13 @@ def run(job: Job) -> Findings:
 
 
 def _rows(here: Sample) -> dict[str, str]:
-    """The names of the rows by the titles that the checks give them."""
+    """Row names by the method titles that the checks use."""
     titles = distinct_names([method.title() for method in here.methods.values()])
     return dict(zip(titles, here.methods, strict=True))
 
 
 def _with_row_names(checks: SanityChecks, here: Sample) -> SanityChecks:
-    """The same, with methods by the names of the rows."""
+    """The checks with each method named like its row."""
     row = _rows(here)
     lines, floors = (
         tuple(replace(line, method=row[line.method]) for line in some)

@@ -1,6 +1,6 @@
-"""The images and maps of a finished run, for what a recipe reads off them beyond the run's own metrics.
+"""The images and maps of a finished run, for measurements of a recipe beyond the run's own metrics.
 
-What is found so costs no map: masks that took an hour are looked at again in seconds.
+No map is made again: masks that took an hour are measured again in seconds.
 """
 
 from __future__ import annotations
@@ -85,5 +85,5 @@ class StoredMaps:
         return self.evaluation.results[0].insertion.settings["points"]
 
     def about(self) -> str:
-        """What figures of the maps depend on, as a sentence for their captions."""
+        """The settings that figures of the maps depend on, as a sentence for captions."""
         return evaluation_settings(shared(self.evaluation), thresholds=False)

@@ -45,7 +45,7 @@ PAIRS: Mapping[str, int] = {"mask-pairs": 0, "mask-pairs-second": 1}
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """A finished study: its numbers, what its rows are, and what to know about it."""
+    """A finished study: its numbers, descriptions of its rows, and notes."""
 
     evaluation: Evaluation
     methods: Mapping[str, Method]
@@ -53,7 +53,7 @@ class JudgedRows:
     files: tuple[Path, ...]
     work: WorkDone
     tables: tuple[PaperTable, ...] = ()
-    """Those about how it was judged."""
+    """Tables about how the study was judged."""
     failed: int = 0
     """Images that could not be read, and those that a method failed on."""
 
@@ -74,7 +74,7 @@ def run(job: Job) -> Findings:
 
 
 def judge_rows(job: Job) -> JudgedRows:
-    """Run the study of a recipe in the job's folder, or what is left of it to do; the saliency metric is tuned where asked."""
+    """Run the study of a recipe in the job's folder, or continue it; the saliency metric is tuned if the recipe says so."""
     wanted = job.settings.get("tuned")
     if wanted is None:
         return _run_study(job)
@@ -146,7 +146,7 @@ def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Findings:
 
 
 def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> dict[str, Figure]:
-    """What ``[settings] figures`` names, by the names of their files; a scatter for each pair of thresholds."""
+    """The figures that ``[settings] figures`` names, by the names of their files; a scatter for each pair of thresholds."""
     found: dict[str, Figure] = {}
     for name in settings.get("figures", ()):
         if name in PAIRS:

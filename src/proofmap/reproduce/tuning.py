@@ -4,7 +4,8 @@
 
 [settings.tuned]
 number = 100                    # holdout images, at random
-data = "imagenette:{data}/imagenette[train]"    # of other data; left out, or where the run keeps its maps: its first images, a third at most
+data = "imagenette:{data}/imagenette[train]"    # from other data; by default, or if the run keeps its maps, its first images, at most a
+third
 deltas = [0.0, 0.2]             # thresholds; 0 to 5 in steps of .2 when left out
 
 A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study, and each row keeps
@@ -35,7 +36,7 @@ METRIC = "saliency-metric"
 
 @dataclass(frozen=True)
 class Tuning:
-    """What each row's thresholds gave on the holdout, and the passes of the net that this took."""
+    """The result of each row's thresholds on the holdout, and the passes of the net that this took."""
 
     sweeps: Mapping[str, SaliencySweep]
     passes: int
@@ -82,7 +83,7 @@ class Tuning:
 
 
 def tune_on_other_images(job: Job) -> Tuning:
-    """The thresholds of a recipe that names other data for them; maps of its images are made."""
+    """Tune the thresholds on the other data that a recipe names; maps of its images are made."""
     wanted = job.settings["tuned"]
     here = draw_sample(job, wanted["data"], wanted["number"])
     sweeps = {}
@@ -98,7 +99,7 @@ def tune_on_other_images(job: Job) -> Tuning:
 
 
 def tune_on_first_images(stored: StoredMaps, wanted: Mapping[str, Any]) -> Tuning:
-    """The thresholds on the first images of a run, a third at most and one at least, whose maps are there."""
+    """Tune the thresholds on the first images of a run, whose maps are stored: at most a third of them, at least one."""
     held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
     sweeps = {
         result.name: sweep_of(
@@ -110,12 +111,12 @@ def tune_on_first_images(stored: StoredMaps, wanted: Mapping[str, Any]) -> Tunin
 
 
 def without_metric(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe's settings without its saliency metric: what is run before the thresholds are known."""
+    """A recipe's settings without its saliency metric, to run before the thresholds are known."""
     return _with_metric(settings, [])
 
 
 def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Settings in which the saliency metric stands once for each of these changes."""
+    """Settings with one saliency metric for each of these changes."""
     metrics = [
         changed
         for entry in settings["study"]["metrics"]

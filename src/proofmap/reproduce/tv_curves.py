@@ -84,7 +84,7 @@ def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
 
 
 def area_claims(found: CurvesByPanel) -> Iterator[Claim]:
-    """What the paper says of the curves, of the most regularised row beside the least."""
+    """The paper's statements about the curves, comparing the most with the least regularised row."""
     for fill, lines in found.items():
         names = list(lines)
         first, last = names[0], names[-1]

@@ -1,6 +1,6 @@
 """Is a method good enough? Scores against bars, for pipelines that must fail when a map proves nothing.
 
-Maps that know nothing of the net are held against the same bars, as controls. If one of them reaches every bar, the bars
+Maps that do not use the net are compared with the same bars, as controls. If one of them reaches every bar, the bars
 distinguish nothing, or the net does not see its input, and the audit fails whatever the methods score.
 """
 
@@ -57,7 +57,7 @@ class AuditResult(Tables):
     companions: tuple[AuditLine, ...] = ()
     """The methods' own maps, blurred or shown for every label, with the same bars: for comparison, they decide nothing."""
     soundness_notes: tuple[str, ...] = ()
-    """Why a method's soundness is no merit of its maps."""
+    """Reasons why a method's soundness does not come from its maps."""
 
     @property
     def passes(self) -> bool:

@@ -13,8 +13,7 @@ their floors e1 and e2:
     shortfall = -log alpha(A, f)                = log f - log max(A, e1), or 0;  for labels with f >= e1
     of it by choice = -log alpha(A, min(f, hi)) = log min(f, hi) - log max(A, e1), or 0
 
-A part by choice is what a map at the bound would not have had: where even the weakest proof exceeds f, an overshoot up to
-lo is forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
+The part by choice is the excess over a map at the bound. If even the weakest proof exceeds f, an overshoot up to lo is forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
 other by swaps of two neighbours, each of which changes a single term of the area. All are means over pairs, in natural logarithms.
 
 lo and hi were found, not proven. Further searches can only widen an interval, so the parts by choice and the share of pairs
@@ -43,7 +42,7 @@ from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
 from proofmap.results.tables import Cells, Table
 
 TARGETS = ("weakest", "strongest")
-"""What a method's setting ``target`` says where its areas are a bound."""
+"""Values of a method's setting ``target`` whose areas are a bound."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +65,16 @@ class Reach:
         return _areas(result).masked_fill(self.low.isnan(), torch.nan)
 
     def matchable(self) -> Tensor:
-        """1 where a map between the bounds has f as its area, floors counted, else 0; NaN where they are not known."""
+        """1 if f, with its floors, lies between the bounds, else 0; NaN if they are not known."""
         yes = ~(self.forced_over() | self.forced_under())
         return yes.double().masked_fill(self.low.isnan(), torch.nan)
 
     def forced_over(self) -> Tensor:
-        """Where even the weakest proof is too strong."""
+        """Pairs for which even the weakest proof is too strong."""
         return self.low > self.f.clamp_min(self.e2)
 
     def forced_under(self) -> Tensor:
-        """Where even the strongest proof is too weak."""
+        """Pairs for which even the strongest proof is too weak."""
         return (self.high < self.f) & (self.f >= self.e1)
 
 

@@ -48,7 +48,7 @@ def _is(result: MethodResult, record: Mapping[str, object]) -> bool:
 
 
 def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None) -> list[str]:
-    """Methods whose soundness is no merit of their maps: it is not above that of blurred maps or of maps that are the same for
+    """Notes on methods whose soundness does not come from their maps: it is not above that of blurred maps or of maps that are the same for
     every label, or the fill alone proves the labels.
 
     A control explains a method's soundness if it reaches nine tenths of it on average and the method is not above the control, by the

@@ -1,4 +1,4 @@
-"""Tables, drawing and files, plugged in from above: a result can be shown and saved, but does not know how."""
+"""The connection between results and the report: results call these functions to show and save themselves."""
 
 from __future__ import annotations
 

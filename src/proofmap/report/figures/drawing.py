@@ -143,7 +143,7 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
 
 
 def place_title(evaluation: Evaluation, place: int) -> str:
-    """What a place of the label table holds. Labels that a person listed are in that person's order."""
+    """The name of a column of the label table. Labels in a list keep the order of the list."""
     if place == 0:
         by_probability = is_by_probability(str(evaluation.settings["labels"]))
         return "the top label" if by_probability else "the first label"

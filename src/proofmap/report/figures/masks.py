@@ -178,7 +178,7 @@ def two_objects_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Judge methods on photos that show several things, and show what they find of each."""
+    """Judge methods on photos that show several things, and draw the maps of each thing."""
     return two_objects(
         evaluate(
             classifier,

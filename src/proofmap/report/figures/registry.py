@@ -35,7 +35,7 @@ Needs = Literal["evaluation", "images", "nothing"]
 class FigureInfo:
     """What a figure shows, what it needs, and the function that makes it.
 
-    By what it needs, this is called as ``make(evaluation, **settings)``, ``make(classifier, images, seed=, progress=, **settings)``
+    Depending on ``needs``, ``make`` is called as ``make(evaluation, **settings)``, ``make(classifier, images, seed=, progress=, **settings)``
     (it learns its own masks), or ``make(**settings)``.
     """
 
