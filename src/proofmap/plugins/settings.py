@@ -57,12 +57,14 @@ def setting(
     above: float | None = None,
     most: float | None = None,
     main: bool = False,
+    last: bool = False,
 ) -> T:
     """A field with its default, one line of help, and its bounds.
 
-    The ``main`` setting may be written alone after the plug-in's name: ``top-label:METHOD``, ``images:FOLDER``.
+    The ``main`` setting may be written alone after the plug-in's name: ``top-label:METHOD``, ``images:FOLDER``. A setting of a base
+    class that is ``last`` is listed after those of its subclasses.
     """
-    about = {"help": help, "least": least, "above": above, "most": most, "main": main}
+    about = {"help": help, "least": least, "above": above, "most": most, "main": main, "last": last}
     found: T = dataclasses.field(default=default, metadata=about)
     return found
 
@@ -206,6 +208,7 @@ class Setting:
     above: float | None = None
     most: float | None = None
     main: bool = False
+    last: bool = False
 
     @property
     def choices(self) -> tuple[Any, ...]:
@@ -321,7 +324,7 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
         types, default = alternatives(hints[field.name]), field.default
         default = typed(default, types) if any(fits(default, kind) for kind in types) else default
         found.append(Setting(field.name, types, default, **dict(field.metadata)))
-    return tuple(found)
+    return tuple(sorted(found, key=lambda info: info.last))
 
 
 def _plugin_in(kinds: Iterable[Any]) -> type[Plugin] | None:

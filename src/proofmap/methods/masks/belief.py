@@ -13,14 +13,7 @@ from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
 from proofmap.methods.masks.belief_problem import BeliefProblem, BeliefState, CurveProblem, Target
-from proofmap.methods.masks.method import (
-    COMPILE_HELP,
-    PRECISION_HELP,
-    MaskMethod,
-    Precision,
-    ReadyMask,
-    chosen_precision,
-)
+from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, chosen_precision
 from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import setting
@@ -28,7 +21,7 @@ from proofmap.plugins.settings import setting
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class BeliefMask(MaskMethod):
+class BeliefMask(WholeNet, MaskMethod):
     """Masks learned until the AUC of the insertion game equals f, for several fills at once. The defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more), ``steady`` (600, and
@@ -69,10 +62,6 @@ class BeliefMask(MaskMethod):
     )
     learning_rate: float = setting(1.0, "first step size of Adam; falls to zero quadratically", above=0)
     temperature: float = setting(0.3, "width of the soft step that gives the hard mask its gradient", above=0)
-    precision: Precision = setting("auto", PRECISION_HELP)
-    compile: bool | None = setting(None, COMPILE_HELP)
-
-    stochastic = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -27,12 +27,10 @@ from proofmap.core import streams
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
-    COMPILE_HELP,
-    PRECISION_HELP,
     FilledMaskMethod,
-    Precision,
     ReadyMask,
     Stage,
+    WholeNet,
     distinct_images,
     grid_cells,
     grid_matrices,
@@ -50,7 +48,7 @@ _FIRST, _MOST = 2.0, 1000.0
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class DiffMask(FilledMaskMethod):
+class DiffMask(WholeNet, FilledMaskMethod):
     """The fewest open gates that keep the net's belief, by dual ascent; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (1200).
@@ -73,10 +71,6 @@ class DiffMask(FilledMaskMethod):
     dual_rate: float = setting(1.0, "step size of lambda", above=0)
     dual_start: float = setting(0.0, "first lambda", least=0)
     fill: Fill = setting(Images(), "what closed positions show")
-    precision: Precision = setting("auto", PRECISION_HELP)
-    compile: bool | None = setting(None, COMPILE_HELP)
-
-    stochastic = True
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> DiffMaskProblem:
         return DiffMaskProblem(self, ready.classifier, fast, ready.state.fill)

@@ -34,15 +34,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots
-from proofmap.methods.masks.method import (
-    COMPILE_HELP,
-    PRECISION_HELP,
-    MaskMethod,
-    MaskState,
-    Precision,
-    ReadyMask,
-    distinct_images,
-)
+from proofmap.methods.masks.method import MaskMethod, MaskState, ReadyMask, WholeNet, distinct_images
 from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
@@ -62,7 +54,7 @@ _SIDE = 224
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class ExtremalPerturbation(MaskMethod):
+class ExtremalPerturbation(WholeNet, MaskMethod):
     """The smooth masks of given areas that show the label best, summed; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of its pointing game), ``torchray`` (800 steps,
@@ -73,6 +65,7 @@ class ExtremalPerturbation(MaskMethod):
     """
 
     name = "extremal-perturbation"
+    stochastic = False
     description = "smooth masks of given areas that show the label best, summed"
     revision = 2
     reference = "Fong, Patrick and Vedaldi 2019"
@@ -103,8 +96,6 @@ class ExtremalPerturbation(MaskMethod):
     levels: int = setting(8, "blurred images to interpolate between", least=2)
     mirror: bool = setting(True, "use the mirror image at every second step")
     smooth: float = setting(0.09, "sigma of the map's smoothing, as a share of the shorter side", least=0)
-    precision: Precision = setting("auto", PRECISION_HELP)
-    compile: bool | None = setting(None, COMPILE_HELP)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -34,12 +34,10 @@ from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median, ReadyFill
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
-    COMPILE_HELP,
-    PRECISION_HELP,
     FilledMaskMethod,
-    Precision,
     ReadyMask,
     Stage,
+    WholeNet,
     distinct_images,
     grid_cells,
     grid_matrices,
@@ -57,7 +55,7 @@ _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class FongVedaldi(FilledMaskMethod):
+class FongVedaldi(WholeNet, FilledMaskMethod):
     """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
 
     Presets: ``original`` (the defaults), ``pytorch``; see :mod:`proofmap.methods.masks.fong_vedaldi`.
@@ -108,10 +106,6 @@ class FongVedaldi(FilledMaskMethod):
     start: Start = setting(
         "disc", "the first mask: ones, or the smallest deleted disc that takes the label away"
     )
-    precision: Precision = setting("auto", PRECISION_HELP)
-    compile: bool | None = setting(None, COMPILE_HELP)
-
-    stochastic = True
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> FongVedaldiProblem:
         return FongVedaldiProblem(self, fast, ready.state.fill)

@@ -32,10 +32,8 @@ from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
-    PRECISION_HELP,
     FilledMaskMethod,
     MaskState,
-    Precision,
     ReadyMask,
     chosen_precision,
     distinct_images,
@@ -80,9 +78,6 @@ class IBA(FilledMaskMethod):
     smooth: float = setting(1.0, "sigma of the blur of lambda, in cells of the layer", least=0)
     fill: Fill = setting(Images(), "inputs for the mean and spread of the features")
     pool: int = setting(256, "draws of the fill for them", least=2)
-    precision: Precision = setting("auto", PRECISION_HELP)
-
-    stochastic = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

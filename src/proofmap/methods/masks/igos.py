@@ -31,12 +31,10 @@ from proofmap.core import streams
 from proofmap.fills import Blur, Fill, ReadyFill
 from proofmap.methods.masks.engine import MaskProblem, Slots
 from proofmap.methods.masks.method import (
-    COMPILE_HELP,
-    PRECISION_HELP,
     FilledMaskMethod,
-    Precision,
     ReadyMask,
     Stage,
+    WholeNet,
     grid_cells,
     grid_matrices,
 )
@@ -52,7 +50,7 @@ _LEAST, _DECAY, _ENOUGH = 1e-5, 0.2, 1e-4
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class IGOSPlusPlus(FilledMaskMethod):
+class IGOSPlusPlus(WholeNet, FilledMaskMethod):
     """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
 
     Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations, the
@@ -90,10 +88,6 @@ class IGOSPlusPlus(FilledMaskMethod):
     step: float = setting(1000.0, "the longest step that the line search tries", above=_LEAST)
     momentum: bool = setting(False, "Nesterov momentum")
     fill: Fill = setting(Blur(sigma=50.0, kernel=51, border="edge"), "what deleted positions show")
-    precision: Precision = setting("auto", PRECISION_HELP)
-    compile: bool | None = setting(None, COMPILE_HELP)
-
-    stochastic = True
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> IGOSProblem:
         return IGOSProblem(self, fast, ready.state.fill)

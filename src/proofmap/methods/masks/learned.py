@@ -23,22 +23,8 @@ from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
-from proofmap.methods.masks.method import (
-    COMPILE_HELP,
-    PRECISION_HELP,
-    FilledMaskMethod,
-    Precision,
-    ReadyMask,
-    Stage,
-    grid_matrices,
-)
-from proofmap.methods.masks.terms import (
-    Objective,
-    Variation,
-    data_term,
-    enlarged,
-    total_variation,
-)
+from proofmap.methods.masks.method import FilledMaskMethod, ReadyMask, Stage, WholeNet, grid_matrices
+from proofmap.methods.masks.terms import Objective, Variation, data_term, enlarged, total_variation
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 
@@ -57,7 +43,7 @@ _AS_PUBLISHED: Mapping[str, Any] = {
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class LearnedMask(FilledMaskMethod):
+class LearnedMask(WholeNet, FilledMaskMethod):
     """The mask-learning method; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (the defaults), ``paper`` (as printed), ``released`` (as its code does it).
@@ -101,10 +87,6 @@ class LearnedMask(FilledMaskMethod):
     )
     merge: Merge = setting("max", "how K masks become one map: their maximum, or their sum")
     init_noise: float = setting(0.01, "spread of the first weights, which K masks need to become different")
-    precision: Precision = setting("auto", PRECISION_HELP)
-    compile: bool | None = setting(None, COMPILE_HELP)
-
-    stochastic = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -20,10 +20,9 @@ from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots, Snapshot
 from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.method import Method, ReadyMethod
+from proofmap.plugins.settings import setting
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
-PRECISION_HELP = "how the net is run while learning; auto is float16 on a GPU if the net allows it"
-COMPILE_HELP = "run the net through torch.compile; none: only if it pays, for long work on a GPU"
 
 _AGREE = 0.05
 """Largest difference of logits in half precision from those in full at which ``auto`` chooses half."""
@@ -42,12 +41,15 @@ class MaskState:
     fill: ReadyFill | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class MaskMethod(Method):
-    """A method that learns masks. Each method declares ``precision`` and ``compile`` itself, because titles list settings in the order of
-    the class."""
+    """A method that learns masks."""
 
     family = "mask"
-    precision: Precision
+    stochastic = True
+    precision: Precision = setting(
+        "auto", "how the net is run while learning; auto is float16 on a GPU if the net allows it", last=True
+    )
 
     def prepare(self, classifier: Classifier) -> ReadyMask:
         self.check_gradients(classifier)
@@ -66,6 +68,15 @@ class MaskMethod(Method):
     def merged(self, masks: Tensor) -> Tensor:
         """Maps ``(N, L, *positions)`` from the K learned masks ``(N, L, K, *positions)``: the first, unless a method says otherwise."""
         return masks[:, :, 0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WholeNet:
+    """The setting of methods that learn masks on the whole net, and not on a part of it."""
+
+    compile: bool | None = setting(
+        None, "run the net through torch.compile; none: only if it pays, for long work on a GPU", last=True
+    )
 
 
 class FilledMaskMethod(MaskMethod):
@@ -116,9 +127,7 @@ class ReadyMask(ReadyMethod):
         listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
         cost = self.cost(len(listed))
         passes = 0 if cost is None else cost.gradient
-        wanted = getattr(
-            method, "compile", False
-        )  # a method that runs only a part of the net has no such setting
+        wanted = method.compile if isinstance(method, WholeNet) else False
         compiled = chosen_compile(self.classifier, wanted, passes)
         fast = self.classifier.frozen(dtype=dtype, compile=compiled)
         pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, seed, method.name))

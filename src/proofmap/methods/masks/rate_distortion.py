@@ -31,12 +31,10 @@ from proofmap.fills import Fill, Noise, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
-    COMPILE_HELP,
-    PRECISION_HELP,
     FilledMaskMethod,
-    Precision,
     ReadyMask,
     Stage,
+    WholeNet,
     grid_cells,
     grid_matrices,
 )
@@ -54,7 +52,7 @@ _LEAST = 1e-6
 
 @METHODS.register
 @dataclass(frozen=True, kw_only=True)
-class RateDistortion(FilledMaskMethod):
+class RateDistortion(WholeNet, FilledMaskMethod):
     """The fewest positions that keep the label's score under noise; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (2000, one weight per position up to 224).
@@ -80,10 +78,6 @@ class RateDistortion(FilledMaskMethod):
     score: Kept = setting("logit", "what must not change: the label's logit, or its probability")
     learning_rate: float = setting(0.1, "step size of Adam", above=0)
     fill: Fill = setting(Noise(), "what hidden positions show")
-    precision: Precision = setting("auto", PRECISION_HELP)
-    compile: bool | None = setting(None, COMPILE_HELP)
-
-    stochastic = True
 
     @property
     def draws(self) -> int:
