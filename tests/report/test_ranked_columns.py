@@ -14,8 +14,8 @@ from proofmap.core.inputs import Rows
 from proofmap.report.figures import figures_of
 from proofmap.report.figures.columns import columns_figure
 from proofmap.report.proof_columns import proof_columns
-from proofmap.report.proof_sheets import explained_sheet
-from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
+from proofmap.report.proof_sheets import explained_sheet, finding
+from proofmap.report.ranked_columns import is_ranked, ranked_columns
 from proofmap.results.named_positions import proof_count, proof_names
 from proofmap.results.proof_shape import shape_of
 from tests.test_row_fills import classifier, people
@@ -37,7 +37,7 @@ def test_the_title_counts_the_columns_that_give_the_belief(proof: pm.Proof) -> N
         expected = next(k for k, p in enumerate(along, 1) if p >= 0.9 * float(evaluation.f[i, first]))
         assert proof_count(evaluation, shape_of(evaluation, result, i, first)) == expected
         label = evaluation.label_names[int(evaluation.labels[i, first])]
-        assert f"{expected} of 3 columns give{'s' * (expected == 1)} {label}; " in ranked_title(
+        assert f"{expected} of 3 columns give{'s' * (expected == 1)} {label}; " in finding(
             evaluation, result, i
         )
 

@@ -17,9 +17,9 @@ from proofmap.cli.words import coloured, marked, print_words
 from proofmap.core.inputs import Text
 from proofmap.report import word_fonts
 from proofmap.report.html import write_report
-from proofmap.report.proof_sheets import explained_sheet
+from proofmap.report.proof_sheets import explained_sheet, finding
 from proofmap.report.word_fonts import font_for, missing_words
-from proofmap.report.word_proof import WordProof, proof_words_html, word_proof, words_title
+from proofmap.report.word_proof import WordProof, proof_words_html, word_proof
 from proofmap.report.word_sheets import word_picture
 
 TEXTS = [
@@ -78,9 +78,7 @@ def test_words_against_the_label_come_last_and_padding_never(evaluation: pm.Eval
 
 
 def test_the_title_counts_words_of_the_text(evaluation: pm.Evaluation) -> None:
-    assert words_title(evaluation, evaluation["belief-order"], 1).startswith(
-        "text-1: 1 of 1 words gives good; "
-    )
+    assert finding(evaluation, evaluation["belief-order"], 1).startswith("text-1: 1 of 1 words gives good; ")
 
 
 def test_tables_and_files_name_the_words(evaluation: pm.Evaluation, tmp_path: Path) -> None:

@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proofmap.core import deprecation
 from proofmap.core.errors import InputError
-from proofmap.core.version import __version__
 from proofmap.methods import LearnedMask, Random
 from proofmap.metrics import Insertion, Soundness
 from proofmap.models import DEFAULT_MODEL
@@ -293,28 +291,3 @@ def test_nothing_is_left_of_a_study_that_could_not_be_opened(tmp_path: Path) -> 
     with pytest.raises(InputError):
         run_study(study, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-# ---- earlier names ---------------------------------------------------------------------------------------------
-
-
-def test_keys_of_version_0_1_0_warn_and_mean_what_the_new_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deprecation, "_warned", set())
-    table = {"data": "photos", "methods": ["random"]}
-    with pytest.warns(FutureWarning) as caught:
-        old = Study.from_table({**table, "block": 3, "images": {"second": 0.1}})
-    assert [str(warning.message).partition(".")[0] for warning in caught] == [
-        "the key block of a study file is deprecated since version 0",
-        "the key images",
-    ]
-    assert all("will be removed in version 0.4.0. Use " in str(warning.message) for warning in caught)
-    new = {"images_per_unit": 3, "images": {"min_second_probability": 0.1}}
-    assert old == Study.from_table({**table, **new})
-    with pytest.raises(InputError, match="block is the earlier name of images_per_unit; remove block"):
-        Study.from_table({**table, "block": 3, "images_per_unit": 3})
-
-
-def test_the_earlier_keys_are_deleted_in_version_0_4() -> None:
-    assert tuple(map(int, __version__.split(".")[:2])) < (0, 4), (
-        "delete _with_new_names in study/study.py and this test"
-    )

@@ -124,7 +124,7 @@ def evaluate(
 ) -> None:
     config = Study.from_toml(study) if study is not None else Study()
     changes: dict[str, Any] = {
-        "data": options.with_column(options.with_target(data, target), text_column),
+        "data": options.with_columns(data, target, text_column),
         "model": model,
         "weights": weights,
         "labels": labels,

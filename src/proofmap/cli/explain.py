@@ -116,7 +116,7 @@ def explain(
     if text:
         photos = TextData(text)
     elif is_table:
-        places = options.with_column(options.with_target(images, target), text_column)
+        places = options.with_columns(images, target, text_column)
         photos = open_data(places or images)
     else:
         photos = photographs(images)

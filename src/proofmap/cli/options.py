@@ -153,30 +153,18 @@ def names_after(option: str, text: str | None) -> list[str] | None:
     return names
 
 
-def with_target(places: list[str] | None, target: str | None) -> list[str] | None:
-    """The dataset strings with the column of true labels written into the first.
+def with_columns(places: list[str] | None, target: str | None, column: str | None) -> list[str] | None:
+    """The dataset strings, with the columns of true labels and of texts written into the only one.
 
-    >>> with_target(["customers.csv"], "churned")
-    ['customers.csv?target=churned']
+    >>> with_columns(["reviews.csv"], "stars", "review")
+    ['reviews.csv?target=stars&column=review']
     """
-    if target is None:
-        return places
-    if not places or len(places) > 1:
-        raise InputError("--target names a column of one table; give one --data FILE.csv with it")
-    return [f"{places[0]}{'&' if '?' in places[0] else '?'}target={target}"]
-
-
-def with_column(places: list[str] | None, column: str | None) -> list[str] | None:
-    """The dataset strings with the column of texts written into the first.
-
-    >>> with_column(["reviews.csv"], "review")
-    ['reviews.csv?column=review']
-    """
-    if column is None:
-        return places
-    if not places or len(places) > 1:
-        raise InputError("--text-column names a column of one file; give one --data FILE.csv with it")
-    return [f"{places[0]}{'&' if '?' in places[0] else '?'}column={column}"]
+    for option, key, value in (("--target", "target", target), ("--text-column", "column", column)):
+        if value is not None:
+            if not places or len(places) > 1:
+                raise InputError(f"{option} names a column of one file; give one --data FILE.csv with it")
+            places = [f"{places[0]}{'&' if '?' in places[0] else '?'}{key}={value}"]
+    return places
 
 
 def check_device(name: str | None) -> str:

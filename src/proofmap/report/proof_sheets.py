@@ -12,12 +12,13 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, wrapped
 from proofmap.report.colours import STRENGTHS, hidden_of
 from proofmap.report.pictures import KEPT_SHARE, marked_line, masked_photo, overlay, photo, picture_ratio
-from proofmap.report.ranked_columns import is_ranked, ranked_columns, ranked_title
+from proofmap.report.ranked_columns import is_ranked, ranked_columns
 from proofmap.report.sheets import SheetCell, SheetText, sheet
-from proofmap.report.word_proof import WORDS_NOTE, is_worded, word_proof, words_title
+from proofmap.report.word_proof import WORDS_NOTE, is_worded, word_proof
 from proofmap.report.word_sheets import WIDE, word_picture
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
+from proofmap.results.named_positions import proof_count
 from proofmap.results.proof_shape import ProofShape, percent, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
@@ -63,6 +64,20 @@ def _short(probability: float) -> str:
     return percent(probability).replace("less than ", "<").replace("more than ", ">")
 
 
+def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
+    """What a method finds in an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``."""
+    count = evaluation.count_of(index)
+    places = [j for j, label in enumerate(evaluation.labels[index].tolist()) if label != NO_LABEL]
+    first, *others = sorted(places, key=lambda j: -float(evaluation.f[index, j]))[:2]
+    names = {j: evaluation.label_names[int(evaluation.labels[index, j])] for j in places}
+    enough = proof_count(evaluation, shape_of(evaluation, result, index, first), count)
+    positions = f"{enough} of {count} {evaluation.inputs.position_noun} {'gives' if enough == 1 else 'give'}"
+    said = f"{positions if enough else 'no proof of'} {names[first]}"
+    for j in others:
+        said += f"; {names[j]} gets {_short(shape_of(evaluation, result, index, j).peak)} at most"
+    return f"{evaluation.image_names[index]}: {said}"
+
+
 def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
     """One row of a table, one method: for each label the columns in the order of the map with their curve, and what they prove."""
     result, side, cells = evaluation.results[0], 360, []
@@ -73,7 +88,7 @@ def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
         ]
         drawn = ranked_columns(evaluation, result, index, j, side=side, most=16)
         cells.append(proof_cell(evaluation, result, index, j, drawn, lines))
-    title, notes = ranked_title(evaluation, result, index), sheet_notes(evaluation, index)
+    title, notes = finding(evaluation, result, index), sheet_notes(evaluation, index)
     return sheet(title, [cells], [_RANKED_NOTE, *notes], side=side, ratio=_ratio(cells[0].picture))
 
 
@@ -92,7 +107,7 @@ def word_sheet(evaluation: Evaluation, index: int) -> Image.Image:
                 about += " (one map for all labels)"
             cell = proof_cell(evaluation, result, index, j, drawn)
             rows.append([replace(cell, above=SheetText(about, strong=True))])
-    one = words_title(evaluation, evaluation.results[0], index)
+    one = finding(evaluation, evaluation.results[0], index)
     title = f"{evaluation.image_names[index]}: what does each method prove?" if several else one
     notes = [WORDS_NOTE.format(positions=inputs.position_noun), *sheet_notes(evaluation, index)]
     return sheet(

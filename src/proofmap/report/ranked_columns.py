@@ -13,7 +13,7 @@ from proofmap.core.inputs import Inputs, Rows
 from proofmap.core.text import shortened
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
-from proofmap.results.proof_shape import percent, shape_of
+from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 
 _INK, _SOFT, _PAPER = (24, 24, 28), (120, 120, 128), (250, 250, 250)
@@ -67,21 +67,3 @@ def ranked_columns(
     draw.text((left, end + 2), "0", _SOFT, font)
     draw.text((at(1.0), end + 2), "1", _SOFT, font, anchor="ra")
     return page
-
-
-def ranked_title(evaluation: Evaluation, result: MethodResult, index: int) -> str:
-    """The finding about one row: ``4 of 30 columns give malignant; benign gets 2 % at most``."""
-    places = [j for j, label in enumerate(evaluation.labels[index].tolist()) if label >= 0]
-    first, *others = sorted(places, key=lambda j: -float(evaluation.f[index, j]))[:2]
-    names = [evaluation.label_names[int(evaluation.labels[index, j])] for j in (first, *others)]
-    count = proof_count(evaluation, shape_of(evaluation, result, index, first))
-    verb = "gives" if count == 1 else "give"
-    said = (
-        f"{count} of {evaluation.inputs.count} columns {verb} {names[0]}"
-        if count
-        else f"no proof of {names[0]}"
-    )
-    for j, name in zip(others, names[1:], strict=True):
-        peak = percent(shape_of(evaluation, result, index, j).peak).replace("less than ", "<")
-        said += f"; {name} gets {peak} at most"
-    return f"{evaluation.image_names[index]}: {said}"

@@ -98,24 +98,6 @@ def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: 
     )
 
 
-def words_title(evaluation: Evaluation, result: MethodResult, index: int) -> str:
-    """The finding about one text: ``3 of 12 words give sport; politics gets 4 % at most``."""
-    places = [j for j, label in enumerate(evaluation.labels[index].tolist()) if label >= 0]
-    first, *others = sorted(places, key=lambda j: -float(evaluation.f[index, j]))[:2]
-    proof = word_proof(evaluation, result, index, first)
-    units = evaluation.inputs.position_noun
-    verb = "gives" if proof.enough == 1 else "give"
-    said = (
-        f"{proof.enough} of {len(proof.words)} {units} {verb} {proof.label}"
-        if proof.enough
-        else f"no proof of {proof.label}"
-    )
-    for j in others:
-        other = word_proof(evaluation, result, index, j)
-        said += f"; {other.label} gets {percent(other.shape.peak).replace('less than ', '<')} at most"
-    return f"{evaluation.image_names[index]}: {said}"
-
-
 # ---- notebooks ------------------------------------------------------------------------------------------------------
 
 

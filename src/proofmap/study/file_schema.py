@@ -20,7 +20,7 @@ from proofmap.methods import METHODS, Method
 from proofmap.metrics import GAMES, METRICS, TARGETS, Game, Metric, Target
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.plugins.values import alternatives
-from proofmap.study.study import RENAMED, Study
+from proofmap.study.study import Study
 
 Schema = dict[str, Any]
 _KINDS: Mapping[type[Plugin], Registry[Any]] = {
@@ -51,8 +51,6 @@ def study_schema() -> Schema:
 def _object(kind: type) -> Schema:
     """The table of a dataclass whose fields are settings."""
     properties = {info.name: _setting(info) for info in settings_of(kind)}
-    for old, new in RENAMED.get(kind, {}).items():
-        properties[old] = {**properties[new], "deprecated": True, "description": f"now: {new}"}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 

@@ -30,7 +30,6 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from proofmap.core.deprecation import warn_deprecated
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names, suggest_path
 from proofmap.core.inputs import Inputs
@@ -162,8 +161,6 @@ class Study:
             raise InputError(
                 "images must be a table: [images] with number, correct, min_second_probability, names or seed"
             )
-        given = _with_new_names(given, RENAMED[cls])
-        selection = _with_new_names(selection, RENAMED[Selection], "images.")
         check_names("a study", given, setting_names(cls))
         check_names("images", selection, setting_names(Selection))
         return cls(images=Selection(**selection), **given)
@@ -192,26 +189,6 @@ class Study:
                 if "fill" in setting_names(type(metric))
             ] + [(name, metric) for name, metric in made if "fill" not in setting_names(type(metric))]
         return dict(_named("metrics", made, lambda metric: metric.name))
-
-
-RENAMED: Mapping[type, Mapping[str, str]] = {
-    Study: {"block": "images_per_unit"},
-    Selection: {"second": "min_second_probability"},
-}
-"""Keys of study files of version 0.1.0. Delete them in version 0.4.0."""
-
-
-def _with_new_names(table: Mapping[str, Any], renamed: Mapping[str, str], prefix: str = "") -> dict[str, Any]:
-    """The table with earlier keys renamed, and a warning for each."""
-    given = dict(table)
-    for old, new in renamed.items():
-        if old in given and new in given:
-            raise InputError(f"{prefix}{old} is the earlier name of {prefix}{new}; remove {prefix}{old}")
-        if old in given:
-            key = f"the key {prefix}{old} of a study file"
-            warn_deprecated(key, since="0.2.0", removed_in="0.4.0", use=f"{prefix}{new}", stacklevel=3)
-            given[new] = given.pop(old)
-    return given
 
 
 def _list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:
