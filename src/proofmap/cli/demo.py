@@ -14,8 +14,7 @@ import typer
 import proofmap as pm
 from proofmap.cli import options
 from proofmap.cli.console import progress_for, stderr
-from proofmap.cli.demo_table import demo_table, print_and_save
-from proofmap.cli.demo_text import demo_text
+from proofmap.cli.demo_others import DEMOS, demo_without_gradients, print_and_save
 from proofmap.core.files import check_output
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.core.text import counted
@@ -38,7 +37,7 @@ def demo(
         str,
         typer.Argument(
             help="photos; table: a model of scikit-learn on rows of a table; text: the words that prove a language.",
-            parser=options.one_of(("photos", "table", "text")),
+            parser=options.one_of(("photos", *DEMOS)),
         ),
     ] = "photos",
     out: Annotated[Path, options.OUT] = Path("demo"),
@@ -62,11 +61,8 @@ def demo(
     seed: Annotated[int, options.SEED] = 0,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
-    if what == "table":
-        demo_table(out, labels or "all", methods or options.METHODS_WITHOUT_GRADIENTS, seed, quiet)
-        return
-    if what == "text":
-        demo_text(out, labels or "all", methods or options.METHODS_WITHOUT_GRADIENTS, seed, quiet)
+    if what in DEMOS:
+        demo_without_gradients(what, out, labels, methods, seed, quiet)
         return
     labels, methods = labels or "top3+wrong", methods or options.DEFAULT_METHODS
     if math.isnan(minutes):
