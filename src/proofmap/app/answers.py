@@ -8,12 +8,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 MOST_LABELS = 8
 MOST_METHODS = 3
+MOST_TYPED = 16
+"""Labels that a visitor may type for a zero-shot net."""
+MOST_LISTED = 100
+"""Rows of one list."""
 MOST_BATCH = 50
 """Photos of one batch."""
+LONGEST_TEXT = 100_000
+"""Characters that are read of a text; the limit of a text to explain is lower, and its message says so."""
 LONGEST_SPEC = 300
 """Characters of a method or fill with its settings."""
 
 PhotoId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+DataId = Annotated[str, Field(pattern=r"^(data|[0-9a-f]{32})$")]
 JobId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 Spec = Annotated[str, Field(min_length=1, max_length=LONGEST_SPEC)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
@@ -42,6 +49,7 @@ class NetAbout(BaseModel):
     size: tuple[int, int] | None = Field(description="height and width of its input; null until it is loaded")
     about: str
     ready: bool = Field(description="whether it is loaded, so that the first answer is fast")
+    any_labels: bool = Field(default=False, description="whether it takes any labels: POST /api/nets")
 
 
 class SettingField(BaseModel):
@@ -74,6 +82,7 @@ class MethodAbout(BaseModel):
 
 class Named(BaseModel):
     name: str
+    about: str = ""
 
 
 class Defaults(BaseModel):
@@ -86,9 +95,22 @@ class Defaults(BaseModel):
 class Limits(BaseModel):
     upload_bytes: int
     pixels: int = Field(description="of an uploaded picture")
+    table_bytes: int = Field(description="of an uploaded table")
+    rows: int = Field(description="of an uploaded table")
+    characters: int = Field(description="of a text")
+    typed_labels: int = Field(description="of a net that takes any labels")
     labels: int = Field(description="of one job")
     methods: int = Field(description="of one job")
     batch: int = Field(description="photos of one batch; 0 if this server has no folder of runs")
+
+
+class DataAbout(BaseModel):
+    """Rows or texts to choose from: those of the command line, or an uploaded table."""
+
+    data: DataId
+    name: str
+    total: int
+    left_out: list[str] = Field(default=[], description="columns of the table that the model does not take")
 
 
 class About(BaseModel):
@@ -96,6 +118,9 @@ class About(BaseModel):
 
     version: str
     device: str
+    item: Literal["photo", "row", "text"] = Field(description="what the nets take")
+    positions: str = Field(description="what a proof is made of: pixels, columns, words")
+    data: DataAbout | None = Field(description="rows or texts of the command line to choose from")
     nets: list[NetAbout]
     methods: list[MethodAbout]
     fills: list[Named]
@@ -119,6 +144,66 @@ class PhotoAnswer(BaseModel):
     name: str
     width: int
     height: int
+
+
+class TextAsked(StrictRequest):
+    """A text to explain."""
+
+    text: Annotated[str, Field(max_length=LONGEST_TEXT)]
+
+
+class ChosenAsked(StrictRequest):
+    """A row or text of some data, by its number."""
+
+    data: DataId
+    index: int = Field(ge=0, le=2**31 - 1)
+
+
+class ItemAnswer(BaseModel):
+    """A row or a text. Its id stands wherever that of a photo does."""
+
+    photo: PhotoId
+    name: str
+    truth: str = Field(description="the name of its true label; empty if it is not known")
+
+
+class Position(BaseModel):
+    name: str = Field(description="of a column; of a text the word with the white space after it")
+    value: str = Field(description="of the column; empty for a word")
+
+
+class Positions(BaseModel):
+    """The parts of which proofs are made, in their order."""
+
+    positions: list[Position]
+
+
+class ListedItem(BaseModel):
+    index: int
+    name: str
+    cells: list[str]
+    truth: str
+
+
+class DataList(DataAbout):
+    """Some rows or texts of the data."""
+
+    columns: list[str] = Field(description="the names of the cells; of a table the first columns")
+    found: int = Field(description="how many match the search")
+    items: list[ListedItem]
+
+
+class NetAsked(StrictRequest):
+    """Labels for a net that takes any."""
+
+    net: Name
+    labels: list[Annotated[str, Field(min_length=1, max_length=80, pattern=r"^[^,&?]*$")]] = Field(
+        min_length=2, max_length=MOST_TYPED
+    )
+
+
+class NetMade(BaseModel):
+    net: str
 
 
 class Label(BaseModel):
@@ -160,7 +245,7 @@ class Suggestions(BaseModel):
 
 
 class JobAsked(StrictRequest):
-    photo: PhotoId
+    photo: PhotoId = Field(description="or the id of a row or text")
     net: Name
     labels: list[LabelIndex] = Field(min_length=1, max_length=MOST_LABELS)
     methods: list[Spec] = Field(min_length=1, max_length=MOST_METHODS)
@@ -247,7 +332,7 @@ class CurveAnswer(BaseModel):
 
 
 class MapAnswer(BaseModel):
-    """A finished map: its ranking of pixels, its curves, and what it proves."""
+    """A finished map: its ranking of pixels, its curves, and what it proves. Of rows and texts it has a pixel for each column or word."""
 
     method: str
     label: int
@@ -276,6 +361,9 @@ class MapAnswer(BaseModel):
     )
     words: str = Field(description="what the curve does, compared with f, in a few words")
     seconds: float = Field(description="time of the method for all labels, judging included")
+    enough: int | None = Field(
+        default=None, description="how many columns or words give the belief, 0 if none do; null for photos"
+    )
 
 
 # ---- batches ----------------------------------------------------------------------------------------------------
@@ -304,11 +392,11 @@ class BatchAnswer(BaseModel):
 
 
 class PaintAsked(StrictRequest):
-    photo: PhotoId
+    photo: PhotoId = Field(description="or the id of a row or text")
     net: Name
     fill: Spec = "gray"
     mask: Annotated[str, Field(max_length=700_000)] = Field(
-        description="base64 of one bit per pixel of the net's input, row by row, the first pixel in the highest bit; 1 means shown"
+        description="base64 of one bit per pixel, column or word of the net's input, row by row, the first one in the highest bit; 1 means shown"
     )
     labels: list[LabelIndex] = Field(default_factory=list, max_length=MOST_LABELS)
     job: JobId | None = None
@@ -324,7 +412,7 @@ class MachineProof(BaseModel):
 
 
 class PaintedBelief(LabelBelief):
-    """What the net says about the painted part, ``f``, and about the whole photo."""
+    """What the net says about the painted part, ``f``, and about the whole."""
 
     whole: float
 

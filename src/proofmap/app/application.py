@@ -15,8 +15,9 @@ from starlette.requests import ClientDisconnect
 
 from proofmap.app.answers import ErrorAnswer
 from proofmap.app.api_page import api_page
+from proofmap.app.item_routes import items_router
 from proofmap.app.job_routes import jobs_router
-from proofmap.app.pages import as_sentence, is_page_request, page, static_file
+from proofmap.app.pages import as_sentence, is_page_request, page, page_words, static_file
 from proofmap.app.photo_routes import photos_router
 from proofmap.app.photos import NotFound
 from proofmap.app.run_routes import LINKS, no_runs_router, runs_router
@@ -55,9 +56,10 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
     for kind in (ProofmapError, RequestValidationError, ValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, _error_response)
     app.include_router(photos_router(server))
+    app.include_router(items_router(server))
     app.include_router(jobs_router(server))
     if not api_only:
-        _add_page(app)
+        _add_page(app, server)
     if server.runs is not None:
         app.include_router(runs_router(server.runs, pages=not api_only))
     elif not api_only:
@@ -67,8 +69,8 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
     return app
 
 
-def _add_page(app: FastAPI) -> None:
-    """The page's files, by their names."""
+def _add_page(app: FastAPI, server: Server) -> None:
+    """The page, in the words of what the nets take, and its files, by their names."""
 
     def answer(name: str) -> Response:
         found = static_file(name)
@@ -79,7 +81,7 @@ def _add_page(app: FastAPI) -> None:
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
-        return answer("index.html")
+        return page("index.html", **page_words(server.nets))
 
     @app.get("/idea", include_in_schema=False)
     async def idea() -> Response:

@@ -18,16 +18,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
-from functools import cached_property
+from functools import cached_property, partial
 
 from proofmap.app.answers import MethodAbout, Named
 from proofmap.app.bounds import SAFE_TEXTS, bounds, is_live
 from proofmap.app.setting_fields import fields_of
-from proofmap.core.errors import InputError
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.images import OWN, SAMPLES, AnyPlugin
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.methods.facts import FAMILIES, facts_of
+from proofmap.methods.method import default_method
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
@@ -39,6 +41,24 @@ RECOMMENDED = {
     "rise": "no gradients, many passes",
 }
 """The methods to try first, each of another kind, and why."""
+RECOMMENDED_FOR_LISTS = {
+    "belief-order": "proofs as strong as the belief",
+    "belief-mask": "the same, learned with gradients",
+    "kernel-shap": "Shapley values by sampling",
+    "occlusion": "one hidden at a time",
+    "greedy-insertion": "the strongest first",
+}
+"""The same for columns and words."""
+_FILL_WORDS = {
+    "class-median": "the median row of another class",
+    "mask": "the mask token",
+    "unknown": "the unknown token",
+    "delete": "nothing: they are deleted",
+    "closed": "nothing: attention is closed",
+    "zero": "a zero embedding",
+    "mean": "the mean embedding",
+}
+"""What hidden columns and words show."""
 MOST_PASSES = 200_000
 """The limit for all methods and labels of a job together."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
@@ -54,6 +74,14 @@ class Choices:
         methods = [(make_method(spec), spec) for spec in own]
         self.own: Mapping[str, Method] = {method.title(): method for method, _ in methods}
         self._written = {method.title(): spec for method, spec in methods}
+        self.usual_method: str | None = None
+        self.usual_fill: str | None = None
+        self._net: Classifier | None = None
+
+    def suit(self, net: Classifier) -> None:
+        """Offer the methods and fills that a net of rows or texts takes."""
+        self.usual_method, self.usual_fill = default_method(net), net.inputs.fills[0]
+        self._net = net
 
     def method(self, spec: str) -> Method:
         """A visitor's method."""
@@ -77,45 +105,63 @@ class Choices:
     @cached_property
     def methods_about(self) -> list[MethodAbout]:
         """The methods that need no settings, those of the command line first."""
-        registered = {name: _default_method(METHODS[name]) for name in METHODS}
-        usual = sorted((m for m in registered.values() if m is not None), key=_place)
-        known = {**self.own, **{m.title(): m for m in usual}}
-        return [_about(name, method, own=name in self.own) for name, method in known.items()]
+        usual = self.usual_method or DEFAULT_METHOD
+        first = RECOMMENDED if self._net is None else RECOMMENDED_FOR_LISTS
+        registered = (_default_method(METHODS[name], usual) for name in METHODS)
+        offered = sorted((m for m in registered if m is not None and self._suits(m)), key=partial(_place, [*first]))
+        known = {**self.own, **{m.title(): m for m in offered}}
+        return [
+            _about(name, method, own=name in self.own, usual=usual, why=first.get(name, ""))
+            for name, method in known.items()
+        ]
+
+    def _suits(self, method: Method) -> bool:
+        """Whether the net takes a method; all do that are offered for photos, where a net may refuse one later."""
+        if self._net is None:
+            return True
+        try:
+            method.prepare(self._net)
+        except ProofmapError:
+            return False
+        return True
 
     def fills_about(self) -> list[Named]:
-        return [Named(name=name) for name in FILLS if not FILLS[name].reads_mask]
+        inputs = None if self._net is None else self._net.inputs
+        names = FILLS if inputs is None else [name for name in inputs.fills if name in FILLS]
+        words = {} if inputs is None else {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
+        return [Named(name=name, about=words.get(name, "")) for name in names if not FILLS[name].reads_mask]
 
 
-def _default_method(kind: type[Method]) -> Method | None:
-    """A method with its default settings, a wrapper around the default method; None if a text must be given, or another library is called."""
+def _default_method(kind: type[Method], usual: str) -> Method | None:
+    """A method with its default settings, a wrapper around the usual method; None if a text must be given, or another library is called."""
     if kind.family == "adapter":
         return None
     needed = [info for info in settings_of(kind) if info.default is MISSING]
     if any(info.plugin is None for info in needed):
         return None
-    return kind.build({info.name: DEFAULT_METHOD for info in needed})
+    return kind.build({info.name: usual for info in needed})
 
 
-def _place(method: Method) -> tuple[int, int]:
+def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
     """Recommended methods first, then by family."""
-    first, families = [*RECOMMENDED], [*FAMILIES]
+    families = [*FAMILIES]
     place = first.index(method.name) if method.name in first else len(first)
     return place, families.index(method.family)
 
 
-def _about(name: str, method: Method, *, own: bool) -> MethodAbout:
+def _about(name: str, method: Method, *, own: bool, usual: str, why: str) -> MethodAbout:
     facts = facts_of(type(method)) if type(method).name in METHODS else None
     passes = facts.passes if facts is not None else None
     return MethodAbout(
         name=name,
         base=type(method).name,
         family="Of this server" if own else FAMILIES[method.family],
-        recommended="" if own else RECOMMENDED.get(name, ""),
+        recommended="" if own else why,
         passes="depends" if passes is None else str(passes),
         live=is_live(type(method)),
         label_free=method.label_free if facts is None else facts.label_free,
         about=method.description,
-        settings=[] if own else fields_of(type(method), DEFAULT_METHOD, _accepted),
+        settings=[] if own else fields_of(type(method), usual, _accepted),
     )
 
 

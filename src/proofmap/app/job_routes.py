@@ -36,14 +36,14 @@ def jobs_router(server: Server) -> APIRouter:
     @router.post("/api/jobs", status_code=202)
     async def add_job(asked: JobAsked) -> answers.JobMade:
         """Start a job; it runs when the jobs before it are done. A request equal to that of a job that is kept gets that job."""
-        photo, offer = server.photos[asked.photo], server.nets.offer(asked.net)
+        photo, offer = server.subjects[asked.photo], server.nets.offer(asked.net)
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
         if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
             raise InputError("give every label and every method once")
         check_known(asked.labels, await server.facts(asked.net))
         _check_passes(methods, len(asked.labels))
         written = [choices.written(method) for method in methods]
-        command = command_line(photo.name, offer.options, asked.labels, written, fill.title(), asked.seed)
+        command = command_line(photo.arguments, offer.options, asked.labels, written, fill.title(), asked.seed)
         job = jobs.add(MapJob(asked, photo, methods, fill, command))
         return answers.JobMade(job=job.id)
 
@@ -125,7 +125,7 @@ def jobs_router(server: Server) -> APIRouter:
     @router.post("/api/paint")
     async def paint(asked: PaintAsked) -> answers.PaintAnswer:
         """The net's answer when only the painted pixels are shown, and its answers to the methods' proofs of that size."""
-        photo, fill = server.photos[asked.photo], choices.fill(asked.fill)
+        photo, fill = server.subjects[asked.photo], choices.fill(asked.fill)
         job = None if asked.job is None else jobs.find(asked.job)  # a job that is gone is no error
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
             raise InputError("that job has another photo or net")

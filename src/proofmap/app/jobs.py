@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proofmap.app.answers import Event, JobAnswer, JobAsked, JobSummary, MapAnswer, State, StateEvent
-from proofmap.app.photos import NotFound, Photo
+from proofmap.app.nets import Subject
+from proofmap.app.photos import NotFound
 from proofmap.app.worker import Busy, Cancelled, NetWorker
 from proofmap.core.errors import ProofmapError
 from proofmap.core.progress import SilentTask
@@ -67,7 +68,7 @@ class MapJob:
     """One job: the request, its state, and its results."""
 
     asked: JobAsked
-    photo: Photo
+    photo: Subject
     methods: list[Method]
     fill: Fill
     command: str

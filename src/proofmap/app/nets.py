@@ -1,4 +1,4 @@
-"""The nets of a server, loaded when they are first needed, at most two kept; and photos as a net sees them."""
+"""The nets of a server, loaded when they are first needed, at most two kept; and photos, rows and texts as a net sees them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.app.answers import NetAbout
+from proofmap.app.items import Item
 from proofmap.app.photos import NotFound, Photo
 from proofmap.classifier import Classifier
 from proofmap.core import streams
@@ -23,16 +24,28 @@ from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import canonical_name, close_names
 from proofmap.core.text import one_line
-from proofmap.data.distractors import from_images
+from proofmap.data.dataset import Dataset
+from proofmap.data.distractors import Distractors, from_dataset, from_images
 from proofmap.fills import Fill, Images, Pools, ReadyFill
 from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
+from proofmap.models.clip import read_labels
 from proofmap.models.registry import installed_models
+from proofmap.models.text_models import is_text_model
 from proofmap.results.sharing import without_folders
+from proofmap.study import Study
+from proofmap.study.session import open_net
 
+PHOTO = "photo"
+KINDS = (PHOTO, "row", "text")
+"""What a page can be about."""
 MOST_NETS = 2
 MOST_FOUND = 20
 _SEEN, _FILLS = 32, 8
 """Prepared photos (and what nets believe about photos), and fills of photos, that are kept."""
+MOST_LABELLINGS = 16
+"""Lists of labels of zero-shot nets that are kept."""
+_FIRST_LABELS = ("sport", "politics", "science", "business")
+"""Labels of a zero-shot net until visitors type others."""
 _GRADIENT_BATCH = 24
 """Passes with gradient at once on a CPU: enough to learn, and to show, all labels of a job side by side."""
 
@@ -46,6 +59,10 @@ class Offer:
     load: Callable[[], Classifier]
     options: tuple[str, ...] = ()
     """The options of a command line that name it."""
+    named: bool = True
+    """Whether the command line names it; the others are nets of photos that are installed."""
+    with_labels: Callable[[Sequence[str]], Offer] | None = None
+    """Makes the offer of the same net with other labels, if it takes any labels (zero-shot)."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +72,17 @@ class Facts:
     names: tuple[str, ...]
     """Names of the labels, each in one line, without control and direction characters."""
     label_set: tuple[int, ...]
-    inputs: Pictures
+    inputs: Inputs
 
 
-def offers(models: Sequence[str], weights: Path | None, device: str) -> list[Offer]:
-    """The nets of the command line, then those whose weights are on this machine."""
+Subject = Photo | Item
+"""What visitors ask about."""
+
+
+def offers(
+    models: Sequence[str], weights: Path | None, device: str, data: Dataset | None = None
+) -> list[Offer]:
+    """The nets of the command line, then those whose weights are on this machine. ``data`` describes the columns of models of tables."""
     found = []
     for place, spec in enumerate(models):
         file = weights if place == 0 else None
@@ -71,26 +94,56 @@ def offers(models: Sequence[str], weights: Path | None, device: str) -> list[Off
             else without_folders(title)
         )
         options = ("--model", spec, *(() if file is None else ("--weights", str(file))))
-        load = partial(load_classifier, spec, weights=file, device=device)
+        if asks_labels(parsed):
+            found.append(_zero_shot(parsed, shown, device))
+            continue
+        load = partial(open_net, Study(model=spec, weights=file), None, device, data)
         found.append(Offer(shown, "named on the command line", load, options))
     for info in installed_models():
         if info.name not in models or weights is not None:
             load = partial(load_classifier, info.name, device=device)
-            found.append(Offer(info.name, info.description, load, ("--model", info.name)))
+            found.append(Offer(info.name, info.description, load, ("--model", info.name), named=False))
     found.sort(key=lambda offer: bool(not models and offer.name != DEFAULT_MODEL))
     names = distinct_names([offer.name for offer in found])
-    return [Offer(name, o.about, o.load, o.options) for name, o in zip(names, found, strict=True)]
+    return [replace(offer, name=name) for name, offer in zip(names, found, strict=True)]
+
+
+def asks_labels(spec: ModelSpec) -> bool:
+    """Whether a model takes any labels: zero-shot models and language models of texts."""
+    return is_text_model(spec) and spec.scheme != "hf-text"
+
+
+def _zero_shot(spec: ModelSpec, shown: str, device: str, labels: Sequence[str] | None = None) -> Offer:
+    """A model that takes any labels; without labels, with some to begin with."""
+    bare = shown.partition("?")[0]
+    if labels is None:
+        labels = read_labels(spec.options["labels"]) if "labels" in spec.options else _FIRST_LABELS
+    kept = [f"{key}={value}" for key, value in spec.options.items() if key != "labels"]
+    text = f"{spec.text.partition('?')[0]}?{'&'.join([*kept, 'labels=' + ','.join(labels)])}"
+    return Offer(
+        f"{bare}: {', '.join(labels)}",
+        "named on the command line; it takes any labels",
+        partial(load_classifier, text, device=device),
+        ("--model", text),
+        with_labels=partial(_zero_shot, spec, bare, device),
+    )
 
 
 class Nets:
     """The nets that are offered. Only the worker's thread may ask for a classifier."""
 
-    def __init__(self, offered: Sequence[Offer]) -> None:
+    def __init__(self, offered: Sequence[Offer], data: Dataset | None = None) -> None:
+        """``data``: the data of the command line, from which random rows and texts are drawn."""
         if not offered:
             raise InputError(
                 "there is no net to serve: name one with --model, or pip install 'proofmap[demo]', which contains one"
             )
         self.offered = {offer.name: offer for offer in offered}
+        self.singular: str | None = None
+        """What the nets take: photo, row, text; that of the first one that is loaded, and of all after it."""
+        self._labelled: OrderedDict[str, None] = OrderedDict()
+        self._data = data
+        self._others: dict[str, Distractors | None] = {}
         self._facts: dict[str, Facts] = {}
         self._kept: OrderedDict[str, Classifier] = OrderedDict()
         self._seen: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
@@ -103,6 +156,35 @@ class Nets:
     def first(self) -> str:
         return next(iter(self.offered))
 
+    @property
+    def of_photos(self) -> bool:
+        """Whether the page is about photos; known when the first net is loaded, and assumed until then."""
+        return self.singular in (None, PHOTO)
+
+    def settle(self) -> Classifier:
+        """Load the first net now. If it takes no photos, the installed nets, which do, are not offered."""
+        found = self.classifier(self.first)
+        if not self.of_photos:
+            self.offered = {name: offer for name, offer in self.offered.items() if offer.named}
+        return found
+
+    def relabel(self, name: str, labels: Sequence[str]) -> str:
+        """The name of the net that a zero-shot net becomes with other labels; it is loaded when it is first used."""
+        make = self.offer(name).with_labels
+        if make is None:
+            raise InputError(f"{name} has its own labels; only zero-shot models take others")
+        made = make(labels)
+        with self._lock:
+            if made.name not in self.offered:
+                self.offered = {**self.offered, made.name: made}
+                self._labelled[made.name] = None
+            if made.name in self._labelled:
+                self._labelled.move_to_end(made.name)
+            while len(self._labelled) > MOST_LABELLINGS:
+                gone, _ = self._labelled.popitem(last=False)
+                self.offered = {key: offer for key, offer in self.offered.items() if key != gone}
+        return made.name
+
     def offer(self, name: str) -> Offer:
         if name not in self.offered:
             raise NotFound(f"no net here has that name; there are {', '.join(self.offered)}")
@@ -112,9 +194,17 @@ class Nets:
         found = []
         for name, offer in self.offered.items():
             facts = self._facts.get(name)
-            labels, size = (None, None) if facts is None else (len(facts.label_set), facts.inputs.size)
+            labels = None if facts is None else len(facts.label_set)
+            size = facts.inputs.size if facts is not None and isinstance(facts.inputs, Pictures) else None
             found.append(
-                NetAbout(name=name, labels=labels, size=size, about=offer.about, ready=name in self._kept)
+                NetAbout(
+                    name=name,
+                    labels=labels,
+                    size=size,
+                    about=offer.about,
+                    ready=name in self._kept,
+                    any_labels=offer.with_labels is not None,
+                )
             )
         return found
 
@@ -139,9 +229,11 @@ class Nets:
     def _load(self, offer: Offer) -> Classifier:
         classifier = offer.load()
         inputs = classifier.inputs
-        if not isinstance(inputs, Pictures):
-            raise InputError(f"the page shows photos, but {offer.name} takes {inputs.noun}")
+        singular = PHOTO if isinstance(inputs, Pictures) else inputs.singular
+        if self.singular not in (None, singular) or singular not in KINDS:
+            raise InputError(f"the page is about {self.singular or PHOTO}s, but {offer.name} takes {inputs.noun}")
         inputs.check_readable()
+        self.singular = singular
         if classifier.device.type == "cpu":
             forward = classifier.frozen().batches[0].size
             classifier.fix_batches(forward, _GRADIENT_BATCH)
@@ -156,17 +248,27 @@ class Nets:
             self.classifier(name)
         return self._facts[name]
 
-    def fill(self, name: str, photo: Photo, fill: Fill) -> ReadyFill:
+    def at_own_length(self, name: str, image: Tensor) -> tuple[Classifier, Tensor]:
+        """The net for inputs of one length, and an input ``(1, *shape)`` at its own: texts have different numbers of words."""
+        classifier = self.classifier(name)
+        lengths = classifier.inputs.lengths(image)
+        if lengths is None:
+            return classifier, image
+        n = int(lengths[0])
+        return classifier.at_length(n), classifier.inputs.cut(image, n)
+
+    def fill(self, name: str, photo: Subject, fill: Fill) -> ReadyFill:
         """A fill, prepared for a net and a photo; random images come from the pool that ``explain`` would use."""
         key = (photo.id, name, fill)
         if key not in self._fills:
-            self._fills[key] = self.judging_fill(fill, photo, name).prepare(self.classifier(name))
+            classifier, _ = self.at_own_length(name, self.seen(photo, name))
+            self._fills[key] = self.judging_fill(fill, photo, name).prepare(classifier)
             while len(self._fills) > _FILLS:
                 self._fills.popitem(last=False)
         self._fills.move_to_end(key)
         return self._fills[key]
 
-    def beliefs(self, photo: Photo, name: str, image: Tensor) -> Tensor:
+    def beliefs(self, photo: Subject, name: str, image: Tensor) -> Tensor:
         """f of all labels ``(A,)`` for a photo, which the net sees as ``image``; computed once."""
         key = (photo.id, name)
         if key not in self._beliefs:
@@ -178,15 +280,15 @@ class Nets:
 
     # ---- in any thread --------------------------------------------------------------------------------------
 
-    def seen(self, photo: Photo, name: str) -> Tensor:
-        """The photo ``(1, C, H, W)`` as a net sees it, on the CPU. The net must have been loaded before."""
+    def seen(self, photo: Subject, name: str) -> Tensor:
+        """The photo ``(1, C, H, W)``, or the row or text ``(1, *shape)``, as a net sees it, on the CPU. The net must have been loaded before."""
         known = self.seen_before(photo, name)
         if known is not None:
             return known
         with photo.opened() as picture:
             return self._keep_seen(photo, picture, name)
 
-    def seen_before(self, photo: Photo, name: str) -> Tensor | None:
+    def seen_before(self, photo: Subject, name: str) -> Tensor | None:
         """The same if it is kept; None if the photo would have to be decoded."""
         key = (photo.id, name)
         with self._lock:
@@ -200,7 +302,7 @@ class Nets:
             with suppress(InputError):
                 self._keep_seen(photo, picture, self.first)
 
-    def _keep_seen(self, photo: Photo, picture: Image.Image, name: str) -> Tensor:
+    def _keep_seen(self, photo: Subject, picture: object, name: str) -> Tensor:
         key, made = (photo.id, name), self._facts[name].inputs.prepare(picture)[None]
         with self._lock:
             self._seen[key] = made
@@ -208,12 +310,19 @@ class Nets:
                 self._seen.popitem(last=False)
         return made
 
-    def judging_fill(self, fill: Fill, photo: Photo, name: str) -> Fill:
+    def judging_fill(self, fill: Fill, photo: Subject, name: str) -> Fill:
         """A fill with the pool of random images on which ``explain`` would judge maps of this photo."""
-        pools = Pools(lambda: from_images(self.seen(photo, name), self._facts[name].inputs))
-        return pools.bind(fill, "judge")
+        return Pools(lambda: self._sources(photo, name)).bind(fill, "judge")
 
-    def warm(self, photo: Photo | None, name: str) -> None:
+    def _sources(self, photo: Subject, name: str) -> Distractors | None:
+        inputs = self._facts[name].inputs
+        if self.of_photos or self._data is None:
+            return from_images(self.seen(photo, name), inputs)
+        if name not in self._others:
+            self._others[name] = from_dataset(self._data, inputs)
+        return self._others[name]
+
+    def warm(self, photo: Subject | None, name: str) -> None:
         """Make the usual pool of random images for a photo, which takes a second or two, before it is needed.
 
         Without a photo, the pool for all photos but the samples, which are themselves in the pool.
@@ -225,9 +334,9 @@ class Nets:
                 if (source := from_images(image, inputs)) is not None:
                     source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed, part="learn")
 
-    def warm_soon(self, photo: Photo | None, name: str) -> None:
-        """:meth:`warm` in another thread, unless one is already running. A program that ends waits for it: see :data:`worker.AT_EXIT`."""
-        if name in self._facts and not self._pooling.locked():
+    def warm_soon(self, photo: Subject | None, name: str) -> None:
+        """:meth:`warm` in another thread, for nets of photos, unless one is already running. A program that ends waits for it: see :data:`worker.AT_EXIT`."""
+        if self.of_photos and name in self._facts and not self._pooling.locked():
             threading.Thread(target=self.warm, args=(photo, name)).start()
 
     def search(self, facts: Facts, text: str) -> list[int]:

@@ -12,13 +12,19 @@ from markupsafe import Markup
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from proofmap.app.nets import PHOTO, Nets
 from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import BelievedLabel, ImageRecord
 from proofmap.report.html import templates_of
 from proofmap.study.watchers.status import duration
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
-_SHARED = ("look.css", "shared.js", "theme.js")  # files that the page shares with the report
+_INVITATIONS = {
+    "photo": "Drop a photo.",
+    "row": "Choose a row of the data, or upload a table with the same columns.",
+    "text": "Type or paste a text.",
+}
+_SHARED = ("look.css", "listed.js", "shared.js", "theme.js")  # files that the page shares with the report
 _BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -38,6 +44,18 @@ MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; " + _BASE.forma
 def page(template: str, *, status: int = 200, **content: Any) -> Response:
     """A page of the server."""
     return html(_drawn(template, **content), PAGE_POLICY, status)
+
+
+def page_words(nets: Nets) -> dict[str, str]:
+    """The words of the page: what the nets take, and what a proof is made of."""
+    known = nets.known(nets.first)
+    item = nets.singular or PHOTO
+    return {
+        "item": item,
+        "positions": "pixels" if known is None or nets.of_photos else known.inputs.position_noun,
+        "net": "net" if nets.of_photos else "model",
+        "invitation": _INVITATIONS[item],
+    }
 
 
 def message_page(title: str, message: str, *, status: int) -> Response:

@@ -1,4 +1,4 @@
-"""Painted proofs: f of the photo when only the painted pixels are shown, and f of the methods' proofs of the same size.
+"""Painted proofs: f of the photo when only the painted pixels (or the chosen columns or words) are shown, and f of the methods' proofs of the same size.
 
 The net sees M x + (1 - M) x', as in the games: x where the mask M is 1, the fill x' elsewhere. For a random fill, x' is the first
 draw, whose picture the page shows. A method's proof of the same size shows the same number of pixels, the first ones of its map.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import math
 
 import numpy as np
 import torch
@@ -16,8 +17,7 @@ from torch import Tensor
 from proofmap.app.answers import MachineProof, MapAnswer, PaintAnswer, PaintAsked, PaintedBelief
 from proofmap.app.beliefs import top_labels
 from proofmap.app.jobs import MapJob
-from proofmap.app.nets import Nets, check_known, hidden_by
-from proofmap.app.photos import Photo
+from proofmap.app.nets import Nets, Subject, check_known, hidden_by
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill
 
@@ -25,18 +25,18 @@ TOP = 5
 """The most probable labels that are always in the answer."""
 
 
-def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: MapJob | None) -> PaintAnswer:
+def painted(nets: Nets, asked: PaintAsked, photo: Subject, fill: Fill, job: MapJob | None) -> PaintAnswer:
     """The net's answer to a painted proof; in the worker's thread."""
-    classifier = nets.classifier(asked.net)
     facts = nets.facts(asked.net)
     check_known(asked.labels, facts)
-    keep = mask_from(asked.mask, classifier.size)
+    classifier, image = nets.at_own_length(asked.net, nets.seen(photo, asked.net))
+    keep = mask_from(asked.mask, classifier.inputs.positions)
     count = int(keep.sum())
     maps = sorted(job.maps.items()) if job is not None else []
     whole = torch.ones_like(keep)
-    masks = torch.stack([keep, whole, *(ranks_of(answer) < count for _, answer in maps)])
-    masks = masks.to(classifier.device)
-    image = nets.seen(photo, asked.net).to(classifier.device)
+    ranked = (ranks_of(answer).view(keep.shape) < count for _, answer in maps)
+    masks = torch.stack([keep, whole, *ranked]).to(classifier.device)
+    image = image.to(classifier.device)
     hidden = hidden_by(nets.fill(asked.net, photo, fill), image, asked.seed)
     shown = classifier.inputs.composite(
         masks, image.expand(len(masks), *image.shape[1:]), hidden.expand(len(masks), *hidden.shape[1:])
@@ -56,23 +56,22 @@ def painted(nets: Nets, asked: PaintAsked, photo: Photo, fill: Fill, job: MapJob
     )
 
 
-def mask_from(text: str, size: tuple[int, int]) -> Tensor:
-    """A mask ``(H, W)``, boolean, from packed bits in base64.
+def mask_from(text: str, positions: tuple[int, ...]) -> Tensor:
+    """A mask ``(*positions)``, boolean, from packed bits in base64.
 
     >>> mask_from("oA==", (1, 3))
     tensor([[ True, False,  True]])
     """
-    height, width = size
+    count = math.prod(positions)
     try:
         packed = np.frombuffer(base64.b64decode(text, validate=True), dtype=np.uint8)
     except (binascii.Error, ValueError):
         raise InputError("mask must be base64 of packed bits") from None
-    if len(packed) != -(-height * width // 8):
-        raise InputError(
-            f"mask must hold one bit for each of {height} x {width} pixels, {-(-height * width // 8)} bytes, not {len(packed)}"
-        )
-    bits = np.unpackbits(packed, count=height * width)
-    return torch.from_numpy(bits.astype(bool)).view(height, width)
+    if len(packed) != -(-count // 8):
+        each = f"{' x '.join(map(str, positions))} {'pixels' if len(positions) > 1 else 'positions'}"
+        raise InputError(f"mask must hold one bit for each of {each}, {-(-count // 8)} bytes, not {len(packed)}")
+    bits = np.unpackbits(packed, count=count)
+    return torch.from_numpy(bits.astype(bool)).view(positions)
 
 
 def ranks_of(answer: MapAnswer) -> Tensor:

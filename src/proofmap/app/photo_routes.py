@@ -16,7 +16,9 @@ from proofmap.app import answers
 from proofmap.app.answers import PhotoId, SampleAsked
 from proofmap.app.beliefs import FIRST, parts_of, seen_in_parts, top_labels, wrong_labels
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
-from proofmap.app.nets import check_known, hidden_by
+from proofmap.app.item_routes import data_about
+from proofmap.app.items import LONGEST_TEXT, MOST_ROWS, TABLE_BYTES
+from proofmap.app.nets import PHOTO, check_known, hidden_by
 from proofmap.app.photos import PIXELS, UPLOAD_BYTES, NotFound
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
@@ -55,20 +57,30 @@ def photos_router(server: Server) -> APIRouter:
         return answers.About(
             version=__version__,
             device=server.device,
+            item=nets.singular or PHOTO,
+            positions=_positions(server),
+            data=None if server.items.own is None else data_about(server.items.own),
             nets=nets.about(),
             methods=server.choices.methods_about,
             fills=server.choices.fills_about(),
-            samples=[answers.Named(name=name) for name in _sample_names()],
+            samples=[answers.Named(name=name) for name in _sample_names()] if nets.of_photos else [],
             runs=server.runs is not None,
             default=answers.Defaults(
-                net=nets.first, methods=[DEFAULT_METHOD], fill=DEFAULT_FILL, labels=FIRST
+                net=nets.first,
+                methods=[server.choices.usual_method or DEFAULT_METHOD],
+                fill=server.choices.usual_fill or DEFAULT_FILL,
+                labels=FIRST,
             ),
             limits=answers.Limits(
                 upload_bytes=UPLOAD_BYTES,
                 pixels=PIXELS,
+                table_bytes=TABLE_BYTES,
+                rows=MOST_ROWS,
+                characters=LONGEST_TEXT,
+                typed_labels=answers.MOST_TYPED,
                 labels=answers.MOST_LABELS,
                 methods=answers.MOST_METHODS,
-                batch=0 if server.runs is None else answers.MOST_BATCH,
+                batch=0 if server.batches is None else answers.MOST_BATCH,
             ),
         )
 
@@ -77,6 +89,8 @@ def photos_router(server: Server) -> APIRouter:
         request: Request, name: Annotated[str, Query(max_length=300)] = ""
     ) -> answers.PhotoAnswer:
         """Upload a photo: the bytes of a picture with any type image/..., or JSON that names a sample."""
+        if not nets.of_photos:
+            raise InputError(f"the nets of this server take {nets.singular}s: POST /api/items")
         server.check_decoders()
         body = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -129,7 +143,7 @@ def photos_router(server: Server) -> APIRouter:
         labels: Annotated[tuple[answers.LabelIndex, ...], Query(max_length=answers.MOST_LABELS)] = (),
     ) -> answers.Beliefs:
         """What the net believes about a photo: the most probable labels, then those of ``labels`` that are not among them."""
-        found, facts = photos[photo], await server.facts(net)
+        found, facts = server.subjects[photo], await server.facts(net)
         check_known(labels, facts)
         image = await server.seen(found, net)
         f = await server.beliefs(found, net)
@@ -146,7 +160,9 @@ def photos_router(server: Server) -> APIRouter:
 
     @router.get("/api/photos/{photo}/suggestions")
     async def suggestions(photo: PhotoId, net: answers.Name) -> answers.Suggestions:
-        """Labels that the net sees in a part of the photo, at most 4: perhaps other objects."""
+        """Labels that the net sees in a part of the photo, at most 4: perhaps other objects. None for rows and texts."""
+        if not nets.of_photos:
+            return answers.Suggestions(labels=[])
         found, facts = photos[photo], await server.facts(net)
         image, f = await server.seen(found, net), await server.beliefs(found, net)
         parts = await server.ask(lambda: nets.classifier(net).frozen().probabilities(parts_of(image)).cpu())
@@ -165,7 +181,7 @@ def photos_router(server: Server) -> APIRouter:
     ) -> answers.Labels:
         """Labels of a net whose name contains a text, at most 20."""
         facts = await server.facts(net)
-        f = None if photo is None else await server.beliefs(photos[photo], net)
+        f = None if photo is None else await server.beliefs(server.subjects[photo], net)
         return answers.Labels(
             labels=[
                 answers.FoundLabel(label=a, name=facts.names[a], f=None if f is None else float(f[a]))
@@ -174,6 +190,12 @@ def photos_router(server: Server) -> APIRouter:
         )
 
     return router
+
+
+def _positions(server: Server) -> str:
+    """The plural of positions: pixels, columns, words."""
+    known = server.nets.known(server.nets.first)
+    return "pixels" if known is None else known.inputs.position_noun
 
 
 @cache

@@ -51,6 +51,11 @@ class Photo:
         with _decoding:
             yield decoded(self.content, self.name)
 
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """How the command line names it."""
+        return (self.name,)
+
     @cached_property
     def stem(self) -> str:
         """The name without its suffix and without the prefix of samples."""

@@ -24,7 +24,7 @@ from proofmap.app.run_views import RunViews, comparison_record, split_names
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.results.drops import HEADER as DROP_HEADER
 
-LINKS = {"Photo": "/", "The idea": "/idea", "Runs": "/runs", "Compare": "/runs/compare", "API": "/api"}
+LINKS = {"Try it": "/", "The idea": "/idea", "Runs": "/runs", "Compare": "/runs/compare", "API": "/api"}
 ROWS = 50
 """Images on one page of the list."""
 

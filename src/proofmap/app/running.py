@@ -25,6 +25,7 @@ from proofmap.methods.masks.engine import Snapshot
 from proofmap.metrics.curves import Curves, deletion
 from proofmap.report.colours import displayed
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.named_positions import proof_count
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.strength import proof_values
@@ -39,10 +40,11 @@ class JobRunner:
     def __call__(self, job: MapJob) -> None:
         """Run all methods of a job, one after the other; each map is reported as soon as it is judged."""
         asked = job.asked
-        classifier, names = self.nets.classifier(asked.net), self.nets.facts(asked.net).names
-        if any(map(uses_default_pool, (*job.methods, job.fill))):
+        names = self.nets.facts(asked.net).names
+        if self.nets.of_photos and any(map(uses_default_pool, (*job.methods, job.fill))):
             self.nets.warm(job.photo, asked.net)
-        image = self.nets.seen(job.photo, asked.net).to(classifier.device)
+        classifier, image = self.nets.at_own_length(asked.net, self.nets.seen(job.photo, asked.net))
+        image = image.to(classifier.device)
         fill = self.nets.judging_fill(job.fill, job.photo, asked.net)
         found: list[Evaluation] = []
         for number, method in enumerate(job.methods):
@@ -123,7 +125,7 @@ class _Watcher:
         """Report a mask that is being learned."""
         if not (self.paced.due(label) or snapshot.step == snapshot.steps):
             return
-        height, width = snapshot.mask.shape
+        height, width = snapshot.mask.shape if snapshot.mask.ndim > 1 else (1, len(snapshot.mask))
         self.job.add(
             MapEvent,
             self.number,
@@ -156,7 +158,8 @@ def map_answer(
 ) -> MapAnswer:
     """Everything about one finished map."""
     heat = evaluation.map_of(result, 0, place)
-    height, width = heat.shape
+    listed = heat.ndim == 1
+    height, width = (1, len(heat)) if listed else heat.shape
     label = int(evaluation.labels[0, place])
     alpha, beta = proof_values(evaluation, result, 0, place)
     found = shape_of(evaluation, result, 0, place)
@@ -171,8 +174,8 @@ def map_answer(
         order_type=kind,  # type: ignore[arg-type]
         map=picture_bytes(heat, signed=result.signed),
         signed=result.signed,
-        insertion=curve_answer(result.insertion, place),
-        deletion=curve_answer(deleted, place),
+        insertion=curve_answer(result.insertion, place, each=listed),
+        deletion=curve_answer(deleted, place, each=listed),
         f=float(evaluation.f[0, place]),
         area=float(result.insertion.auc[0, place]),
         completeness=_number(alpha),
@@ -183,13 +186,17 @@ def map_answer(
         reach=found.reach,
         words=found.words,
         seconds=result.seconds,
+        enough=proof_count(evaluation, found) if listed else None,
     )
 
 
-def curve_answer(curves: Curves, place: int) -> CurveAnswer:
-    """One label's curve: shares of the positions, and f at each."""
-    shares = curves.counts.to(torch.float64) / curves.positions
-    return CurveAnswer(shares=shares.tolist(), f=curves.probabilities[0, place].tolist())
+def curve_answer(curves: Curves, place: int, *, each: bool = False) -> CurveAnswer:
+    """One label's curve: shares of the positions, and f at each; with ``each`` at every number of positions."""
+    counts, f = curves.counts.to(torch.float64), curves.probabilities[0, place].double().cpu()
+    if each:
+        whole = np.arange(curves.positions + 1)
+        counts, f = torch.tensor(whole), torch.from_numpy(np.interp(whole, counts.numpy(), f.numpy()))
+    return CurveAnswer(shares=(counts / curves.positions).tolist(), f=f.tolist())
 
 
 def _number(value: float) -> float | None:

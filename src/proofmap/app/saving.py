@@ -75,14 +75,14 @@ def _page(job: MapJob, evaluation: Evaluation, inputs: Inputs) -> bytes:
 
 
 def command_line(
-    photo: str, net: Sequence[str], labels: Sequence[int], methods: Sequence[str], fill: str, seed: int
+    what: Sequence[str], net: Sequence[str], labels: Sequence[int], methods: Sequence[str], fill: str, seed: int
 ) -> str:
     """The command that repeats a job; folders of the server are left out.
 
-    >>> command_line("cat.jpg", ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3)
+    >>> command_line(["cat.jpg"], ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3)
     'proofmap explain cat.jpg --model efficientnet-lite0 --labels 281,7 --method grad-cam,rise --fill blur --seed 3'
     """
-    parts = ["proofmap", "explain", photo, *net, "--labels", ",".join(map(str, labels))]
+    parts = ["proofmap", "explain", *what, *net, "--labels", ",".join(map(str, labels))]
     parts += ["--method", ",".join(methods)]
     parts += ["--fill", fill] if fill != "gray" else []
     parts += ["--seed", str(seed)] if seed else []

@@ -22,10 +22,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from proofmap.app.items import TABLE_BYTES
 from proofmap.app.pages import as_sentence, is_page_request, message_page
 from proofmap.app.photos import UPLOAD_BYTES
 
 JSON_BYTES = 1_000_000
+_UPLOADS = {"/api/photos": UPLOAD_BYTES, "/api/data": TABLE_BYTES}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -221,7 +223,7 @@ def _refusal(scope: Scope, refused: HTTPException) -> Response:
 
 def _limited(receive: Receive, request: Request) -> Receive:
     """The same body, refused as soon as it is known to be too long."""
-    limit = UPLOAD_BYTES if request.scope["path"] == "/api/photos" else JSON_BYTES
+    limit = _UPLOADS.get(request.scope["path"], JSON_BYTES)
     declared = request.headers.get("content-length", "0")
     too_long = HTTPException(413, f"that is too large: at most {limit / 1e6:g} MB are accepted")
     if not declared.isdigit() or int(declared) > limit:

@@ -1,4 +1,4 @@
-"""What all routes share: nets, photos, jobs, the worker, and the decoders of pictures."""
+"""What all routes share: nets, photos (or rows, or texts), jobs, the worker, and the decoders of pictures."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from torch import Tensor
 from proofmap.app.batches import Batches
 from proofmap.app.choices import Choices
 from proofmap.app.jobs import JobQueue
-from proofmap.app.nets import Facts, Nets
-from proofmap.app.photos import Photo, Photos
+from proofmap.app.items import Items
+from proofmap.app.nets import Facts, Nets, Subject
+from proofmap.app.photos import Photos
 from proofmap.app.running import JobRunner
 from proofmap.app.security import Access
 from proofmap.app.worker import Busy, NetWorker
@@ -37,12 +38,21 @@ class Server:
     runs: Path | None = None
     """The folder whose runs can be viewed."""
     worker: NetWorker = field(default_factory=NetWorker)
+    items: Items = field(default_factory=Items)
+    """Rows or texts, if the nets take no photos."""
 
     def __post_init__(self) -> None:
+        if not self.nets.of_photos:
+            self.choices.suit(self.nets.classifier(self.nets.first))
         self.photos = Photos(self.nets.look)
         self.jobs = JobQueue(self.worker, JobRunner(self.nets, self.worker))
-        self.batches = None if self.runs is None else Batches(self.runs, self.nets, self.worker)
+        self.batches = None if self.runs is None or not self.nets.of_photos else Batches(self.runs, self.nets, self.worker)
         self._decoders, self._undecoded = CapacityLimiter(DECODERS), 0
+
+    @property
+    def subjects(self) -> Photos | Items:
+        """What visitors ask about: photos, or rows or texts."""
+        return self.photos if self.nets.of_photos else self.items
 
     def warm_up(self) -> None:
         """Load the first net and make its pool, so that the first photo is answered fast; in the worker's thread."""
@@ -67,12 +77,12 @@ class Server:
         if self._undecoded >= MOST_UNDECODED:
             raise Busy("too many photos are being sent; send it again in a moment")
 
-    async def seen(self, photo: Photo, net: str) -> Tensor:
+    async def seen(self, photo: Subject, net: str) -> Tensor:
         """The photo as a net sees it; without decoding if it is kept."""
         known = self.nets.seen_before(photo, net)
         return await self.decode(partial(self.nets.seen, photo, net)) if known is None else known
 
-    async def beliefs(self, photo: Photo, net: str) -> Tensor:
+    async def beliefs(self, photo: Subject, net: str) -> Tensor:
         """What a net believes about a photo, ``(A,)``."""
         image = await self.seen(photo, net)
         return await self.ask(lambda: self.nets.beliefs(photo, net, image))

@@ -1,4 +1,4 @@
-"""``serve``: a web page on this machine that explains photos, and the JSON API behind it."""
+"""``serve``: a web page on this machine that explains photos, rows or texts, and the JSON API behind it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError, require
+from proofmap.data.specs import open_data
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -39,6 +40,15 @@ def serve(
         typer.Option(help="A net to add to the installed ones; it is chosen at first. May be repeated."),
     ] = None,
     weights: Annotated[Path | None, options.WEIGHTS] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Rows or texts to choose from, for a model of tables or texts: a CSV file, or another dataset.",
+            show_default=False,
+        ),
+    ] = None,
+    target: Annotated[str | None, options.TARGET] = None,
+    text_column: Annotated[str | None, options.TEXT_COLUMN] = None,
     method: Annotated[
         list[str] | None,
         typer.Option(help="A method to add to the listed ones, such as file.py:NAME. May be repeated."),
@@ -54,6 +64,7 @@ def serve(
         require(package, extra="app", purpose="proofmap serve")
     from proofmap.app.application import create_app
     from proofmap.app.choices import Choices
+    from proofmap.app.items import Items
     from proofmap.app.nets import Nets, offers
     from proofmap.app.security import Access
     from proofmap.app.server import Server
@@ -62,14 +73,22 @@ def serve(
         raise InputError("--weights belong to a --model; name it, too")
     if runs is not None and not runs.is_dir():
         raise InputError(f"there is no folder {runs}; name the one that holds run directories")
+    if (data or target or text_column) and not model:
+        raise InputError("--data, --target and --text-column belong to a --model of tables or texts; name it, too")
     where = options.check_device(device)
+    places = options.with_column(options.with_target([data] if data else None, target), text_column)
+    dataset = open_data(places) if places else None
     listening = _listening(host, port)
     access = Access.at(host, listening.getsockname()[1])
     try:
-        nets, choices = Nets(offers(model or [], weights, where)), Choices(method or [])
+        nets, choices = Nets(offers(model or [], weights, where, dataset), dataset), Choices(method or [])
         if model:
-            nets.classifier(nets.first)  # report now if it cannot be loaded
-        server = Server(nets, choices, access, where, runs)
+            nets.settle()  # report now if it cannot be loaded
+        if nets.of_photos and dataset is not None:
+            raise InputError(f"{model[0] if model else 'the net'} takes photos: drop them on the page, and leave out --data")
+        named = [*([data] if data else []), *(["--target", target] if target else [])]
+        named += ["--text-column", text_column] if text_column else []
+        server = Server(nets, choices, access, where, runs, items=Items(dataset, named))
         app = create_app(server, api_only=api_only)
         _print_address(access, api_only)
         if browser and not api_only:

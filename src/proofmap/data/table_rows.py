@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import distinct_names, suggest_path
-from proofmap.core.inputs import Rows
+from proofmap.core.inputs import Columns, Rows
 from proofmap.core.inputs.frames import column_names, library_of, row_names
 from proofmap.core.inputs.table_row import FrameRows, TableRow
 from proofmap.core.labels import NO_LABEL
@@ -30,6 +31,7 @@ class TableData(Dataset):
         frame: the columns that the model takes, in its order, and those named below.
         target: the column of true labels, which the model does not take. A missing value is an unknown label.
         name: the column of names of rows, which the model does not take; by default the index of pandas, or ``row-0`` and so on.
+        columns: a description of the columns, if the rows are too few to describe themselves.
 
     >>> import pandas as pd  # doctest: +SKIP
     >>> TableData(pd.read_csv("customers.csv"), target="churned")  # doctest: +SKIP
@@ -46,6 +48,7 @@ class TableData(Dataset):
         name: str | None = None,
         title: str = "table",
         settings: dict[str, object] | None = None,
+        columns: Columns | None = None,
     ) -> None:
         if library_of(frame) is None:
             raise InputError(f"a table must be a data frame of pandas or polars, not {type(frame).__name__}")
@@ -59,7 +62,7 @@ class TableData(Dataset):
         features = [column for column in have if column not in (target, name)]
         if not features:
             raise InputError(f"{title} has no columns for the model beside target and name")
-        self._rows = FrameRows(frame[features])
+        self._rows = FrameRows(frame[features], columns)
         self.title, self._settings = title, settings
         self.names = (
             row_names(frame) if name is None else distinct_names(list(map(str, frame[name].to_list())))
@@ -94,32 +97,39 @@ def table_file(path: str | Path, *, target: str = "", name: str = "") -> TableDa
     Text that is a date in every row, such as ``2024-05-31``, is refused: as a category it would have a value for every day.
     """
     file = Path(os.path.abspath(path))
-    is_parquet = file.suffix.lower() in PARQUET
-    pandas = require("pandas", extra="pandas", purpose=f"the table {file.name}")
-    if is_parquet:
-        require("pyarrow", extra="parquet", purpose=f"the Parquet file {file.name}")
     if not file.is_file():
         raise InputError(f"there is no file {path}.{suggest_path(path)}")
+    frame = read_frame(file, str(path), file.suffix)
+    settings: dict[str, object] = {"dataset": "table", "path": str(file), "target": target, "name": name}
+    return TableData(frame, target=target or None, name=name or None, title=file.name, settings=settings)
+
+
+def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
+    """The data frame of a CSV or Parquet file or of its content, which messages call ``title``; dates are refused."""
+    is_parquet = suffix.lower() in PARQUET
+    bare = Path(title).name
+    pandas = require("pandas", extra="pandas", purpose=f"the table {bare}")
+    if is_parquet:
+        require("pyarrow", extra="parquet", purpose=f"the Parquet file {bare}")
     try:
-        separator = "\t" if file.suffix.lower() == ".tsv" else ","
+        separator = "\t" if suffix.lower() == ".tsv" else ","
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns when a line has too many fields
             frame = (
-                pandas.read_parquet(file)
+                pandas.read_parquet(source)
                 if is_parquet
-                else pandas.read_csv(file, sep=separator, index_col=False)
+                else pandas.read_csv(source, sep=separator, index_col=False)
             )
     except Exception as error:  # pandas and pyarrow have many kinds of errors
-        raise InputError(f"{path} cannot be read as a table: {error}") from None
+        raise InputError(f"{title} cannot be read as a table: {error}") from None
     for column in frame.columns:
         values = [value for value in frame[column].tolist() if not _is_missing(value)]
         if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
             raise InputError(
-                f"the column {column!r} of {path} holds dates such as {values[0]!r}. A date has no mean and is no category, so no "
+                f"the column {column!r} of {title} holds dates such as {values[0]!r}. A date has no mean and is no category, so no "
                 "fill can hide it. Replace it by numbers, such as the year or the days since a day, or leave it out"
             )
-    settings: dict[str, object] = {"dataset": "table", "path": str(file), "target": target, "name": name}
-    return TableData(frame, target=target or None, name=name or None, title=file.name, settings=settings)
+    return frame
 
 
 def _is_missing(value: object) -> bool:

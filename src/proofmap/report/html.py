@@ -7,6 +7,7 @@ the scripts in the folder ``page`` are all put into the file. The page of ``proo
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -35,7 +36,7 @@ from proofmap.results.verdict import verdict
 
 TITLE = "What do the heat maps prove?"
 _STYLES = ("look.css", "report.css")
-_SCRIPTS = ("theme.js", "shared.js", "page.js", "tables.js", "words.js", "pictures.js", "matrix.js")
+_SCRIPTS = ("theme.js", "shared.js", "listed.js", "page.js", "tables.js", "words.js", "pictures.js", "matrix.js")
 
 
 def write_report(
@@ -120,7 +121,7 @@ def page_html(
             pictures=pictures,
             data=_json_for_html(record),
             style=Markup("\n".join(page_file(name) for name in _STYLES)),
-            script=Markup("\n".join(page_file(name) for name in _SCRIPTS)),
+            script=Markup("\n".join(_without_imports(page_file(name)) for name in _SCRIPTS)),
             scatter=scatter,
             panels=panels,
             opening=opening,
@@ -207,6 +208,15 @@ def _environment() -> Environment:
 def page_file(name: str) -> str:
     """The text of a style sheet or script of the report, for pages that share its look."""
     return (files("proofmap.report") / "page" / name).read_text(encoding="utf-8")
+
+
+def _without_imports(script: str) -> str:
+    """A script without its imports: the report has all scripts in one.
+
+    >>> _without_imports('import { make } from "./shared.js";\\n\\nmake();')
+    '\\n\\nmake();'
+    """
+    return re.sub(r"^import [^;]+;$", "", script, flags=re.MULTILINE)
 
 
 def _json_for_html(record: Mapping[str, Any]) -> Markup:

@@ -36,8 +36,8 @@ async function asked(path, options) {
 
 export const get = (path, query) => asked(address(path, query));
 export const remove = (path) => asked(path, { method: "DELETE" });
-export const send = (path, blob) =>
-  asked(address(path, { name: blob.name }), { method: "POST", body: blob, headers: { "Content-Type": blob.type || "image/unknown" } });
+export const send = (path, blob, query = {}) =>
+  asked(address(path, { name: blob.name, ...query }), { method: "POST", body: blob, headers: { "Content-Type": blob.type || "image/unknown" } });
 export const post = (path, value) =>
   asked(path, { method: "POST", body: JSON.stringify(value), headers: { "Content-Type": "application/json" } });
 

@@ -16,7 +16,7 @@ export class Choices {
     this.most = about.limits.methods;
     byId("net").append(...about.nets.map((net) =>
       make("option", { value: net.name, title: net.about }, net.name)));
-    byId("fill").append(...about.fills.map(({ name }) => make("option", { value: name }, name)));
+    byId("fill").append(...about.fills.map((fill) => make("option", { value: fill.name }, fill.about ? `${fill.name}: ${fill.about}` : fill.name)));
     byId("net").addEventListener("change", changedNet);
     byId("choices").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -27,6 +27,12 @@ export class Choices {
 
   get net() {
     return byId("net").value;
+  }
+
+  /** Choose a net that may be new. */
+  chooseNet(name) {
+    choose(byId("net"), name);
+    this.changed();
   }
 
   get fill() {

@@ -1,21 +1,21 @@
 // The visitor against a method: what the net says about the painted part, and about the method's proof of the same size.
 
 import { post } from "./api.js";
-import { Easel } from "./easel.js";
 import { bars } from "./labels.js";
-import { bitsOf, composite, lettersOf } from "./pixels.js";
-import { byId, inPercent, make, pictureCanvas } from "./shared.js";
-import { counted, percent, verdict } from "./sentences.js";
+import { bitsOf, lettersOf } from "./pixels.js";
+import { byId, inPercent, make } from "./shared.js";
+import { counted, ITEM, percent, POSITIONS, verdict } from "./sentences.js";
 
+const YOURS = ITEM === "photo" ? "your patch" : "your proof";
 const PAUSE = 100; // milliseconds after a stroke
 
 export class Duel {
-  /** `failed` is called with errors. */
-  constructor(failed) {
-    this.failed = failed;
+  /** `failed` is called with errors; `Board` is what the visitor paints on, and `part` draws what the net was shown. */
+  constructor(failed, Board, part) {
+    Object.assign(this, { failed, part });
     this.labels = [];
     this.answer = null;
-    this.easel = new Easel(() => this.ask());
+    this.easel = new Board(() => this.ask());
     byId("target").addEventListener("change", () => this.show());
     byId("start").addEventListener("click", () => this.startFromMap());
   }
@@ -90,8 +90,8 @@ export class Duel {
     const count = Math.round(share * mask.length);
     const ranks = machine && this.proofs.ranks(machine.method, machine.label);
     byId("pair").replaceChildren(
-      part(this.photo, "your patch", (i) => mask[i]),
-      ...(ranks ? [part(this.photo, method, (i) => ranks[i] < count)] : []));
+      this.part(this.photo, YOURS, (i) => mask[i]),
+      ...(ranks ? [this.part(this.photo, method, (i) => ranks[i] < count)] : []));
   }
 
   show() {
@@ -106,20 +106,13 @@ export class Duel {
     const { searching } = this;
     byId("duel").textContent = verdict({ leader: labels[0], target, machine: machine?.f ?? null, method, share, searching });
     byId("sides-name").textContent = target.name;
-    byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, "pixel")}.`;
+    byId("painted-share").textContent = `You show ${percent(share)}: ${Math.round(share * n).toLocaleString("en")} of ${counted(n, POSITIONS.replace(/s$/, ""), POSITIONS)}.`;
     byId("sides").replaceChildren(
-      side("your patch", target.f), ...(machine ? [side(`${method}, as many pixels`, machine.f)] : []), side("the whole photo", target.whole));
+      side(YOURS, target.f), ...(machine ? [side(`${method}, as many ${POSITIONS}`, machine.f)] : []), side(`the whole ${ITEM}`, target.whole));
     this.showPair(machine, method);
-    const note = ({ whole }) => `whole photo ${inPercent(whole)}`;
+    const note = ({ whole }) => `whole ${ITEM} ${inPercent(whole)}`;
     bars(byId("painted-bars"), labels, { marked: new Set([label]), note });
   }
-}
-
-/** What the net was shown, with a caption. */
-function part(photo, name, shown) {
-  const canvas = pictureCanvas(photo.size, "part", `What the net sees of the proof: ${name}`);
-  composite(canvas, photo, shown);
-  return make("figure", {}, canvas, make("figcaption", {}, name));
 }
 
 /** One of the compared numbers, with its bar. */

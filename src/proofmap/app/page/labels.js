@@ -35,7 +35,8 @@ export class Labels {
   }
 
   /** Show beliefs; choose the most probable labels that are believed, and wrong ones, unless labels are given. */
-  show({ labels, wrong = [] }, given = null) {
+  show({ labels, wrong = [], total = Infinity }, given = null) {
+    document.querySelector(".search").hidden = labels.length >= total;
     const believed = labels.filter(({ f }, place) => place === 0 || f >= UNBELIEVED).slice(0, this.first);
     this.notes = new Map(wrong.map(({ label }) => [label, WRONG]));
     this.shown = [...labels.filter(({ label }) => !this.notes.has(label)), ...wrong];

@@ -1,4 +1,4 @@
-// The whole page: a photo, what the net believes about it, a job that finds proofs, and a painted proof.
+// The whole page: a photo (or a row, or a text), what the net believes about it, a job that finds proofs, and a painted proof.
 
 import { get, Silent } from "./api.js";
 import { Batch } from "./batch.js";
@@ -7,14 +7,16 @@ import { Duel } from "./duel.js";
 import { cancelJob, Follower, leaveJob, Queue, startJob } from "./job.js";
 import { Labels } from "./labels.js";
 import { inAddress, linkTo, maskFrom, putInAddress, recall, remember } from "./memory.js";
-import { Photo, setUpPhotos } from "./photo.js";
-import { pixelsOf } from "./pixels.js";
+import { listKind } from "./lists.js";
+import { photoKind } from "./photo.js";
 import { Proofs } from "./proofs.js";
 import { byId, make, setUpCopy } from "./shared.js";
-import { asSentence, progressWords } from "./sentences.js";
+import { asSentence, ITEM, progressWords } from "./sentences.js";
 import { buttonOf, isOpen, next, stageWords } from "./stages.js";
 
 const FILES = [["sheet.png", "Sheet of pictures"], ["page.html", "Page"], ["maps.npz", "Maps (npz)"], ["maps.safetensors", "Maps (safetensors)"]];
+
+const KIND = ITEM === "photo" ? photoKind : listKind;
 
 class Page {
   constructor(about) {
@@ -38,8 +40,8 @@ class Page {
       const { labels } = await this.photo.beliefs(this.choices.net, [label]);
       return labels.find((found) => found.label === label);
     };
-    this.proofs = new Proofs();
-    this.duel = new Duel((problem) => this.complain(problem));
+    this.proofs = new Proofs(KIND.Cell, KIND.each);
+    this.duel = new Duel((problem) => this.complain(problem), KIND.Board, KIND.part);
     this.queue = new Queue(() => this.follower.wake());
     this.follower = new Follower({
       answered: (answer) => this.hear(answer),
@@ -55,7 +57,7 @@ class Page {
       byId("choices").hidden = false;
       this.batch.offer(files);
     };
-    setUpPhotos(about, (source) => this.tried(() => this.take(source)), takeMany, (words) => this.notice(words));
+    KIND.setUp(about, (source) => this.tried(() => this.take(source)), takeMany, (words) => this.notice(words), this.choices);
     byId("fill").addEventListener("change", () => this.tried(() => this.changeFill()));
     byId("cancel").addEventListener("click", () => this.tried(() => this.stop()));
     byId("share-link").addEventListener("click", () => this.tried(() => this.shareLink()));
@@ -143,10 +145,10 @@ class Page {
   /** A new photo: show it and what the net believes about it, and start a job. */
   async take(source) {
     this.newest = source;
-    byId("photo-words").textContent = "Reading the photo …";
+    byId("photo-words").textContent = `Reading the ${ITEM} …`;
     let photo;
     try {
-      photo = await Photo.sent(source);
+      photo = await KIND.Sent.sent(source);
     } finally {
       byId("photo-words").textContent = this.photo?.name ?? "";
     }
@@ -168,7 +170,7 @@ class Page {
     Object.assign(this.labels.search, { net, photo: photo.id });
     this.labels.show({ labels: [] });
     byId("proofs").hidden = byId("paint").hidden = true;
-    byId("photo-words").textContent = `${photo.name}: asking the net …`;
+    byId("photo-words").textContent = `${photo.name}: asking …`;
     this.makeRoom();
     this.placed = this.placePictures();
     this.placed.catch(() => null); // shown where it is awaited
@@ -212,8 +214,7 @@ class Page {
 
   /** Show the painted proof that the address names. */
   async showShared({ label, mask }) {
-    const { width, height } = this.pictures.size;
-    const found = await maskFrom(mask, width * height);
+    const found = await maskFrom(mask, this.pictures.count);
     if (!found) {
       this.notice("The painted proof in this link cannot be read: it was copied in part, or is of another net.");
       return;
@@ -228,24 +229,20 @@ class Page {
   makeRoom() {
     if (document.body.classList.contains("has-photo")) return;
     document.body.classList.add("has-photo");
-    byId("invitation").textContent = "Drop or paste another photo here";
+    if (ITEM === "photo") byId("invitation").textContent = "Drop or paste another photo here";
     const samples = byId("sample-part");
     if (samples.contains(document.activeElement)) samples.querySelector("summary").focus();
     samples.open = false;
   }
 
-  /** Load what the net sees and the fill as pixels, for the page and for painting. */
+  /** Load what is needed to draw the photo, row or text, for the page and for painting. */
   async placePictures() {
     const { photo } = this;
     const { net, fill } = this.choices;
-    const [image, hidden] = await Promise.all([photo.view(net), photo.fill(net, fill)]);
+    const pictures = await KIND.placed(photo, { net, fill });
     if (photo !== this.photo || net !== this.choices.net || fill !== this.choices.fill) return;
-    const size = { width: image.naturalWidth, height: image.naturalHeight };
-    this.pictures = { of: photo, image, size, view: pixelsOf(image, size), fill: pixelsOf(hidden, size) };
-    const canvas = byId("view");
-    Object.assign(canvas, size);
-    canvas.getContext("2d").drawImage(image, 0, 0);
-    canvas.hidden = false;
+    this.pictures = pictures;
+    KIND.shown(pictures);
     this.startDuel();
   }
 
@@ -370,7 +367,7 @@ class Page {
     this.choices.set(request);
     const kept = recall(job);
     this.own = kept !== null; // otherwise another tab asked for it
-    this.photo = new Photo({ photo: request.photo, name }, kept?.source ?? null);
+    this.photo = new KIND.Sent({ photo: request.photo, name }, kept?.source ?? null);
     if (!await this.show(request.labels)) return;
     await this.placed;
     this.begin(job, request);
@@ -383,13 +380,13 @@ class Page {
     const words = asSentence(message.replace("; run it again", ""));
     this.job = this.request = null;
     this.happen("lost");
-    if (!kept?.source) this.notice(`${words} Choose a photo to begin.`);
+    if (!kept?.source) this.notice(`${words} Choose a ${ITEM} to begin.`);
     else this.notice(words, "Run it again", () => this.tried(() => this.again(kept)));
   }
 
   async again({ request, source }) {
     this.choices.set(request);
-    const photo = await Photo.sent(source);
+    const photo = await KIND.Sent.sent(source);
     this.happen("photo");
     this.photo = photo;
     if (await this.show(request.labels)) await this.run();

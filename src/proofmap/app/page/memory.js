@@ -22,13 +22,15 @@ export function recall(job) {
   return { request: kept.request, name: kept.name, source: sourceOf(kept) };
 }
 
-function sourceOf({ sample, type, data, name }) {
+function sourceOf({ sample, text, listing, index, type, data, name }) {
   if (sample) return { sample };
+  if (text !== undefined) return { text };
+  if (listing) return { listing, index };
   return data ? { blob: new File([bytesOf(data)], name, { type }) } : null;
 }
 
 async function portable(source) {
-  if (!source || source.sample) return source ?? {};
+  if (!source?.blob) return source ?? {};
   const text = await new Promise((resolve, reject) => {
     const reader = new FileReader();
     reader.onload = () => resolve(reader.result);

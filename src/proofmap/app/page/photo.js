@@ -2,7 +2,10 @@
 
 import { get, picture, post, Refused, send } from "./api.js";
 import { filesIn } from "./dropped.js";
-import { byId, make } from "./shared.js";
+import { Easel } from "./easel.js";
+import { composite, pixelsOf } from "./pixels.js";
+import { PhotoCell } from "./proofs.js";
+import { byId, make, pictureCanvas } from "./shared.js";
 
 const FIRST_SAMPLES = 5; // the others are behind a fold
 
@@ -87,3 +90,28 @@ export function setUpPhotos(about, took, tookMany, refused) {
 
 /** The first picture among files, or the first file. */
 const pictureIn = (files) => files.find((file) => file.type.startsWith("image/")) ?? files[0];
+
+/** What the net sees and the fill as pixels, for the page and for painting. */
+async function placed(photo, { net, fill }) {
+  const [image, hidden] = await Promise.all([photo.view(net), photo.fill(net, fill)]);
+  const size = { width: image.naturalWidth, height: image.naturalHeight };
+  return { of: photo, image, size, count: size.width * size.height, view: pixelsOf(image, size), fill: pixelsOf(hidden, size) };
+}
+
+/** Show the photo as the net sees it. */
+function shown({ image, size }) {
+  const canvas = byId("view");
+  Object.assign(canvas, size);
+  canvas.getContext("2d").drawImage(image, 0, 0);
+  canvas.hidden = false;
+}
+
+/** What the net was shown, with a caption. */
+function part(photo, name, kept) {
+  const canvas = pictureCanvas(photo.size, "part", `What the net sees of the proof: ${name}`);
+  composite(canvas, photo, kept);
+  return make("figure", {}, canvas, make("figcaption", {}, name));
+}
+
+/** What the page needs to be about photos. */
+export const photoKind = { Sent: Photo, setUp: setUpPhotos, placed, shown, part, Cell: PhotoCell, Board: Easel, each: false };

@@ -5,54 +5,51 @@ import { composite, ranked, ranksOf, resized } from "./pixels.js";
 import {
   byId, bytesOf, Curve, DIVERGING, grayUnderHeat, heatColour, INFERNO, inPercent, interpolated, make, number, packed, paintOver, pictureCanvas, proofGlyph,
 } from "./shared.js";
-import { counted, percent, UNBELIEVED, WRONG } from "./sentences.js";
+import { counted, ITEM, percent, POSITIONS, UNBELIEVED, WRONG } from "./sentences.js";
 
-const STEPS = 200;
 const PLAYED = 6000; // milliseconds from nothing to all
 
-/** One label by one method: the current map, its top pixels, and, once scored, the curve. */
-class Cell {
+/** One label by one method: the current map, its top positions, and, once scored, the curve. A subclass draws the map: `parts` makes
+ * what stands below the label's name, `paint` shows a map, `finish` a scored one, and `reveal` the positions that the slider shows.
+ */
+export class Cell {
   constructor(proofs, method, label) {
-    const { size } = proofs.photo;
     Object.assign(this, { proofs, method, label, ranks: null, scores: null });
-    const name = proofs.request.methods[method];
-    this.heat = pictureCanvas(size, "heat waiting", `Map of ${name} for ${label.name}`);
-    this.kept = pictureCanvas(size, "kept waiting", `The part of the photo that the map of ${name} for ${label.name} shows`);
     this.curve = make("div", { class: "curve" });
     this.reading = make("p", { class: "reading-off" }, "waiting …");
     this.verdict = make("p");
     this.node = make("figure", { class: "cell", "data-method": method, "data-label": label.label },
       make("figcaption", {}, make("h4", {}, label.name),
         make("span", { class: "soft", title: `f = ${number(label.f)}` }, label.f < UNBELIEVED ? WRONG : `believed ${inPercent(label.f)}`)),
-      this.heat, this.kept, this.curve, this.reading, this.verdict);
-  }
-
-  /** Show a mask that is being learned. */
-  live({ width, height, data, step, steps }) {
-    if (this.scores) return;
-    const map = resized(bytesOf(data), { width, height }, this.proofs.photo.size);
-    this.step = `step ${step.toLocaleString("en")} of ${steps.toLocaleString("en")}`;
-    this.paintMap(map, false);
-    this.ranks = ranked(map);
-    this.show();
+      ...this.parts(proofs.request.methods[method]), make("div", { class: "facts-of" }, this.curve, this.reading, this.verdict));
   }
 
   /** The finished map with its curves. */
   scored(scores) {
-    const { width, height } = scores;
     this.scores = scores;
-    this.ranks = ranksOf(scores.order, width * height);
-    this.paintMap(bytesOf(scores.map), scores.signed);
-    const glyph = proofGlyph({ ...scores, average: scores.area });
+    this.ranks = ranksOf(scores.order, scores.width * scores.height);
+    this.finish(bytesOf(scores.map));
+    const glyph = proofGlyph({ ...scores, average: scores.area }, { whole: `whole ${ITEM}`, positions: POSITIONS });
     this.verdict.replaceWith(glyph);
     this.verdict = glyph;
   }
 
-  paintMap(map, signed) {
-    const stops = signed ? DIVERGING : INFERNO;
-    const colours = Uint32Array.from({ length: 256 }, (_, value) => packed(heatColour(value / 255, stops)));
-    this.heat.classList.remove("waiting");
-    paintOver(this.heat, this.proofs.photo.image, (pixels) => map.forEach((value, i) => { pixels[i] = colours[value]; }), grayUnderHeat);
+  /** Show a mask that is being learned. */
+  live(event) {
+    if (this.scores) return;
+    const map = this.sized(event);
+    this.step = `step ${event.step.toLocaleString("en")} of ${event.steps.toLocaleString("en")}`;
+    this.paint(map, false);
+    this.ranks = ranked(map);
+    this.show();
+  }
+
+  sized({ data }) {
+    return bytesOf(data);
+  }
+
+  finish(map) {
+    this.paint(map, this.scores.signed);
   }
 
   drawCurve(game, top) {
@@ -66,11 +63,9 @@ class Cell {
   /** Follow the slider. */
   show() {
     if (!this.ranks) return;
-    const { share, game, photo } = this.proofs;
+    const { share, game } = this.proofs;
     const count = Math.round(share * this.ranks.length);
-    const shown = game === "insertion" ? (i) => this.ranks[i] < count : (i) => this.ranks[i] >= count;
-    this.kept.classList.remove("waiting");
-    composite(this.kept, photo, shown);
+    this.reveal(game === "insertion" ? (rank) => rank < count : (rank) => rank >= count);
     if (!this.scores) {
       this.reading.textContent = this.step;
       return;
@@ -78,14 +73,41 @@ class Cell {
     const whole = share === (game === "insertion" ? 1 : 0);
     const p = whole ? this.scores.f : interpolated(this.scores[game].shares, this.scores[game].f, share);
     this.drawn.mark(share, p);
-    this.reading.replaceChildren(`at ${percent(share)}: `, make("b", {}, inPercent(p)));
+    this.reading.replaceChildren(`${this.proofs.shareWords}: `, make("b", {}, inPercent(p)));
+  }
+}
+
+/** The cell of a photo: the heat map, and the pixels that are shown. */
+export class PhotoCell extends Cell {
+  parts(name) {
+    const { size } = this.proofs.photo;
+    this.heat = pictureCanvas(size, "heat waiting", `Map of ${name} for ${this.label.name}`);
+    this.kept = pictureCanvas(size, "kept waiting", `The part of the photo that the map of ${name} for ${this.label.name} shows`);
+    return [this.heat, this.kept];
+  }
+
+  sized({ width, height, data }) {
+    return resized(bytesOf(data), { width, height }, this.proofs.photo.size);
+  }
+
+  paint(map, signed) {
+    const stops = signed ? DIVERGING : INFERNO;
+    const colours = Uint32Array.from({ length: 256 }, (_, value) => packed(heatColour(value / 255, stops)));
+    this.heat.classList.remove("waiting");
+    paintOver(this.heat, this.proofs.photo.image, (pixels) => map.forEach((value, i) => { pixels[i] = colours[value]; }), grayUnderHeat);
+  }
+
+  reveal(shown) {
+    this.kept.classList.remove("waiting");
+    composite(this.kept, this.proofs.photo, (i) => shown(this.ranks[i]));
   }
 }
 
 /** All maps of one job, and the slider. */
 export class Proofs {
-  constructor() {
-    this.cells = [];
+  /** `Shown` is the class of cells; `each`: the slider has a step for each position. */
+  constructor(Shown, each = false) {
+    Object.assign(this, { Shown, each, cells: [] });
     byId("share").addEventListener("input", () => this.follow());
     byId("play").addEventListener("click", () => (this.playing ? this.stop() : this.play()));
     for (const radio of document.querySelectorAll("[name=game]")) {
@@ -97,7 +119,17 @@ export class Proofs {
   }
 
   get share() {
-    return Number(byId("share").value) / STEPS;
+    return Number(byId("share").value) / this.steps;
+  }
+
+  /** Steps of the slider. */
+  get steps() {
+    return Number(byId("share").max);
+  }
+
+  /** What the slider shows, in words. */
+  get shareWords() {
+    return this.each ? counted(Math.round(this.share * this.photo.count), POSITIONS.replace(/s$/, ""), POSITIONS) : `at ${percent(this.share)}`;
   }
 
   get game() {
@@ -107,8 +139,12 @@ export class Proofs {
   /** Make empty cells for all maps of a request. `photo` has `image`, `size`, `view` and `fill`; labels have name and f. */
   begin(job, request, labels, photo) {
     Object.assign(this, { job, request, labels, photo });
+    if (this.each && this.steps !== photo.count) {
+      byId("share").max = photo.count;
+      byId("share").value = Math.ceil(photo.count / 5);
+    }
     byId("signed-legend").hidden = true;
-    this.cells = request.methods.map((_, method) => labels.map((label) => new Cell(this, method, label)));
+    this.cells = request.methods.map((_, method) => labels.map((label) => new this.Shown(this, method, label)));
     byId("rows").replaceChildren(...this.cells.map((cells, method) => make("section", { class: "row by-method", "aria-label": request.methods[method] },
       make("header", {}, make("h4", {}, request.methods[method])),
       make("div", { class: "cells", tabindex: "0", role: "group", "aria-label": `Labels by ${request.methods[method]}` }, ...cells.map(({ node }) => node)))));
@@ -152,11 +188,12 @@ export class Proofs {
 
   follow() {
     if (!this.photo) return;
-    const n = this.photo.size.width * this.photo.size.height;
+    const n = this.photo.count;
     const count = Math.round(this.share * n);
-    byId("share-name").textContent = this.game === "insertion" ? "Pixels shown" : "Pixels hidden";
-    byId("share-words").textContent = `${percent(this.share)} · ${count.toLocaleString("en")} of ${counted(n, "pixel")}`;
-    byId("share").setAttribute("aria-valuetext", `${percent(this.share)}, ${count} of ${n} pixels`);
+    const shown = this.each ? "" : `${percent(this.share)} · `;
+    byId("share-name").textContent = `${POSITIONS[0].toUpperCase()}${POSITIONS.slice(1)} ${this.game === "insertion" ? "shown" : "hidden"}`;
+    byId("share-words").textContent = `${shown}${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${POSITIONS}`;
+    byId("share").setAttribute("aria-valuetext", `${percent(this.share)}, ${count} of ${n} ${POSITIONS}`);
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;
       for (const cell of this.cells.flat()) cell.show();
@@ -165,15 +202,15 @@ export class Proofs {
 
   /** Move the slider from nothing to all; in ten steps if the visitor prefers reduced motion. */
   play() {
-    const from = byId("share").value >= STEPS ? 0 : Number(byId("share").value);
+    const from = byId("share").value >= this.steps ? 0 : Number(byId("share").value);
     const begun = performance.now();
-    const coarse = matchMedia("(prefers-reduced-motion: reduce)").matches ? STEPS / 10 : 1;
+    const coarse = matchMedia("(prefers-reduced-motion: reduce)").matches ? Math.ceil(this.steps / 10) : 1;
     byId("play").textContent = "Stop";
     const move = (now) => {
-      const step = from + (STEPS * (now - begun)) / PLAYED;
-      byId("share").value = Math.min(STEPS, Math.floor(step / coarse) * coarse);
+      const step = from + (this.steps * (now - begun)) / PLAYED;
+      byId("share").value = Math.min(this.steps, Math.floor(step / coarse) * coarse);
       this.follow();
-      if (step < STEPS) this.playing = requestAnimationFrame(move);
+      if (step < this.steps) this.playing = requestAnimationFrame(move);
       else this.stop();
     };
     this.playing = requestAnimationFrame(move);

@@ -2,6 +2,11 @@
 
 import { inPercent } from "./shared.js";
 
+/** What the page is about, and what a proof of it is made of. */
+export const { item: ITEM = "photo", positions: POSITIONS = "pixels" } = document.documentElement.dataset;
+export const NET = ITEM === "photo" ? "net" : "model";
+const PART = ITEM === "photo" ? "Your patch" : "Your proof";
+
 const BAR = 0.8; // of completeness and soundness, as everywhere
 const NOTABLE = 0.05; // a part that gives less proves nothing
 export const UNBELIEVED = 0.01; // a label with a lower probability is a wrong one
@@ -37,8 +42,8 @@ export const asSentence = (message) => `${message[0].toUpperCase()}${message.sli
  * `name`, `f` on the part and `whole` on the whole photo. `machine` is the f of the target on a method's proof of the same size, or null.
  */
 export function verdict({ leader, target, machine = null, method = "", share, searching = false }) {
-  if (share === 0) return `Nothing is shown yet. Paint what makes the net say ${quoted(target.name)}.`;
-  const first = `Your patch makes the net say ${quoted(leader.name)} ${inPercent(leader.f)}; of the whole photo it believes ${inPercent(leader.whole)}. ${judgement(leader)}`;
+  if (share === 0) return `Nothing is shown yet. ${ITEM === "photo" ? "Paint what makes" : `Press the ${POSITIONS} that make`} the ${NET} say ${quoted(target.name)}.`;
+  const first = `${PART} makes the ${NET} say ${quoted(leader.name)} ${inPercent(leader.f)}; of the whole ${ITEM} it believes ${inPercent(leader.whole)}. ${judgement(leader)}`;
   const second = leader.label === target.label ? ""
     : ` For ${quoted(target.name)} it gives ${inPercent(target.f)} of ${inPercent(target.whole)}. ${judgement(target)}`;
   return `${first}${second} ${compared({ target, machine, method, searching })}`;
@@ -53,5 +58,5 @@ function judgement({ f, whole }) {
 
 function compared({ target, machine, method, searching }) {
   if (machine === null) return searching ? "The method is still learning its proof." : "Find the proofs to compare yours with a method's.";
-  return `With as many pixels, ${method} makes it say ${quoted(target.name)} ${inPercent(machine)}.`;
+  return `With as many ${POSITIONS}, ${method} makes it say ${quoted(target.name)} ${inPercent(machine)}.`;
 }

@@ -1,6 +1,6 @@
-// The stages of the page, as one state machine: from no photo to proofs that are found. The button and the words follow the stage.
+// The stages of the page, as one state machine: from no photo (row, text) to proofs that are found. The button and the words follow the stage.
 
-import { counted } from "./sentences.js";
+import { counted, ITEM } from "./sentences.js";
 
 /** For each stage, the events that lead out of it. Other events are ignored: a late answer changes nothing. */
 const NEXT = {
@@ -27,7 +27,7 @@ export function buttonOf(stage, { changed = true, labels = 1 } = {}) {
   if (stage === "stopping") return { action: null, words: "Stopping …" };
   if (isOpen(stage) && changed && stage !== "starting") return { action: labels ? "run" : null, words: "Find these proofs instead" };
   if (isOpen(stage)) return { action: "stop", words: "Finding … (stop)" };
-  if (stage === "reading") return { action: null, words: "Reading the photo …" };
+  if (stage === "reading") return { action: null, words: `Reading the ${ITEM} …` };
   if (stage === "done" && !changed) return { action: "show", words: "Show the proofs" };
   if (!labels) return { action: null, words: "Choose a label to prove" };
   return { action: "run", words: changed || stage === "ready" ? `Find the ${labels === 1 ? "proof" : "proofs"}` : "Try again" };

@@ -15,9 +15,10 @@ from proofmap.core.inputs.columns import Columns
 class FrameRows:
     """The rows of a data frame. All of them are encoded at once, and kept, for each description of columns."""
 
-    def __init__(self, frame: Any) -> None:
+    def __init__(self, frame: Any, columns: Columns | None = None) -> None:
+        """``columns`` describe the frame; by default it describes itself."""
         self.frame = frame
-        self.columns = Columns.of(frame)
+        self.columns = Columns.of(frame) if columns is None else columns
         self._lock = threading.Lock()
         self._encoded: dict[Columns, Tensor] = {}
 

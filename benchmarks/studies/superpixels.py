@@ -1,0 +1,109 @@
+"""Photographs without gradients: ``belief-order`` on 100 superpixels with 1,000 forward passes for each label,.
+
+    python benchmarks/studies/superpixels.py PHOTOS --out superpixels.json [--number 8] [--batch 64]
+
+PHOTOS is a folder with ImageNet photos. Those count whose second label has f >= .1, as in ``belief_mask.py``; ``--number`` of them are drawn by the seed. The net is
+EfficientNet-Lite0, the labels are the five most probable ones. The file is written after every photo, and photos that are in it are not judged again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import proofmap as pm
+from proofmap.data import load_blocks, photographs, random_choice
+from proofmap.results.statistics import mean_score
+
+METHODS = ("belief-order:regions=100,budget=1000",)
+FILLS = ("gray", "blur")
+METRICS = tuple(
+    f"{metric}:fill={fill},thresholds={thresholds}"
+    for fill in FILLS
+    for thresholds in ("paper", "released")
+    for metric in ("completeness", "soundness", "best-effort")
+)
+HESITANT = 0.1
+
+
+def judged(net: pm.Classifier, image: torch.Tensor, name: str) -> dict[str, Any]:
+    """What each method scored on one photo, and the seconds of its maps."""
+    judge = pm.Judge(net, methods=METHODS, labels="top5", metrics=METRICS, keep_maps=0)
+    judge.update(image, names=[name])
+    results = judge.compute().results
+    return {
+        "photo": name,
+        "seconds": {result.name: round(result.seconds, 1) for result in results},
+        "values": {
+            result.name: {
+                metric: float(result.values[key][0])
+                for metric, key in zip(METRICS, result.values, strict=True)
+            }
+            for result in results
+        },
+    }
+
+
+def scores(photos: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mean over photos with its interval, for each method and metric."""
+    found = []
+    for method in photos[0]["values"]:
+        for metric in METRICS:
+            values = torch.tensor([photo["values"][method][metric] for photo in photos])
+            score = mean_score(metric, values, higher_is_better=True, limits=(0.0, 1.0))
+            found.append(
+                {
+                    "method": method,
+                    "metric": metric,
+                    "value": score.value,
+                    "low": score.low,
+                    "high": score.high,
+                }
+            )
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("photos", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--number", type=int, default=8)
+    parser.add_argument("--batch", type=int, default=64)
+    args = parser.parse_args()
+    net = pm.load_classifier("efficientnet-lite0", batch_size=args.batch)
+    data = photographs([str(args.photos)])
+    record = json.loads(args.out.read_text()) if args.out.exists() else {"photos": []}
+    record |= {
+        "title": "Belief orders on superpixels",
+        "asked": "How complete and sound are orders of superpixels, found with 1,000 forward passes for each label?",
+        "command": f"python benchmarks/studies/superpixels.py PHOTOS --out superpixels.json --number {args.number}",
+        "seed": 0,
+        "environment": {"torch": torch.__version__, "proofmap": pm.__version__},
+    }
+    done = {photo["photo"] for photo in record["photos"]}
+    wanted = args.number
+    for index in random_choice(data.names, len(data.names), seed=0):
+        if not wanted:
+            break
+        (block,) = load_blocks(data, net, [index])
+        if float(net.probabilities(block.images)[0].topk(2).values[1]) < HESITANT:
+            continue
+        wanted -= 1
+        name = Path(data.names[index]).stem
+        if name in done:
+            continue
+        record["photos"].append(judged(net, block.images, name))
+        record["n"] = len(record["photos"])
+        record["scores"] = scores(record["photos"])
+        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        print(name, record["photos"][-1], flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Routes of rows and texts: lists to choose from, uploaded tables, typed texts, their positions, and labels of zero-shot nets."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+
+from proofmap.app import answers
+from proofmap.app.answers import ChosenAsked, DataAbout, TextAsked
+from proofmap.app.items import Item, Listing
+from proofmap.app.server import Server
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import TextInputs
+from proofmap.core.text import one_line
+
+_TABLE_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+
+def items_router(server: Server) -> APIRouter:
+    """The routes of rows and texts."""
+    router = APIRouter()
+    items, nets = server.items, server.nets
+
+    @router.post("/api/data", openapi_extra=_TABLE_BODY)
+    async def add_table(
+        request: Request, net: answers.Name, name: Annotated[str, Query(max_length=300)] = ""
+    ) -> DataAbout:
+        """Upload a table whose rows can be explained: CSV with the columns that the net takes, in any order; others are left out."""
+        facts = await server.facts(net)
+        server.check_decoders()
+        body = await request.body()
+        return data_about(await server.decode(partial(items.add_table, body, name, facts.inputs)))
+
+    @router.get("/api/data/{data}")
+    async def data_list(
+        data: answers.DataId,
+        first: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
+        number: Annotated[int, Query(ge=1, le=answers.MOST_LISTED)] = 20,
+        search: Annotated[str, Query(max_length=200)] = "",
+    ) -> answers.DataList:
+        """Rows or texts to choose from, those whose name contains a text."""
+        listing = items.listing(data)
+        found = listing.search(search)
+        chosen = found[first : first + number]
+        return answers.DataList(
+            **dict(data_about(listing)),
+            columns=listing.columns(),
+            found=len(found),
+            items=[
+                answers.ListedItem(
+                    index=i,
+                    name=one_line(str(listing.data.names[i])),
+                    cells=listing.cells(i),
+                    truth=listing.truth(i),
+                )
+                for i in chosen
+            ],
+        )
+
+    @router.post("/api/items")
+    async def add_item(asked: ChosenAsked | TextAsked) -> answers.ItemAnswer:
+        """Choose a row or text of some data, or send a text."""
+        if nets.of_photos:
+            raise InputError("the nets of this server take photos: POST /api/photos")
+        if isinstance(asked, ChosenAsked):
+            return _answer(items.choose(asked.data, asked.index))
+        facts = await server.facts(nets.first)
+        if not isinstance(facts.inputs, TextInputs):
+            raise InputError(f"the nets of this server take {facts.inputs.noun}, no texts")
+        return _answer(items.add_text(asked.text))
+
+    @router.get("/api/photos/{photo}/positions")
+    async def positions(photo: answers.PhotoId, net: answers.Name) -> answers.Positions:
+        """The columns of a row with their values, or the words of a text as a net divides it."""
+        found, facts = server.subjects[photo], await server.facts(net)
+        image, inputs = (await server.seen(found, net))[0], facts.inputs
+        if nets.of_photos:
+            raise InputError("the positions of a photo are its pixels, as many as /view has")
+        if isinstance(inputs, TextInputs):
+            return answers.Positions(
+                positions=[answers.Position(name=word, value="") for word in inputs.words(image)]
+            )
+        return answers.Positions(
+            positions=[
+                answers.Position(name=one_line(name), value=one_line(inputs.value_text(image, k)))
+                for k, name in enumerate(inputs.position_names)
+            ]
+        )
+
+    @router.post("/api/nets")
+    async def relabel(asked: answers.NetAsked) -> answers.NetMade:
+        """The same zero-shot net with other labels; it is loaded when it is first used."""
+        labels = [one_line(label).strip() for label in asked.labels]
+        if len({label.casefold() for label in labels}) < len(labels) or not all(labels):
+            raise InputError("give every label once, and none that is empty")
+        made = nets.relabel(asked.net, labels)
+        await server.facts(made)  # labels that the net cannot tell apart are refused here
+        return answers.NetMade(net=made)
+
+    return router
+
+
+def data_about(listing: Listing) -> DataAbout:
+    return DataAbout(
+        data=listing.id, name=listing.name, total=len(listing.data), left_out=list(listing.left_out)
+    )
+
+
+def _answer(item: Item) -> answers.ItemAnswer:
+    return answers.ItemAnswer(photo=item.id, name=item.name, truth=item.truth)

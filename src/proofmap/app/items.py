@@ -1,0 +1,223 @@
+"""Rows and texts of visitors: chosen from the data of the command line, from an uploaded table, or typed.
+
+An item has what a :class:`~proofmap.app.photos.Photo` has: an id, a name, and what :meth:`Inputs.prepare` reads. Tables and items are kept in
+memory; the least recently used is dropped first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from proofmap.app.photos import NotFound, clean_name
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs, Rows
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.text import counted, did_you_mean, one_line, shortened
+from proofmap.data.dataset import Dataset
+from proofmap.data.table_rows import TableData, read_frame
+from proofmap.data.texts import TextData
+
+DATA = "data"
+"""The address of the data of the command line."""
+TABLE_BYTES = 5_000_000
+MOST_ROWS = 20_000
+MOST_COLUMNS = 1_000
+LONGEST_TEXT = 20_000
+"""Characters of a text."""
+MOST_TABLES, MOST_ITEMS = 8, 256
+SHOWN_COLUMNS = 8
+"""Columns in a list of rows."""
+_PREVIEW, _TITLE = 160, 48
+"""Characters of a text in a list, and in its name."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """A row, a text or a series."""
+
+    id: str
+    name: str
+    value: Any
+    """As :meth:`Inputs.prepare` takes it."""
+    arguments: tuple[str, ...]
+    """How the command line names it."""
+    truth: str = ""
+    """The name of its true label, if it is known."""
+
+    @contextmanager
+    def opened(self) -> Iterator[Any]:
+        yield self.value
+
+    @property
+    def stem(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Data whose items can be chosen: that of the command line, or an uploaded table."""
+
+    id: str
+    name: str
+    data: Dataset
+    arguments: tuple[str, ...]
+    """How the command line names the data."""
+    left_out: tuple[str, ...] = ()
+    """Columns that the model does not take."""
+
+    def search(self, text: str) -> Sequence[int]:
+        """The items whose name contains a text."""
+        wanted = text.casefold().strip()
+        return [i for i, name in enumerate(self.data.names) if wanted in str(name).casefold()]
+
+    def columns(self) -> list[str]:
+        """What a list of items shows: the first columns of a table, or the text."""
+        if isinstance(self.data, TableData):
+            return [one_line(str(name)) for name in list(self.data.frame.columns)[:SHOWN_COLUMNS]]
+        return ["text"] if isinstance(self.data, TextData) else []
+
+    def cells(self, index: int) -> list[str]:
+        if isinstance(self.data, TableData):
+            rows = self.data.read(index).rows
+            row = rows.encoded(rows.columns)[index]
+            return [one_line(rows.columns.text(row, k)) for k in range(min(len(row), SHOWN_COLUMNS))]
+        if isinstance(self.data, TextData):
+            return [shortened(one_line(self.data.read(index)), _PREVIEW)]
+        return []
+
+    def truth(self, index: int) -> str:
+        """The name of the true label of an item; empty if it is not known."""
+        label = self.data.truth(index)
+        if label is None or label == NO_LABEL:
+            return ""
+        return one_line(str(self.data.label_names[label] if self.data.label_names else label))
+
+    def item(self, index: int) -> Item:
+        if not 0 <= index < len(self.data):
+            raise NotFound(f"{self.name} has the rows 0 to {len(self.data) - 1:,}, not {index:,}")
+        name = one_line(str(self.data.names[index]))
+        which = ("--rows", str(self.data.names[index]))
+        return Item(
+            _digest(f"{self.id} {index} {self.data.digest(index)}"),
+            name,
+            self.data.read(index),
+            (*self.arguments, *which),
+            self.truth(index),
+        )
+
+
+class Kept(Generic[T]):
+    """Things by their id; beyond ``most`` the least recently used is dropped. Any thread may use it."""
+
+    def __init__(self, most: int, gone: str) -> None:
+        self._most, self._gone = most, gone
+        self._all: OrderedDict[str, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getitem__(self, key: str) -> T:
+        with self._lock:
+            if key not in self._all:
+                raise NotFound(self._gone)
+            self._all.move_to_end(key)
+            return self._all[key]
+
+    def add(self, key: str, value: T) -> T:
+        with self._lock:
+            self._all[key] = value
+            self._all.move_to_end(key)
+            while len(self._all) > self._most:
+                self._all.popitem(last=False)
+        return value
+
+
+class Items:
+    """The rows and texts of a server, and the tables that they come from. ``data`` is what the command line names."""
+
+    def __init__(self, data: Dataset | None = None, arguments: Sequence[str] = ()) -> None:
+        self.own = None if data is None else Listing(DATA, data.title, data, tuple(arguments))
+        self._tables: Kept[Listing] = Kept(
+            MOST_TABLES, "the table is no longer on the server; upload it again"
+        )
+        self._items: Kept[Item] = Kept(MOST_ITEMS, "this is no longer on the server; choose it again")
+
+    def __getitem__(self, item: str) -> Item:
+        return self._items[item]
+
+    def listing(self, key: str) -> Listing:
+        if key != DATA:
+            return self._tables[key]
+        if self.own is None:
+            raise NotFound("this server has no data: start it with proofmap serve --model MODEL --data FILE")
+        return self.own
+
+    def choose(self, key: str, index: int) -> Item:
+        """Keep an item of some data."""
+        found = self.listing(key).item(index)
+        return self._items.add(found.id, found)
+
+    def add_text(self, text: str) -> Item:
+        """Keep a typed text."""
+        if not text.strip():
+            raise InputError("the text is empty; type or paste some words")
+        if len(text) > LONGEST_TEXT:
+            raise InputError(
+                f"the text has {len(text):,} characters, and at most {LONGEST_TEXT:,} are taken; explain a part of it"
+            )
+        name = shortened(one_line(text).strip(), _TITLE)
+        found = Item(_digest(text), name, text, ("--text", text))
+        return self._items.add(found.id, found)
+
+    def add_table(self, content: bytes, name: str, inputs: Inputs) -> Listing:
+        """Keep an uploaded table whose columns are those that a model takes. Other columns are left out."""
+        name = clean_name(name or "table.csv")
+        if not isinstance(inputs, Rows):
+            raise InputError(f"a table has rows, and this model takes {inputs.noun}")
+        if len(content) > TABLE_BYTES:
+            raise InputError(f"{name} is too large: a table may have {TABLE_BYTES / 1e6:g} MB")
+        frame = read_frame(BytesIO(content), name, Path(name).suffix)
+        frame, left_out = _fitting(frame, inputs, name)
+        try:
+            data = TableData(frame, title=name, columns=inputs.table)
+            inputs.encode(frame)
+        except InputError as error:
+            raise InputError(f"{name}: {error}") from None
+        key = hashlib.blake2b(content + repr(inputs.position_names).encode(), digest_size=16).hexdigest()
+        return self._tables.add(key, Listing(key, name, data, (name,), left_out))
+
+
+def _fitting(frame: Any, inputs: Rows, name: str) -> tuple[Any, tuple[str, ...]]:
+    """The columns of a table that a model takes, in its order, and the names of the others."""
+    have = [str(column) for column in frame.columns]
+    wanted = inputs.names
+    if not wanted:
+        raise InputError("the columns of this model have no names, so a table cannot be matched with them")
+    if not 1 <= len(frame) <= MOST_ROWS or len(have) > MOST_COLUMNS:
+        raise InputError(
+            f"{name} has {counted(len(frame), 'row')} and {counted(len(have), 'column')}; a table may have 1 to {MOST_ROWS:,} rows and "
+            f"{MOST_COLUMNS:,} columns"
+        )
+    lacking = [column for column in wanted if column not in have]
+    if lacking:
+        more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+        raise InputError(
+            f"{name} lacks the column {lacking[0]!r}{more}.{did_you_mean(lacking[0], have)} The model takes "
+            f"{', '.join(wanted[:12])}{', ...' if len(wanted) > 12 else ''}"
+        )
+    frame.columns = have
+    return frame[list(wanted)], tuple(one_line(column) for column in have if column not in wanted)
+
+
+def _digest(text: str) -> str:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+

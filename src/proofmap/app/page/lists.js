@@ -1,0 +1,224 @@
+// Rows and texts: chosen, typed or uploaded; sent to the server; drawn as lists of columns and as words.
+
+import { get, post, Refused, send } from "./api.js";
+import { RankedColumns, shadedText, shadeWord, ShownText, textNode } from "./listed.js";
+import { Picker } from "./picker.js";
+import { Cell } from "./proofs.js";
+import { asSentence, counted, ITEM } from "./sentences.js";
+import { byId, make } from "./shared.js";
+
+const LISTED = 10; // rows or texts of one list
+
+/** A row or text that the server knows by its id, with what is needed to send it again: the text, or its place in the data. */
+class Item {
+  constructor({ photo, name, truth = "" }, source) {
+    Object.assign(this, { id: photo, source });
+    this.name = truth ? `${name} (true label: ${truth})` : name;
+  }
+
+  static async sent(source) {
+    const asked = source.text === undefined ? { data: source.listing, index: source.index } : { text: source.text };
+    return new Item(await post("api/items", asked), source);
+  }
+
+  /** Do something with it; it is sent again if the server was restarted. */
+  async kept(work) {
+    try {
+      return await work();
+    } catch (refusal) {
+      if (!(refusal instanceof Refused) || refusal.status !== 404 || !this.source) throw refusal;
+      this.id = (await Item.sent(this.source)).id;
+      return work();
+    }
+  }
+
+  beliefs(net, labels = []) {
+    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 10, labels }));
+  }
+}
+
+/** The positions of an item as a net divides it: columns with values, or words. */
+async function placed(item, { net }) {
+  const { positions } = await item.kept(() => get(`api/photos/${item.id}/positions`, { net }));
+  return { of: item, positions, words: positions.map(({ name }) => name), count: positions.length };
+}
+
+function shown({ words }) {
+  if (ITEM === "text") byId("text").value = words.join("");
+}
+
+/** What the model was shown, with a caption. */
+function part({ positions, words }, name, kept) {
+  if (ITEM === "text") {
+    const text = new ShownText(words);
+    text.show(kept);
+    return make("figure", {}, text.node, make("figcaption", {}, name));
+  }
+  const named = positions.filter((_, k) => kept(k)).map((one) => make("li", {}, `${one.name} = ${one.value}`));
+  return make("figure", {}, make("figcaption", {}, name), named.length ? make("ul", { class: "plain-list" }, ...named) : make("p", { class: "soft" }, "nothing"));
+}
+
+// ---- cells ---------------------------------------------------------------------------------------------------------
+
+/** What the drawings of a finished map need. */
+const drawn = (cell) => ({ ...cell.scores, order: [...cell.ranks], along: cell.scores.insertion.f, f: cell.label.f });
+
+/** The cell of a row: its columns in the order of the map. */
+class RowCell extends Cell {
+  parts() {
+    this.list = make("div", { class: "ranked-columns waiting" });
+    return [this.list];
+  }
+
+  paint() {} // columns are listed when the map is finished
+
+  finish() {
+    this.columns = new RankedColumns(this.proofs.photo.positions, drawn(this));
+    this.list.replaceWith(this.columns.node);
+  }
+
+  reveal(shownPlace) {
+    this.columns?.show(shownPlace);
+  }
+}
+
+/** The cell of a text: the words shaded by the map, and the words that are shown. */
+class TextCell extends Cell {
+  parts() {
+    const { words } = this.proofs.photo;
+    this.heat = textNode(words, { class: "words heat" }, () => {});
+    this.kept = new ShownText(words);
+    return [make("div", { class: "texts" }, this.heat, this.kept.node)];
+  }
+
+  paint(map, signed) {
+    this.heat.querySelectorAll(".word").forEach((word, k) => shadeWord(word, map[k], signed));
+  }
+
+  finish(map) {
+    const node = shadedText(this.proofs.photo.words, { ...drawn(this), heat: map });
+    this.heat.replaceWith(node);
+    this.heat = node;
+  }
+
+  reveal(shownRank) {
+    this.kept.show((k) => shownRank(this.ranks[k]));
+  }
+}
+
+// ---- choosing ------------------------------------------------------------------------------------------------------
+
+/** The list of rows or texts of some data. */
+class List {
+  constructor(about, took, refused) {
+    Object.assign(this, { data: about.data, took, refused, first: 0 });
+    byId("before").addEventListener("click", () => this.move(-LISTED));
+    byId("after").addEventListener("click", () => this.move(LISTED));
+    byId("find")?.addEventListener("input", () => {
+      this.first = 0;
+      this.refresh();
+    });
+    this.refresh();
+  }
+
+  /** Show the rows of another table. */
+  open(data) {
+    Object.assign(this, { data, first: 0 });
+    if (byId("find")) byId("find").value = "";
+    byId("sample-part").open = true;
+    return this.refresh();
+  }
+
+  move(by) {
+    this.first = Math.max(0, this.first + by);
+    this.refresh();
+  }
+
+  async refresh() {
+    byId("sample-part").hidden = !this.data;
+    if (!this.data) return;
+    const asked = this.asked = {};
+    try {
+      const answer = await get(`api/data/${this.data.data}`, { first: this.first, number: LISTED, search: byId("find")?.value ?? "" });
+      if (asked === this.asked) this.draw(answer);
+    } catch (problem) {
+      this.refused(asSentence(problem.message));
+    }
+  }
+
+  draw({ name, total, left_out: leftOut, columns, found, items }) {
+    const truths = items.some(({ truth }) => truth);
+    const left = leftOut.length ? `; left out: ${leftOut.join(", ")}` : "";
+    byId("data-words").textContent = `${name}: ${counted(total, ITEM)}${left}`;
+    const last = this.first + items.length;
+    byId("list-words").textContent = found ? `${this.first + 1} to ${last} of ${found.toLocaleString("en")}` : `No ${ITEM} has such a name.`;
+    byId("before").disabled = !this.first;
+    byId("after").disabled = last >= found;
+    const head = make("tr", {}, make("th", { scope: "col" }, ITEM), ...columns.map((column) => make("th", { scope: "col" }, column)),
+      ...(truths ? [make("th", { scope: "col" }, "true label")] : []));
+    byId("list").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...items.map((item) => {
+      const button = make("button", { type: "button", class: "pick" }, item.name);
+      const line = make("tr", {}, make("th", { scope: "row" }, button),
+        ...item.cells.map((cell) => make("td", { dir: "auto" }, cell)), ...(truths ? [make("td", {}, item.truth)] : []));
+      line.addEventListener("click", () => this.took({ listing: this.data.data, index: item.index }));
+      return line;
+    }))));
+  }
+}
+
+/** The labels in the name of a zero-shot net: "minilm-zero-shot: sport, politics". */
+const labelsIn = (net) => net.slice(net.indexOf(": ") + 2).split(",").map((label) => label.trim()).filter(Boolean);
+
+/** Set up the field of texts and, for nets that take any labels, that of labels. */
+function setUpText(about, took, refused, choices) {
+  const [field, typed] = [byId("text"), byId("typed")];
+  const isOpen = () => about.nets.find(({ name }) => name === choices.net)?.any_labels ?? choices.net.includes(": ");
+  const follow = () => {
+    byId("typed-part").hidden = !isOpen();
+    if (isOpen()) typed.value = labelsIn(choices.net).join(", ");
+  };
+  field.maxLength = about.limits.characters;
+  byId("net").addEventListener("change", follow);
+  follow();
+  const read = async () => {
+    const labels = typed.value.split(",").map((label) => label.trim()).filter(Boolean);
+    if (isOpen() && labels.join() !== labelsIn(choices.net).join()) choices.chooseNet((await post("api/nets", { net: choices.net, labels })).net);
+    took({ text: field.value });
+  };
+  byId("drop").addEventListener("submit", (event) => {
+    event.preventDefault();
+    read().catch((problem) => refused(asSentence(problem.message)));
+  });
+}
+
+/** Set up the upload of tables. */
+function setUpTables(about, list, refused, choices) {
+  const take = async (file) => {
+    refused("");
+    if (file.size > about.limits.table_bytes) return refused(`${file.name} has ${Math.ceil(file.size / 1e6)} MB; a table may have ${about.limits.table_bytes / 1e6} MB.`);
+    try {
+      return await list.open(await send("api/data", file, { net: choices.net }));
+    } catch (problem) {
+      return refused(asSentence(problem.message));
+    }
+  };
+  byId("file").addEventListener("change", (event) => {
+    if (event.target.files.length) take(event.target.files[0]);
+    event.target.value = "";
+  });
+  addEventListener("dragover", (event) => event.preventDefault());
+  addEventListener("drop", (event) => {
+    event.preventDefault();
+    if (event.dataTransfer.files.length) take(event.dataTransfer.files[0]);
+  });
+}
+
+/** Set up all ways to choose a row or a text. */
+function setUp(about, took, _many, refused, choices) {
+  const list = new List(about, took, refused);
+  if (ITEM === "text") setUpText(about, took, refused, choices);
+  else setUpTables(about, list, refused, choices);
+}
+
+/** What the page needs to be about rows or texts. */
+export const listKind = { Sent: Item, setUp, placed, shown, part, Cell: ITEM === "text" ? TextCell : RowCell, Board: Picker, each: true };
