@@ -1,7 +1,8 @@
 """Screenshots of the page of ``proofmap serve``: ``python -m docs.serve_pictures``.
 
 It starts a server with the demo's net, takes the sample photo of a rocket, waits for the maps (a minute or two), and paints
-a proof. Two small pictures are kept: the proofs, and the painting.
+a proof. Two small pictures are kept: the proofs, and the painting. Then a server of a forest of trees shows a row of scikit-learn's breast-cancer
+table, and one of py3langid a text in two languages.
 """
 
 from __future__ import annotations
@@ -11,8 +12,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import joblib
 from PIL import Image
 
 from docs.make_pictures import PICTURES
@@ -20,6 +24,7 @@ from docs.report_pictures import save_small
 from tests.browser import chromium
 
 WINDOW = {"width": 1280, "height": 900}
+TEXT = "The committee voted yesterday, aber niemand wusste davon."
 PATIENCE = 1_800_000  # milliseconds
 STROKES = (
     ((0.40, 0.34), (0.58, 0.34)),
@@ -31,9 +36,9 @@ STROKES = (
 
 
 @contextmanager
-def served() -> Iterator[str]:
+def served(*options: str) -> Iterator[str]:
     """The address of a server that runs meanwhile."""
-    command = [sys.executable, "-m", "proofmap", "serve", "--no-browser", "--port", "0"]
+    command = [sys.executable, "-m", "proofmap", "serve", "--no-browser", "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
             assert server.stdout is not None
@@ -78,6 +83,43 @@ def pictured(page: Any, first: str, last: str) -> Image.Image:
     return whole.crop((0, above, whole.width, int(bottom["y"] + bottom["height"]) + 12))
 
 
+def save_row(browser: Any) -> None:
+    """``serve-row.png``: a tumour that the forest calls malignant."""
+    from sklearn.datasets import load_breast_cancer
+    from sklearn.ensemble import RandomForestClassifier
+
+    table = load_breast_cancer(as_frame=True)
+    diagnosis = table.target.map({0: "malignant", 1: "benign"})
+    with TemporaryDirectory() as folder:
+        model, data = Path(folder, "forest.joblib"), Path(folder, "tumours.csv")
+        joblib.dump(RandomForestClassifier(50, random_state=0).fit(table.data[200:], diagnosis[200:]), model)
+        table.data[:200].assign(diagnosis=diagnosis[:200]).to_csv(data, index=False)
+        options = ("--model", f"sklearn:{model}?pickle=true", "--data", str(data), "--target", "diagnosis")
+        with served(*options) as address:
+            page = _opened(browser, address)
+            page.locator(".pick").nth(1).click()
+            page.locator("#saving:not([hidden])").wait_for()
+            save_small(pictured(page, "#photo-heading", "#rows"), PICTURES / "serve-row.png")
+
+
+def save_text(browser: Any) -> None:
+    """``serve-text.png``."""
+    with served("--model", "py3langid") as address:
+        page = _opened(browser, address)
+        page.locator("#text").fill(TEXT)
+        page.locator("#read").click()
+        page.locator("#saving:not([hidden])").wait_for()
+        save_small(pictured(page, "#proofs-heading", "#rows"), PICTURES / "serve-text.png")
+
+
+def _opened(browser: Any, address: str) -> Any:
+    page = browser.new_context(viewport=WINDOW, color_scheme="light").new_page()
+    page.set_default_timeout(PATIENCE)
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]", state="attached")
+    return page
+
+
 def save_pictures() -> None:
     """``serve-proofs.png`` and ``serve-paint.png``."""
     with served() as address, chromium() as browser:
@@ -87,6 +129,8 @@ def save_pictures() -> None:
         play(page)
         save_small(pictured(page, "h1", "#rows"), PICTURES / "serve-proofs.png")
         save_small(pictured(page, "#paint", "#paint"), PICTURES / "serve-paint.png")
+        save_row(browser)
+        save_text(browser)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 import proofmap as pm
+from proofmap.app.item_routes import items_router
 from proofmap.app.job_routes import jobs_router
 from proofmap.app.photo_routes import photos_router
 from proofmap.app.server import Server
@@ -27,7 +28,7 @@ def test_about(client: TestClient, server: Server) -> None:
     about = client.get("/api/about").json()
     assert about["version"] == pm.__version__ and about["default"]["net"] == "toy"
     assert about["nets"] == [
-        {"name": "toy", "labels": 5, "size": list(SIZE), "about": "a toy", "ready": True}
+        {"name": "toy", "labels": 5, "size": list(SIZE), "about": "a toy", "ready": True, "any_labels": False}
     ]
     live = {method["name"] for method in about["methods"] if method["live"]}
     assert live == {
@@ -114,7 +115,7 @@ def test_the_document_of_the_api_has_every_route_and_no_remote_page(
     document = client.get("/api/openapi.json").json()
     routes = {
         getattr(route, "path", "")
-        for router in (photos_router(server), jobs_router(server))
+        for router in (photos_router(server), items_router(server), jobs_router(server))
         for route in router.routes
     }
     assert {"/api/about", "/api/jobs/{job}", "/api/paint"} <= routes and {*document["paths"]} == routes
@@ -125,7 +126,7 @@ def test_the_document_of_the_api_has_every_route_and_no_remote_page(
 def test_api_only_has_no_page() -> None:
     with opened(made()) as client:
         assert client.get("/").headers["content-type"].startswith("text/html")
-        assert client.get("/static/index.html").status_code == 200
+        assert client.get("/static/idea.html").status_code == 200
         assert client.get("/static/..%2fserver.py").status_code == 404
     with opened(made(), api_only=True) as client:
         assert client.get("/").status_code == 404 and client.get("/api/about").status_code == 200

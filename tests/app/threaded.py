@@ -15,6 +15,7 @@ from torch import Tensor
 
 from proofmap.app.application import create_app
 from proofmap.app.choices import Choices
+from proofmap.app.items import Items
 from proofmap.app.jobs import MapJob
 from proofmap.app.nets import Nets, Offer
 from proofmap.app.protocol import TimedProtocol
@@ -32,15 +33,21 @@ class Served:
         port: int = 0,
         runs: Path | None = None,
         http: type[TimedProtocol] = TimedProtocol,
+        items: Items | None = None,
     ) -> None:
+        """``items`` are the rows or texts of a server whose model takes no photos."""
         self.classifier = classifier
         self.socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self.socket.getsockname()[1]
+        nets = Nets([Offer("tiny", "a tiny net", lambda: classifier)])
+        if items is not None:
+            nets.settle()
         self.server = Server(
-            Nets([Offer("tiny", "a tiny net", lambda: classifier)]),
+            nets,
             Choices(),
             access=Access("127.0.0.1", self.port),
             runs=runs,
+            items=items or Items(),
         )
         self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here
         self.held = threading.Event()

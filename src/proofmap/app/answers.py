@@ -118,7 +118,7 @@ class About(BaseModel):
 
     version: str
     device: str
-    item: Literal["photo", "row", "text"] = Field(description="what the nets take")
+    item: str = Field(description="what the nets take: photo, row, text")
     positions: str = Field(description="what a proof is made of: pixels, columns, words")
     data: DataAbout | None = Field(description="rows or texts of the command line to choose from")
     nets: list[NetAbout]

@@ -17,7 +17,7 @@ from proofmap.app.answers import ErrorAnswer
 from proofmap.app.api_page import api_page
 from proofmap.app.item_routes import items_router
 from proofmap.app.job_routes import jobs_router
-from proofmap.app.pages import as_sentence, is_page_request, page, page_words, static_file
+from proofmap.app.pages import as_sentence, drawn, is_page_request, page, page_words, static_file
 from proofmap.app.photo_routes import photos_router
 from proofmap.app.photos import NotFound
 from proofmap.app.run_routes import LINKS, no_runs_router, runs_router
@@ -81,7 +81,8 @@ def _add_page(app: FastAPI, server: Server) -> None:
 
     @app.get("/", include_in_schema=False)
     async def index() -> Response:
-        return page("index.html", **page_words(server.nets))
+        text = drawn("index.html", **page_words(server.nets))
+        return Response(text, media_type="text/html", headers={"cache-control": "no-cache"})
 
     @app.get("/idea", include_in_schema=False)
     async def idea() -> Response:

@@ -50,7 +50,7 @@ RECOMMENDED_FOR_LISTS = {
 }
 """The same for columns and words."""
 _FILL_WORDS = {
-    "class-median": "the median row of another class",
+    "class-median": "the median row of a class that is drawn",
     "mask": "the mask token",
     "unknown": "the unknown token",
     "delete": "nothing: they are deleted",
@@ -107,28 +107,42 @@ class Choices:
         """The methods that need no settings, those of the command line first."""
         usual = self.usual_method or DEFAULT_METHOD
         first = RECOMMENDED if self._net is None else RECOMMENDED_FOR_LISTS
-        registered = (_default_method(METHODS[name], usual) for name in METHODS)
-        offered = sorted((m for m in registered if m is not None and self._suits(m)), key=partial(_place, [*first]))
+        registered = [m for name in METHODS if (m := _default_method(METHODS[name], usual)) is not None]
+        passes = {method.title(): self._passes(method) for method in registered}
+        offered = [method for method in registered if passes[method.title()] is not None]
+        offered.sort(key=partial(_place, [*first]))
         known = {**self.own, **{m.title(): m for m in offered}}
         return [
-            _about(name, method, own=name in self.own, usual=usual, why=first.get(name, ""))
+            _about(
+                name,
+                method,
+                own=name in self.own,
+                usual=usual,
+                why=first.get(name, ""),
+                passes=passes.get(name),
+            )
             for name, method in known.items()
         ]
 
-    def _suits(self, method: Method) -> bool:
-        """Whether the net takes a method; all do that are offered for photos, where a net may refuse one later."""
+    def _passes(self, method: Method) -> str | None:
+        """The passes of a method on a net of rows or texts, in words; None if the net does not take it. Empty for photos, where the
+        method's own words are shown and a net may refuse it later."""
         if self._net is None:
-            return True
+            return ""
         try:
-            method.prepare(self._net)
+            cost = method.prepare(self._net).cost(1)
         except ProofmapError:
-            return False
-        return True
+            return None
+        return "depends" if cost is None else f"at most {cost.passes:,} for one label"
 
     def fills_about(self) -> list[Named]:
         inputs = None if self._net is None else self._net.inputs
         names = FILLS if inputs is None else [name for name in inputs.fills if name in FILLS]
-        words = {} if inputs is None else {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
+        words = (
+            {}
+            if inputs is None
+            else {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
+        )
         return [Named(name=name, about=words.get(name, "")) for name in names if not FILLS[name].reads_mask]
 
 
@@ -149,15 +163,15 @@ def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
     return place, families.index(method.family)
 
 
-def _about(name: str, method: Method, *, own: bool, usual: str, why: str) -> MethodAbout:
+def _about(name: str, method: Method, *, own: bool, usual: str, why: str, passes: str | None) -> MethodAbout:
     facts = facts_of(type(method)) if type(method).name in METHODS else None
-    passes = facts.passes if facts is not None else None
+    usually = facts.passes if facts is not None and facts.passes is not None else "depends"
     return MethodAbout(
         name=name,
         base=type(method).name,
         family="Of this server" if own else FAMILIES[method.family],
         recommended="" if own else why,
-        passes="depends" if passes is None else str(passes),
+        passes=passes or str(usually),
         live=is_live(type(method)),
         label_free=method.label_free if facts is None else facts.label_free,
         about=method.description,

@@ -68,7 +68,7 @@ def items_router(server: Server) -> APIRouter:
     async def add_item(asked: ChosenAsked | TextAsked) -> answers.ItemAnswer:
         """Choose a row or text of some data, or send a text."""
         if nets.of_photos:
-            raise InputError("the nets of this server take photos: POST /api/photos")
+            raise InputError("the nets of this server take photos, no rows or texts")
         if isinstance(asked, ChosenAsked):
             return _answer(items.choose(asked.data, asked.index))
         facts = await server.facts(nets.first)
@@ -82,7 +82,7 @@ def items_router(server: Server) -> APIRouter:
         found, facts = server.subjects[photo], await server.facts(net)
         image, inputs = (await server.seen(found, net))[0], facts.inputs
         if nets.of_photos:
-            raise InputError("the positions of a photo are its pixels, as many as /view has")
+            raise InputError("the positions of a photo are its pixels")
         if isinstance(inputs, TextInputs):
             return answers.Positions(
                 positions=[answers.Position(name=word, value="") for word in inputs.words(image)]

@@ -219,5 +219,3 @@ def _fitting(frame: Any, inputs: Rows, name: str) -> tuple[Any, tuple[str, ...]]
 
 def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-
-

@@ -43,7 +43,9 @@ def jobs_router(server: Server) -> APIRouter:
         check_known(asked.labels, await server.facts(asked.net))
         _check_passes(methods, len(asked.labels))
         written = [choices.written(method) for method in methods]
-        command = command_line(photo.arguments, offer.options, asked.labels, written, fill.title(), asked.seed)
+        command = command_line(
+            photo.arguments, offer.options, asked.labels, written, fill.title(), asked.seed
+        )
         job = jobs.add(MapJob(asked, photo, methods, fill, command))
         return answers.JobMade(job=job.id)
 

@@ -230,8 +230,12 @@ class Nets:
         classifier = offer.load()
         inputs = classifier.inputs
         singular = PHOTO if isinstance(inputs, Pictures) else inputs.singular
-        if self.singular not in (None, singular) or singular not in KINDS:
-            raise InputError(f"the page is about {self.singular or PHOTO}s, but {offer.name} takes {inputs.noun}")
+        if singular not in KINDS:
+            raise InputError(
+                f"the page shows {', '.join(kind + 's' for kind in KINDS)}, but {offer.name} takes {inputs.noun}"
+            )
+        if self.singular not in (None, singular):
+            raise InputError(f"the page shows {self.singular}s, but {offer.name} takes {inputs.noun}")
         inputs.check_readable()
         self.singular = singular
         if classifier.device.type == "cpu":

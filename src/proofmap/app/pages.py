@@ -43,10 +43,10 @@ MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; " + _BASE.forma
 
 def page(template: str, *, status: int = 200, **content: Any) -> Response:
     """A page of the server."""
-    return html(_drawn(template, **content), PAGE_POLICY, status)
+    return html(drawn(template, **content), PAGE_POLICY, status)
 
 
-def page_words(nets: Nets) -> dict[str, str]:
+def page_words(nets: Nets) -> dict[str, Any]:
     """The words of the page: what the nets take, and what a proof is made of."""
     known = nets.known(nets.first)
     item = nets.singular or PHOTO
@@ -60,7 +60,7 @@ def page_words(nets: Nets) -> dict[str, str]:
 
 def message_page(title: str, message: str, *, status: int) -> Response:
     """A page that says what is wrong. It needs no other file, so that it can be shown in a report's frame and without the token."""
-    text = _drawn("message.html", title=title, message=message, style=Markup(style_sheet()))
+    text = drawn("message.html", title=title, message=message, style=Markup(style_sheet()))
     return html(text, MESSAGE_POLICY, status)
 
 
@@ -131,7 +131,8 @@ def first_choice(image: ImageRecord) -> BelievedLabel | None:
     return max(known, key=lambda label: label.f or 0.0, default=None)
 
 
-def _drawn(template: str, **content: Any) -> str:
+def drawn(template: str, **content: Any) -> str:
+    """A template as text."""
     return _environment().get_template(template).render(**content)
 
 

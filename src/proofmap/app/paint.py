@@ -69,7 +69,9 @@ def mask_from(text: str, positions: tuple[int, ...]) -> Tensor:
         raise InputError("mask must be base64 of packed bits") from None
     if len(packed) != -(-count // 8):
         each = f"{' x '.join(map(str, positions))} {'pixels' if len(positions) > 1 else 'positions'}"
-        raise InputError(f"mask must hold one bit for each of {each}, {-(-count // 8)} bytes, not {len(packed)}")
+        raise InputError(
+            f"mask must hold one bit for each of {each}, {-(-count // 8)} bytes, not {len(packed)}"
+        )
     bits = np.unpackbits(packed, count=count)
     return torch.from_numpy(bits.astype(bool)).view(positions)
 

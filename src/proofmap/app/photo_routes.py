@@ -90,7 +90,7 @@ def photos_router(server: Server) -> APIRouter:
     ) -> answers.PhotoAnswer:
         """Upload a photo: the bytes of a picture with any type image/..., or JSON that names a sample."""
         if not nets.of_photos:
-            raise InputError(f"the nets of this server take {nets.singular}s: POST /api/items")
+            raise InputError(f"the nets of this server take {nets.singular}s, no photos")
         server.check_decoders()
         body = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

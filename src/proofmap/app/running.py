@@ -186,7 +186,7 @@ def map_answer(
         reach=found.reach,
         words=found.words,
         seconds=result.seconds,
-        enough=proof_count(evaluation, found) if listed else None,
+        enough=proof_count(evaluation, found, len(heat)) if listed else None,
     )
 
 

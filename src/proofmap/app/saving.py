@@ -75,11 +75,18 @@ def _page(job: MapJob, evaluation: Evaluation, inputs: Inputs) -> bytes:
 
 
 def command_line(
-    what: Sequence[str], net: Sequence[str], labels: Sequence[int], methods: Sequence[str], fill: str, seed: int
+    what: Sequence[str],
+    net: Sequence[str],
+    labels: Sequence[int],
+    methods: Sequence[str],
+    fill: str,
+    seed: int,
 ) -> str:
     """The command that repeats a job; folders of the server are left out.
 
-    >>> command_line(["cat.jpg"], ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3)
+    >>> command_line(
+    ...     ["cat.jpg"], ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3
+    ... )
     'proofmap explain cat.jpg --model efficientnet-lite0 --labels 281,7 --method grad-cam,rise --fill blur --seed 3'
     """
     parts = ["proofmap", "explain", *what, *net, "--labels", ",".join(map(str, labels))]

@@ -27,7 +27,6 @@ from proofmap.app.pages import as_sentence, is_page_request, message_page
 from proofmap.app.photos import UPLOAD_BYTES
 
 JSON_BYTES = 1_000_000
-_UPLOADS = {"/api/photos": UPLOAD_BYTES, "/api/data": TABLE_BYTES}
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
     "form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -223,7 +222,8 @@ def _refusal(scope: Scope, refused: HTTPException) -> Response:
 
 def _limited(receive: Receive, request: Request) -> Receive:
     """The same body, refused as soon as it is known to be too long."""
-    limit = _UPLOADS.get(request.scope["path"], JSON_BYTES)
+    uploads = {"/api/photos": UPLOAD_BYTES, "/api/data": TABLE_BYTES}
+    limit = uploads.get(request.scope["path"], JSON_BYTES)
     declared = request.headers.get("content-length", "0")
     too_long = HTTPException(413, f"that is too large: at most {limit / 1e6:g} MB are accepted")
     if not declared.isdigit() or int(declared) > limit:

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from proofmap.app.batches import Batches
 from proofmap.app.choices import Choices
-from proofmap.app.jobs import JobQueue
 from proofmap.app.items import Items
+from proofmap.app.jobs import JobQueue
 from proofmap.app.nets import Facts, Nets, Subject
 from proofmap.app.photos import Photos
 from proofmap.app.running import JobRunner
@@ -46,7 +46,11 @@ class Server:
             self.choices.suit(self.nets.classifier(self.nets.first))
         self.photos = Photos(self.nets.look)
         self.jobs = JobQueue(self.worker, JobRunner(self.nets, self.worker))
-        self.batches = None if self.runs is None or not self.nets.of_photos else Batches(self.runs, self.nets, self.worker)
+        self.batches = (
+            None
+            if self.runs is None or not self.nets.of_photos
+            else Batches(self.runs, self.nets, self.worker)
+        )
         self._decoders, self._undecoded = CapacityLimiter(DECODERS), 0
 
     @property

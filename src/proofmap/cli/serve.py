@@ -74,7 +74,9 @@ def serve(
     if runs is not None and not runs.is_dir():
         raise InputError(f"there is no folder {runs}; name the one that holds run directories")
     if (data or target or text_column) and not model:
-        raise InputError("--data, --target and --text-column belong to a --model of tables or texts; name it, too")
+        raise InputError(
+            "--data, --target and --text-column belong to a --model of tables or texts; name it, too"
+        )
     where = options.check_device(device)
     places = options.with_column(options.with_target([data] if data else None, target), text_column)
     dataset = open_data(places) if places else None
@@ -85,7 +87,9 @@ def serve(
         if model:
             nets.settle()  # report now if it cannot be loaded
         if nets.of_photos and dataset is not None:
-            raise InputError(f"{model[0] if model else 'the net'} takes photos: drop them on the page, and leave out --data")
+            raise InputError(
+                f"{model[0] if model else 'the net'} takes photos: drop them on the page, and leave out --data"
+            )
         named = [*([data] if data else []), *(["--target", target] if target else [])]
         named += ["--text-column", text_column] if text_column else []
         server = Server(nets, choices, access, where, runs, items=Items(dataset, named))

@@ -36,7 +36,16 @@ from proofmap.results.verdict import verdict
 
 TITLE = "What do the heat maps prove?"
 _STYLES = ("look.css", "report.css")
-_SCRIPTS = ("theme.js", "shared.js", "listed.js", "page.js", "tables.js", "words.js", "pictures.js", "matrix.js")
+_SCRIPTS = (
+    "theme.js",
+    "shared.js",
+    "listed.js",
+    "page.js",
+    "tables.js",
+    "words.js",
+    "pictures.js",
+    "matrix.js",
+)
 
 
 def write_report(

@@ -1,5 +1,6 @@
 // The choice of the net, of one to three methods with their settings, and of the fill.
 
+import { NET } from "./sentences.js";
 import { SettingsForm } from "./settings.js";
 import { byId, make } from "./shared.js";
 
@@ -104,7 +105,7 @@ export class Choices {
     if (!method) return;
     const free = method.label_free ? " One map for all labels." : "";
     const live = method.live ? " You can watch its maps while they are learned." : "";
-    row.node.append(make("p", { class: "soft about-method" }, `${method.about}. Passes of the net: ${method.passes}.${free}${live}`));
+    row.node.append(make("p", { class: "soft about-method" }, `${method.about}. Passes of the ${NET}: ${method.passes}.${free}${live}`));
     if (form && method.settings.length) row.node.append(form.node);
   }
 }

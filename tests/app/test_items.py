@@ -1,0 +1,241 @@
+"""Rows and texts on the server: chosen, typed or uploaded, within its limits; beliefs, maps and chosen proofs are the model's."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("fastapi", reason="the extra app is not installed")
+
+from starlette.testclient import TestClient
+
+from proofmap.app import items
+from proofmap.app.nets import Nets, Offer
+from proofmap.app.server import Server
+from proofmap.core.errors import InputError
+from tests.app.lists import COLUMNS, ROWS, churn, mood, rows_server, texts_server
+from tests.app.served import net, opened, worked_off
+
+TEXT = "a good film with a bad end, but good"
+
+
+@pytest.fixture(scope="module")
+def rows() -> Iterator[tuple[TestClient, Server]]:
+    server = rows_server()
+    with opened(server) as client:
+        yield client, server
+
+
+@pytest.fixture(scope="module")
+def texts() -> Iterator[tuple[TestClient, Server]]:
+    server = texts_server()
+    with opened(server) as client:
+        yield client, server
+
+
+def sent(client: TestClient, **asked: Any) -> Any:
+    answer = client.post("/api/items", json=asked)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(answer: Any, status: int = 422) -> str:
+    assert answer.status_code == status, answer.text
+    return str(answer.json()["error"])
+
+
+def beliefs(client: TestClient, item: str) -> dict[str, float]:
+    found = client.get(f"/api/photos/{item}/beliefs?net=toy").json()
+    return {label["name"]: label["f"] for label in found["labels"]}
+
+
+def finished(client: TestClient, server: Server, item: str, method: str = "belief-order") -> str:
+    asked = {"photo": item, "net": "toy", "labels": [0, 1], "methods": [method], "fill": "gray"}
+    job = client.post("/api/jobs", json=asked).json()["job"]
+    worked_off(server)
+    answer = client.get(f"/api/jobs/{job}").json()
+    assert answer["state"] == "done", answer["message"]
+    return str(job)
+
+
+def packed(mask: list[int]) -> str:
+    return base64.b64encode(np.packbits(np.array(mask, np.uint8)).tobytes()).decode()
+
+
+def test_the_page_is_in_the_words_of_what_the_model_takes(
+    rows: tuple[TestClient, Server], texts: tuple[TestClient, Server]
+) -> None:
+    about = rows[0].get("/api/about").json()
+    assert (about["item"], about["positions"], about["data"]["total"]) == ("row", "columns", 4)
+    assert about["default"]["methods"] == ["belief-order"] and about["limits"]["batch"] == 0
+    offered = {method["name"] for method in about["methods"]}
+    assert {"belief-order", "kernel-shap", "by-variance"} <= offered
+    assert not {"grad-cam", "gradient", "belief-mask"} & offered, "the model has no gradients"
+    assert [fill["name"] for fill in about["fills"]] == ["gray", "images", "class-median"]
+    page = rows[0].get("/").text
+    assert "Which columns prove what the model believes?" in page and "pixel" not in page
+    page = texts[0].get("/").text
+    assert "Which words prove what the model believes?" in page and "<textarea" in page
+
+
+def test_rows_of_the_data_are_listed_and_found_by_name(rows: tuple[TestClient, Server]) -> None:
+    client, _ = rows
+    found = client.get("/api/data/data?first=1&number=2").json()
+    assert [item["index"] for item in found["items"]] == [1, 2] and found["found"] == 4
+    assert found["columns"] == [*COLUMNS] and found["items"][0]["cells"] == ["60", "4", "0", "Bonn"]
+    assert found["items"][0]["truth"] == "yes"
+    assert [i["index"] for i in client.get("/api/data/data?search=-3").json()["items"]] == [3]
+    assert client.get("/api/data/data?number=101").status_code == 422
+    assert refused(client.post("/api/items", json={"data": "data", "index": 4}), 404).endswith("not 4")
+    assert "upload it again" in refused(client.get(f"/api/data/{'0' * 32}"), 404)
+
+
+def test_beliefs_maps_and_chosen_columns_of_a_row_are_those_of_the_model(
+    rows: tuple[TestClient, Server],
+) -> None:
+    client, server = rows
+    item = sent(client, data="data", index=1)
+    assert item["truth"] == "yes"
+    row = ROWS.iloc[[1]].drop(columns="churned")
+    expected = churn(row)[0]
+    assert beliefs(client, item["photo"]) == pytest.approx(
+        dict(zip(("no", "yes"), expected, strict=True)), abs=1e-6
+    )
+    columns = client.get(f"/api/photos/{item['photo']}/positions?net=toy").json()["positions"]
+    assert columns == [
+        {"name": name, "value": value} for name, value in zip(COLUMNS, ("60", "4", "0", "Bonn"), strict=True)
+    ]
+    job = finished(client, server, item["photo"])
+    yes = client.get(f"/api/jobs/{job}/maps/0/1").json()
+    order = np.frombuffer(base64.b64decode(yes["order"]), "<u2")
+    hidden = row.copy()
+    hidden["age"], hidden["income"], hidden["visits"], hidden["city"] = (
+        ROWS["age"].mean(),
+        ROWS["income"].mean(),
+        ROWS["visits"].mean(),
+        "Ulm",
+    )
+    along = [churn(hidden)[0, 1]]
+    for k in order.argsort():
+        hidden[COLUMNS[k]] = row[COLUMNS[k]]
+        along.append(churn(hidden)[0, 1])
+    assert yes["insertion"]["f"] == pytest.approx(along, abs=1e-5)
+    assert yes["insertion"]["shares"] == [0, 0.25, 0.5, 0.75, 1] and yes["deletion"]["f"][
+        -1
+    ] == pytest.approx(along[0])
+    assert along[yes["enough"]] >= 0.9 * expected[1] > max([0, *along[1 : yes["enough"]]])
+    asked = {"photo": item["photo"], "net": "toy", "mask": packed([0, 0, 0, 1]), "labels": [1], "job": job}
+    painted = client.post("/api/paint", json=asked).json()
+    hidden["age"], hidden["visits"] = ROWS["age"].mean(), ROWS["visits"].mean()
+    f = next(label["f"] for label in painted["labels"] if label["name"] == "yes")
+    assert f == pytest.approx(churn(hidden)[0, 1], abs=1e-5) and painted["share"] == 0.25
+    best = next(proof["f"] for proof in painted["machine"] if proof["label"] == 1)
+    assert best == pytest.approx(along[1], abs=1e-5), "the first column of the map"
+    assert "4 positions" in refused(client.post("/api/paint", json={**asked, "mask": "AAAA"}))
+    assert client.get(f"/api/jobs/{job}/files/sheet.png").content[:4] == b"\x89PNG"
+    command = client.get(f"/api/jobs/{job}/files/command.txt").text
+    assert command.startswith("proofmap explain customers.csv --rows row-1 --model toy.py:make")
+
+
+def test_an_uploaded_table_is_matched_by_its_columns(rows: tuple[TestClient, Server]) -> None:
+    client, _ = rows
+
+    def upload(text: str, name: str = "mine.csv") -> Any:
+        return client.post(
+            f"/api/data?net=toy&name={name}", content=text, headers={"content-type": "text/csv"}
+        )
+
+    data = upload("city,id,visits,income,age\nUlm,7,2,1.0,33\n").json()
+    assert (data["total"], data["left_out"], data["name"]) == (1, ["id"], "mine.csv")
+    item = sent(client, data=data["data"], index=0)
+    row = ROWS.drop(columns="churned").iloc[[0]].assign(age=33.0, income=1.0, visits=2.0)
+    assert beliefs(client, item["photo"])["no"] == pytest.approx(churn(row)[0, 0], abs=1e-6)
+    assert "lacks the column 'age' and 1 more" in refused(upload("visits,city\n1,Ulm\n"))
+    assert "'Rome'" in refused(upload("age,income,visits,city\n1,1,1,Rome\n"))
+    assert "no value in row 0" in refused(upload("age,income,visits,city\n,1,1,Ulm\n"))
+    assert "numbers" in refused(upload("age,income,visits,city\nold,1,1,Ulm\n"))
+    assert "mine.csv cannot be read as a table" in refused(upload("age\n1,2\n"))
+    assert "0 rows" in refused(upload("age,income,visits,city\n"))
+    assert refused(client.post("/api/data?net=toy", content=b"x" * (items.TABLE_BYTES + 1)), 413)
+
+
+def test_tables_and_texts_have_limits(
+    rows: tuple[TestClient, Server], texts: tuple[TestClient, Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(items, "MOST_ROWS", 2)
+    table = "age,income,visits,city\n" + "1,1,1,Ulm\n" * 3
+    assert "3 rows" in refused(rows[0].post("/api/data?net=toy", content=table))
+    client, _ = texts
+    assert "empty" in refused(client.post("/api/items", json={"text": " \n"}))
+    long = "a" * (items.LONGEST_TEXT + 1)
+    assert "20,001 characters, and at most 20,000" in refused(client.post("/api/items", json={"text": long}))
+    words = sent(client, text="one " * 41)["photo"]
+    assert "41 words, and at most 40" in refused(client.get(f"/api/photos/{words}/beliefs?net=toy"))
+    assert "no texts" in refused(rows[0].post("/api/items", json={"text": "a"}))
+    assert "its own labels" in refused(client.post("/api/nets", json={"net": "toy", "labels": ["a", "b"]}))
+    kept = items.Kept[int](2, "gone")
+    for k in range(3):
+        kept.add(str(k), k)
+    assert kept["2"] == 2
+    with pytest.raises(InputError, match="gone"):
+        kept["0"]
+
+
+def test_words_of_a_text_prove_what_the_model_believes(texts: tuple[TestClient, Server]) -> None:
+    client, server = texts
+    item = sent(client, text=TEXT)["photo"]
+    assert beliefs(client, item) == pytest.approx(
+        dict(zip(("good", "bad"), mood([TEXT])[0], strict=True)), abs=1e-6
+    )
+    words = [one["name"] for one in client.get(f"/api/photos/{item}/positions?net=toy").json()["positions"]]
+    assert "".join(words) == TEXT and len(words) == 9
+    job = finished(client, server, item)
+    for label in (0, 1):
+        found = client.get(f"/api/jobs/{job}/maps/0/{label}").json()
+        assert (found["width"], found["height"]) == (9, 1), "the text's own length"
+        order = np.frombuffer(base64.b64decode(found["order"]), "<u2").argsort()
+        shown = [sorted(order[:k]) for k in range(10)]
+        along = mood(["".join(words[k] for k in places) for places in shown])[:, label]
+        assert found["insertion"]["f"] == pytest.approx(along.tolist(), abs=1e-5)
+    mask = [int("good" in word) for word in words]
+    painted = client.post("/api/paint", json={"photo": item, "net": "toy", "mask": packed(mask)}).json()
+    good = "".join(word for word, m in zip(words, mask, strict=True) if m)
+    assert painted["labels"][0]["f"] == pytest.approx(mood([good])[0, 0], abs=1e-5)
+    assert client.get(f"/api/jobs/{job}/files/page.html").status_code == 200
+
+
+def test_texts_of_any_script_come_back_as_they_are(texts: tuple[TestClient, Server]) -> None:
+    client, _ = texts
+    for text in ("הסרט good היה", "この映画は良い。", "👩‍👩‍👧 ok\n\ttwo  spaces"):
+        item = sent(client, text=text)["photo"]
+        found = client.get(f"/api/photos/{item}/positions?net=toy").json()["positions"]
+        assert "".join(one["name"] for one in found) == text
+
+
+def test_typed_labels_make_another_net() -> None:
+    made: list[list[str]] = []
+
+    def offer(labels: Any) -> Offer:
+        made.append(list(labels))
+        return Offer(f"zero: {', '.join(labels)}", "", net, with_labels=offer)
+
+    nets = Nets([offer(["a", "b"])])
+    assert nets.relabel("zero: a, b", ["x", "y"]) == "zero: x, y"
+    for k in range(40):
+        nets.relabel("zero: a, b", ["x", str(k)])
+    assert len(nets.offered) == 1 + 16 and nets.first == "zero: a, b" and "zero: x, 39" in nets.offered
+
+
+def test_a_server_has_one_kind_of_input(rows: tuple[TestClient, Server]) -> None:
+    client, server = rows
+    assert "take rows, no photos" in refused(
+        client.post("/api/photos", content=b"", headers={"content-type": "image/png"})
+    )
+    server.nets.offered = {**server.nets.offered, "photos": Offer("photos", "", net)}
+    with pytest.raises(InputError, match="the page shows rows, but photos takes images"):
+        server.nets.classifier("photos")
+    del server.nets.offered["photos"]
