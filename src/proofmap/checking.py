@@ -87,7 +87,7 @@ def sanity_checks(
         raise InputError("groups and samples must be at least 1, and noise a number above 0")
     images = classifier.check_images(images_as_tensor(images, classifier.inputs))
     if len(images) == 0:
-        raise InputError("there are no images to check on")
+        raise InputError(f"there are no {classifier.inputs.noun} to check on")
     session = prepare_session(
         Study(methods=chosen), classifier, Pools(lambda: from_images(images, classifier.inputs))
     )
@@ -118,10 +118,16 @@ def sanity_checks(
     for title, before in zip(titles, first, strict=True):
         if len(images) > 1:
             floors += _lines(title, nothing, before, before.roll(1, dims=0), table, measures)
-    draws = f"maps averaged over {samples} noisy copies" if samples > 1 else "maps of the images themselves"
+    draws = (
+        f"maps averaged over {samples} noisy copies"
+        if samples > 1
+        else f"maps of the {classifier.inputs.noun} themselves"
+    )
     rule = str(LabelRule.parse(labels, classifier.names))
     done: list[Order] = [*orders, *(["labels"] if relabelled is not None else [])]  # type: ignore[list-item]
-    notes = sanity_notes(len(images), draws, done, model=classifier.name, labels=rule, seed=seed)
+    notes = sanity_notes(
+        len(images), draws, done, model=classifier.name, labels=rule, seed=seed, inputs=classifier.inputs
+    )
     return SanityChecks(tuple(line for title in titles for line in found[title]), tuple(floors), tuple(notes))
 
 

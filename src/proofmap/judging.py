@@ -20,6 +20,7 @@ from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table, wrong_keys
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import names_of_files, private_copy
+from proofmap.core.text import counted
 from proofmap.core.version import source_version
 from proofmap.data.dataset import Dataset, output_places, true_outputs
 from proofmap.data.distractors import Distractors, from_dataset, from_images
@@ -54,7 +55,7 @@ def image_names_for(
     if names is None:
         return tuple(f"{singular}-{first + i}" for i in range(len(images)))
     if len(names) != len(images):
-        raise InputError(f"{len(names)} names were given for {len(images)} images")
+        raise InputError(f"{len(names)} names were given for {counted(len(images), singular)}")
     return tuple(distinct_names(list(names)))
 
 
@@ -90,7 +91,7 @@ class Judge:
         if metrics is not None and not metrics:
             raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
         self.classifier, self.keep_maps, self.progress, self.watch = classifier, keep_maps, progress, watch
-        self.rule = LabelRule.parse(labels, classifier.names)
+        self.rule = LabelRule.parse(labels, classifier.names, classifier.inputs.singular)
         self.study = Study(
             methods=[make_method(method) for method in methods],
             metrics=[make_metric(metric) for metric in metrics or ()],
@@ -145,15 +146,20 @@ class Judge:
         names = names_of_files(given) if names is None else names
         images = private_copy(classifier.check_images(given))
         if len(images) == 0:
-            raise InputError("there are no images to evaluate on")
+            raise InputError(f"there are no {inputs.noun} to evaluate on")
         self._first = images if self._first is None else self._first
         session, image_names = self.session, image_names_for(images, names, before, inputs.singular)
         session.look_at(images)
         f = classifier.frozen().probabilities(images)
-        rule = self.rule if labels is None else LabelRule.parse(labels, classifier.names)
-        true_labels = None if truth is None else truth_table(label_rows(truth, classifier.names, len(images)))
+        parsed = LabelRule.parse(labels, classifier.names, inputs.singular) if labels is not None else None
+        rule = parsed or self.rule
+        true_labels = (
+            None
+            if truth is None
+            else truth_table(label_rows(truth, classifier.names, len(images), inputs.singular))
+        )
         keys = wrong_keys(images, self.study.seed) if rule.wrong else None
-        table = rule.choose(f, classifier.label_set, true_labels, image_names, keys)
+        table = rule.choose(f, classifier.label_set, true_labels, image_names, keys, inputs.singular)
         _check_boxes(boxes, objects, true_labels, image_names)
         known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
         subjects = Subjects(images, table, true_labels, boxes, known)
@@ -179,7 +185,9 @@ class Judge:
     def compute(self) -> Evaluation:
         """What was found on all images so far."""
         if not self._seen:
-            raise InputError("there are no images to evaluate on; call update with some first")
+            raise InputError(
+                f"there are no {self.classifier.inputs.noun} to evaluate on; call update with some first"
+            )
         classifier, session = self.classifier, self.session
         context = {
             **classifier.settings(),

@@ -212,7 +212,7 @@ def test_a_method_that_makes_nan_is_named_with_image_and_label(
 
 
 def test_no_images_have_no_maps(f: Classifier, images: Tensor) -> None:
-    with pytest.raises(InputError, match="there are no images"):
+    with pytest.raises(InputError, match="there is no image to judge"):
         Given(maps=normal(2, 2, SIZE, SIZE))(f, images[:0], LABELS[:0])
 
 

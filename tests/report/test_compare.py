@@ -169,7 +169,7 @@ def test_equal_settings_do_not_hide_other_weights_or_pictures() -> None:
     with pytest.raises(InputError, match="f of image 'photo-0' differs by"):
         compare({"a": a, "b": b})
     renamed = dataclasses.replace(a, image_names=tuple(reversed(a.image_names)))
-    with pytest.raises(InputError, match="another picture"):
+    with pytest.raises(InputError, match="another image"):
         compare({"a": a, "b": renamed})
 
 

@@ -319,10 +319,10 @@ class Classifier:
         """Logits ``(N, A)`` for images that are normalised already."""
         if self._source is None or is_changed(self._counted):  # the faster question, for inner loops
             self.refresh()
-        out = check_rows(self.net(self.inputs.for_net(x.to(self.dtype))), len(x))
+        out = check_rows(self.net(self.inputs.for_net(x.to(self.dtype))), len(x), self.inputs.singular)
         out = out.to(torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
-            check_finite(out)
+            check_finite(out, self.inputs.singular)
             noise = partial(outputs_on_noise, self.net, self.inputs, self.device, self.dtype)
             check_declaration(out.detach(), self.outputs, noise)
             self._checked, self.one_output = True, out.shape[1] == 1
@@ -347,7 +347,7 @@ class Classifier:
         with steady_kernels(tf32=False):
             rows = in_batches(lambda a, b: self(images[a:b]), len(images), self.batches[0])
         out = torch.cat(rows) if rows else torch.zeros(0, len(self.names), device=self.device)
-        check_finite(out)
+        check_finite(out, self.inputs.singular)
         return out
 
     def log_probabilities(self, images: Tensor) -> Tensor:
@@ -367,11 +367,12 @@ class Classifier:
 
         ``seed`` draws the wrong labels of a rule such as ``top5+wrong``.
         """
-        rule = LabelRule.parse(labels, self.names)
+        rule = LabelRule.parse(labels, self.names, self.inputs.singular)
         f = torch.zeros(len(images), len(self.names), device=self.device)
         if is_by_probability(str(rule)):
             f = self.frozen().probabilities(images)
-        return rule.choose(f, self.label_set, keys=wrong_keys(images, seed) if rule.wrong else None)
+        keys = wrong_keys(images, seed) if rule.wrong else None
+        return rule.choose(f, self.label_set, keys=keys, item=self.inputs.singular)
 
     def check_images(self, images: Tensor) -> Tensor:
         """The images on this classifier's device, or an error that says what is wrong with them."""

@@ -148,7 +148,7 @@ def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tens
     one = out.shape[1] == 1
     if one and not is_independent(outputs):
         raise ModelError(
-            f"the net returns one output, and with outputs={outputs!r} its probability would be 1 for every image. If it is "
+            f"the net returns one output, and with outputs={outputs!r} its probability would be 1 for every input. If it is "
             "the logit of a label that is there or not, pass outputs='sigmoid' and names=[negative, positive]; "
             "outputs='sigmoid-probabilities' if the net ends in a sigmoid."
         )
@@ -197,22 +197,22 @@ def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
     return step is not None and "igmoid" in step.name()
 
 
-def check_rows(out: object, images: int) -> Tensor:
-    """Refuse what is not one row of outputs per image."""
+def check_rows(out: object, images: int, item: str = "image") -> Tensor:
+    """Refuse what is not one row of outputs per input, which messages call ``item``."""
     if isinstance(out, Tensor) and out.ndim == 2 and len(out) == images:
         return out
     shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
     raise ModelError(
-        f"the net returned {shape} for {counted(images, 'image')}; expected one row of outputs per image, "
+        f"the net returned {shape} for {counted(images, item)}; expected one row of outputs per {item}, "
         "(N, A). Wrap it in a function that picks the logits."
     )
 
 
-def check_finite(out: Tensor) -> None:
+def check_finite(out: Tensor, item: str = "image") -> None:
     """Refuse outputs ``(N, A)`` with NaN or infinity."""
     bad = (~out.isfinite()).any(dim=1)
     if bool(bad.any()):
         raise ModelError(
-            f"the net returned NaN or infinity for {int(bad.sum())} of {counted(len(out), 'image')} "
-            f"(first: image {int(bad.nonzero()[0])}). Check its weights and its preprocessing (mean, std)."
+            f"the net returned NaN or infinity for {int(bad.sum())} of {counted(len(out), item)} "
+            f"(first: {item} {int(bad.nonzero()[0])}). Check its weights and its preprocessing (mean, std)."
         )

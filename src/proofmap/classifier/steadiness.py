@@ -31,7 +31,9 @@ class UnsteadyNet(ModelError):
     """The net is not a function of the image: its outputs differ between two calls, or depend on the other images."""
 
 
-def check_repeated(logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor, dtype: torch.dtype) -> None:
+def check_repeated(
+    logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor, dtype: torch.dtype, item: str = "image"
+) -> None:
     """Refuse a net whose outputs for the batch ``x`` differ from ``first``; the message says whether it draws random numbers."""
     moved = _moved(logits(x), first)
     if moved <= _limit(dtype):
@@ -41,7 +43,7 @@ def check_repeated(logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor,
     else:
         cause = "It has a state that changes with every call (a counter, a running mean, a cache), or random numbers of its own"
     raise UnsteadyNet(
-        f"two calls of the net on the same image give outputs that differ by {_size(moved, first)}, so f(x, a) is not defined. "
+        f"two calls of the net on the same {item} give outputs that differ by {_size(moved, first)}, so f(x, a) is not defined. "
         f"{cause}. Make it a function of its input alone."
     )
 
@@ -81,7 +83,7 @@ def count_labels(
             ramp = inputs.probe().to(device)
             pair = look(torch.cat([inputs.blank(1).to(device), ramp]))
             alone = look(ramp)
-            check_repeated(look, ramp, alone, dtype)
+            check_repeated(look, ramp, alone, dtype, inputs.singular)
         except ModelError:
             raise
         except Exception as error:
@@ -115,7 +117,7 @@ class FirstLook:
         moved = _moved(self._outputs(self.images), self._before)
         if moved > _limit(self.classifier.dtype):
             raise UnsteadyNet(
-                f"the net's outputs for the same images moved by {_size(moved, self._before)} {during}, so what was measured there "
+                f"the net's outputs for the same {self.classifier.inputs.noun} moved by {_size(moved, self._before)} {during}, so what was measured there "
                 "does not belong to one net. It has a state that changes with its calls, draws random numbers, or was trained in "
                 "between. Make it a function of its input alone."
             )

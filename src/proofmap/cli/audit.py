@@ -13,6 +13,7 @@ from proofmap.cli import options
 from proofmap.cli.console import print_as, print_notes, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
+from proofmap.core.inputs import kind_of
 from proofmap.core.text import counted
 from proofmap.report.runs import save_run
 from proofmap.results.audit import audit as audit_scores
@@ -161,7 +162,8 @@ def _limits(texts: Sequence[str]) -> float | dict[str, float]:
 
 def _unfinished(run: Run, which: str) -> str:
     """Why a run is not finished; empty if it is."""
-    lacking = [f"{method} lacks {counted(n, 'image')}" for method, n in run.unfinished().items()]
+    item = kind_of(run.manifest.identity).singular
+    lacking = [f"{method} lacks {counted(n, item)}" for method, n in run.unfinished().items()]
     reason = f"{which} is not finished, so it does not pass: {', '.join(lacking)}. Continue it, or accept it with --unfinished"
     return reason if lacking else ""
 
@@ -169,7 +171,7 @@ def _unfinished(run: Run, which: str) -> str:
 def _failed(run: Run, evaluation: Evaluation) -> str:
     """Which methods failed on every image; empty if none did."""
     lacking = {*run.methods} - {*run.unfinished()} - {result.name for result in evaluation.results}
-    reason = f"no image has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
+    reason = f"no {evaluation.inputs.singular} has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
     return reason if lacking else ""
 
 

@@ -137,8 +137,8 @@ class LabelRule:
     """Whether two labels that the net does not believe follow the top ones."""
 
     @classmethod
-    def parse(cls, rule: Any, names: Sequence[str]) -> LabelRule:
-        """The rule that ``labels`` stands for.
+    def parse(cls, rule: Any, names: Sequence[str], item: str = "image") -> LabelRule:
+        """The rule that ``labels`` stands for. ``item`` is what messages call an input.
 
         - A text: ``all``, ``top5``, ``top5+wrong`` (and two labels that the net does not believe), ``p>=0.01``, ``true`` (the true labels
           of each image), or names or indices separated by commas.
@@ -164,11 +164,13 @@ class LabelRule:
             array = rule.detach().cpu().numpy() if isinstance(rule, Tensor) else np.asarray(rule)
             if array.ndim > 2 or array.size == 0:
                 raise InputError(
-                    f"labels has the shape {tuple(array.shape)}; give one label per image (N,), or the labels of each image "
+                    f"labels has the shape {tuple(array.shape)}; give one label per {item} (N,), or the labels of each {item} "
                     "(N, L)"
                 )
             if array.ndim == 2:
-                return cls("given", rows=tuple(_row(row, names, i) for i, row in enumerate(array.tolist())))
+                return cls(
+                    "given", rows=tuple(_row(row, names, i, item) for i, row in enumerate(array.tolist()))
+                )
             row = [label_index(a, names) for a in array.tolist()]
             return (
                 cls("list", indices=tuple(row))
@@ -180,7 +182,7 @@ class LabelRule:
                 f"labels must be a rule such as 'top5', a label, a list of labels, or a tensor (N, L), not a {type(rule).__name__}"
             )
         if rule and all(_is_list(entry) for entry in rule):
-            return cls("given", rows=tuple(_row(row, names, i) for i, row in enumerate(rule)))
+            return cls("given", rows=tuple(_row(row, names, i, item) for i, row in enumerate(rule)))
         if not len(rule):
             raise InputError("labels is an empty list; name at least one label, or use 'top5'")
         return cls("list", indices=_each_once([label_index(a, names) for a in rule], names))
@@ -226,6 +228,7 @@ class LabelRule:
         truth: Tensor | None = None,
         image_names: Sequence[str] = (),
         keys: Tensor | None = None,
+        item: str = "image",
     ) -> Tensor:
         """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first; lists and true labels keep their order.
 
@@ -233,10 +236,10 @@ class LabelRule:
         ``(N,)`` or ``(N, T)`` of every image. Wrong labels need ``keys``, the images' streams, from :func:`wrong_keys`.
         """
         if self.kind == "true":
-            return self._true_rows(truth, image_names).choose(probabilities, label_set)
+            return self._true_rows(truth, image_names, item).choose(probabilities, label_set, item=item)
         members = torch.tensor(list(label_set), device=probabilities.device)
         if self.kind == "given":
-            return self._rows_for(len(probabilities), probabilities.shape[1], label_set).to(
+            return self._rows_for(len(probabilities), probabilities.shape[1], label_set, item).to(
                 probabilities.device
             )
         if self.kind == "list":
@@ -280,36 +283,36 @@ class LabelRule:
         return whole[:, : int((whole != NO_LABEL).sum(dim=1).max())]
 
     @staticmethod
-    def _true_rows(truth: Tensor | None, image_names: Sequence[str]) -> LabelRule:
+    def _true_rows(truth: Tensor | None, image_names: Sequence[str], item: str) -> LabelRule:
         if truth is None:
             raise InputError(
-                "labels 'true' judges the true labels of each image, but none are known here: in Python pass truth=, on the command line "
+                f"labels 'true' judges the true labels of each {item}, but none are known here: in Python pass truth=, on the command line "
                 "use evaluate with a dataset that has labels"
             )
         rows = [tuple(a for a in row if a != NO_LABEL) for row in truth.reshape(len(truth), -1).tolist()]
         unknown = [image_names[i] if image_names else str(i) for i, row in enumerate(rows) if not row]
         if unknown:
             raise InputError(
-                f"labels 'true' judges the true labels of each image, but none is known for {counted(len(unknown), 'image')}, "
+                f"labels 'true' judges the true labels of each {item}, but none is known for {counted(len(unknown), item)}, "
                 f"{unknown[0]!r} first; leave them out, or give their true labels"
             )
         return LabelRule("given", rows=tuple(rows))
 
-    def _rows_for(self, n_images: int, n_outputs: int, label_set: Sequence[int]) -> Tensor:
+    def _rows_for(self, n_images: int, n_outputs: int, label_set: Sequence[int], item: str) -> Tensor:
         if len(self.rows) != n_images:
             alone = [row[0] for row in self.rows if len(row) == 1]
             hint = (
-                f" For the same labels on every image pass a list: {alone}."
+                f" For the same labels on every {item} pass a list: {alone}."
                 if len(alone) == len(self.rows) < 10
                 else ""
             )
             raise InputError(
-                f"labels has {counted(len(self.rows), 'row')} for {counted(n_images, 'image')}; a tensor, an array or a list of "
-                f"lists has one row per image.{hint}"
+                f"labels has {counted(len(self.rows), 'row')} for {counted(n_images, item)}; a tensor, an array or a list of "
+                f"lists has one row of labels for each {item}.{hint}"
             )
         longest = max(map(len, self.rows))
         filled = [row + (NO_LABEL,) * (longest - len(row)) for row in self.rows]
-        return check_labels(torch.tensor(filled), n_images, n_outputs, label_set)
+        return check_labels(torch.tensor(filled), n_images, n_outputs, label_set, item)
 
     def __str__(self) -> str:
         if self.kind == "given":
@@ -325,12 +328,12 @@ def _is_list(entry: object) -> bool:
     return isinstance(entry, (list, tuple)) or getattr(entry, "ndim", 0) == 1
 
 
-def _row(labels: Any, names: Sequence[str], image: int) -> tuple[int, ...]:
+def _row(labels: Any, names: Sequence[str], image: int, item: str) -> tuple[int, ...]:
     """The labels of one image; -1 is padding and stays."""
     given = labels.tolist() if hasattr(labels, "tolist") else labels
     row = [a if isinstance(a, int) and a == NO_LABEL else label_index(a, names) for a in given]
     if all(a == NO_LABEL for a in row):
-        raise InputError(f"labels has no label for image {image}; give each image one at least")
+        raise InputError(f"labels has no label for {item} {image}; give each {item} one at least")
     _each_once([a for a in row if a != NO_LABEL], names)
     return tuple(row)
 
@@ -394,7 +397,11 @@ def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
 
 
 def check_labels(
-    labels: Tensor, n_images: int, n_outputs: int, label_set: Sequence[int] | None = None
+    labels: Tensor,
+    n_images: int,
+    n_outputs: int,
+    label_set: Sequence[int] | None = None,
+    item: str = "image",
 ) -> Tensor:
     """The labels as an int64 tensor; raises an InputError if shape, type or values are wrong."""
     if labels.ndim != 2 or labels.shape[0] != n_images or labels.shape[1] < 1:
@@ -403,14 +410,14 @@ def check_labels(
         raise InputError(f"labels must be integers, got {labels.dtype}")
     labels = labels.long()
     if not len(labels):
-        raise InputError("there are no images")
+        raise InputError(f"there is no {item} to judge")
     low, high = int(labels.min()), int(labels.max())
     if low < NO_LABEL or high >= n_outputs:
         raise InputError(
             f"labels must lie in 0 .. {n_outputs - 1} (or {NO_LABEL} for none), got {low} .. {high}"
         )
     if bool((labels[:, 0] == NO_LABEL).any()):
-        raise InputError("every image needs a label in the first column")
+        raise InputError(f"every {item} needs a label in the first column")
     if label_set is not None and len(label_set) < n_outputs:
         members = torch.tensor([NO_LABEL, *label_set], device=labels.device)
         outside = labels[~torch.isin(labels, members)]

@@ -20,6 +20,7 @@ from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL, label_index
 from proofmap.core.tensors import names_of_files, private_copy
+from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.specs import open_data
@@ -68,8 +69,10 @@ def as_dataset(
     if names is None and truth is None:
         return found
     if names is not None and len(names) != len(found):
-        raise InputError(f"{len(names)} names were given for {len(found)} images")
-    return _Renamed(found, names, None if truth is None else label_rows(truth, outputs, len(found)))
+        raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
+    return _Renamed(
+        found, names, None if truth is None else label_rows(truth, outputs, len(found), inputs.singular)
+    )
 
 
 def _open(given: Any, inputs: Inputs) -> Dataset:
@@ -262,15 +265,15 @@ class _Renamed(Dataset):
         return {} if self._is_labelled else self._data.objects(i)
 
 
-def label_rows(truth: Truth, outputs: Sequence[str], n: int) -> list[tuple[int, ...]]:
-    """The true labels of ``n`` images as output indices, each once; an empty row if they are unknown.
+def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image") -> list[tuple[int, ...]]:
+    """The true labels of ``n`` inputs, which messages call ``item``, as output indices, each once; an empty row if they are unknown.
 
     >>> label_rows(["dog", None, [0, "dog"], -1], ["cat", "dog"], 4)
     [(1,), (), (0, 1), ()]
     """
     given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
     if len(given) != n:
-        raise InputError(f"{len(given)} true labels were given for {n} images")
+        raise InputError(f"{len(given)} true labels were given for {counted(n, item)}")
     rows = ([a for a in _as_list(entry) if a is not None and a != NO_LABEL] for entry in given)
     return [tuple(dict.fromkeys(label_index(a, outputs) for a in row)) for row in rows]
 

@@ -241,7 +241,11 @@ class ReadyMethod(Ready):
         classifier = self.classifier
         images = classifier.check_images(images)
         labels = check_labels(
-            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
+            labels.to(classifier.device),
+            len(images),
+            len(classifier.names),
+            classifier.label_set,
+            classifier.inputs.singular,
         )
         computed = labels[:, :1] if self.label_free else labels
         with (
@@ -302,7 +306,7 @@ class ReadyMethod(Ready):
         if bool(bad.any()):
             i, j = bad.nonzero()[0].tolist()
             raise InputError(
-                f"the method {name} made a map with NaN or infinity for image {i}, label {int(labels[i, j])} "
+                f"the method {name} made a map with NaN or infinity for {self.classifier.inputs.singular} {i}, label {int(labels[i, j])} "
                 f"({int(bad.sum())} of {counted(bad.numel(), 'map')})"
             )
         return maps

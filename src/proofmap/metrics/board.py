@@ -15,6 +15,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.metrics.games import Game
 
@@ -34,9 +35,13 @@ class GameBoard:
         self.classifier, self.seed = classifier, seed
         self.images = classifier.check_images(images)
         self.labels = check_labels(
-            labels.to(classifier.device), len(images), len(classifier.names), classifier.label_set
+            labels.to(classifier.device),
+            len(images),
+            len(classifier.names),
+            classifier.label_set,
+            classifier.inputs.singular,
         )
-        self.maps = _checked(maps.to(classifier.device), self.labels, classifier.inputs.positions)
+        self.maps = _checked(maps.to(classifier.device), self.labels, classifier.inputs)
         distinct, map_of = _distinct(self.maps, self.labels)
         n_labels = self.labels.shape[1]
         self.images_in_order = [place // n_labels for place in distinct]  # as image_of
@@ -83,15 +88,17 @@ class GameBoard:
         return self._kept[key]
 
 
-def _checked(maps: Tensor, labels: Tensor, positions: tuple[int, ...]) -> Tensor:
+def _checked(maps: Tensor, labels: Tensor, inputs: Inputs) -> Tensor:
     """The maps, checked; places without a label may hold anything."""
-    expected = (*labels.shape, *positions)
+    expected = (*labels.shape, *inputs.positions)
     if tuple(maps.shape) != expected:
         raise InputError(f"maps must be (N, L, positions) = {expected}, got {tuple(maps.shape)}")
     bad = maps.flatten(2).isnan().any(dim=2) & (labels != NO_LABEL)
     if bool(bad.any()):
         i, j = bad.nonzero()[0].tolist()
-        raise InputError(f"the map of image {i}, label {int(labels[i, j])} contains NaN; check the method")
+        raise InputError(
+            f"the map of {inputs.singular} {i}, label {int(labels[i, j])} contains NaN; check the method"
+        )
     return maps
 
 

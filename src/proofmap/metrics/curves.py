@@ -277,7 +277,9 @@ class _Runner:
 
     def _record(self, values: Tensor, f: Tensor, whole: Tensor) -> Curves:
         if not bool(values.isfinite().all()):
-            raise InputError("the net returned NaN on a masked image; check its weights and preprocessing")
+            raise InputError(
+                f"the net returned NaN on a masked {self.classifier.inputs.singular}; check its weights and preprocessing"
+            )
         none = self.board.labels == NO_LABEL
         column = torch.arange(self.board.labels.shape[1], device=values.device)
         own = values.transpose(1, 2)[self.board.map_of, column].masked_fill(none[..., None], torch.nan)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_folder, write_text
-from proofmap.core.inputs import Pictures
+from proofmap.core.inputs import Pictures, kind_of
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.data.specs import rebuild_dataset
@@ -50,7 +50,8 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
     The page names methods whose maps of the image are not stored. If there are none, or the picture is gone, an error is raised.
     """
     if not 0 <= place < len(run.images):
-        raise InputError(f"there is no image {place}: the run has 0 to {len(run.images) - 1}")
+        item = kind_of(run.manifest.identity).singular
+        raise InputError(f"there is no {item} {place}: the run has 0 to {len(run.images) - 1}")
     name, mapped = run.images[place].name, run.mapped(place)
     if not mapped:
         raise InputError(f"no map of {name} is stored. {_how_to_store(run, name)}")

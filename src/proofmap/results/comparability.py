@@ -62,7 +62,9 @@ def shared_images(method: Entry, against: Entry) -> tuple[list[int], list[int]]:
     place = {name: i for i, name in enumerate(against.evaluation.image_names)}
     rows = [i for i, name in enumerate(method.evaluation.image_names) if name in place]
     if not rows:
-        raise InputError(f"{method.name} and {against.name} were judged on no image of the same name")
+        raise InputError(
+            f"{method.name} and {against.name} were judged on no {method.evaluation.inputs.singular} of the same name"
+        )
     return rows, [place[method.evaluation.image_names[i]] for i in rows]
 
 
@@ -93,12 +95,12 @@ def _different_images(method: Entry, against: Entry) -> list[str]:
     ours, theirs = method.evaluation, against.evaluation
     for i, j in zip(rows, others, strict=True):
         labels, others_labels = _real(ours.labels[i]), _real(theirs.labels[j])
-        name = ours.image_names[i]
+        name, item = ours.image_names[i], ours.inputs.singular
         if labels != others_labels:
-            return [f"image {name!r} has labels {labels} and {others_labels}"]
+            return [f"{item} {name!r} has labels {labels} and {others_labels}"]
         gap = (ours.f[i][: len(labels)].cpu() - theirs.f[j][: len(labels)].cpu()).abs().max()
         if float(gap) > SAME_F:
-            return [f"f of image {name!r} differs by {float(gap):.2f}: other weights, or another picture"]
+            return [f"f of {item} {name!r} differs by {float(gap):.2f}: other weights, or another {item}"]
     return []
 
 

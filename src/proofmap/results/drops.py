@@ -60,7 +60,7 @@ class DropLine:
             str(self.n),
             self.bar,
             (
-                f"passes{'' if self.n else ': it counted no image before'}"
+                f"passes{'' if self.n else ': it counted nothing before'}"
                 if self.passes
                 else f"fails: {self.reason}"
             ),

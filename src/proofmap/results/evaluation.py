@@ -78,7 +78,7 @@ class Evaluation:
     def _place(self, index: int) -> int:
         if index not in self.pictured:
             raise InputError(
-                f"the pixels and maps of image {index} were not kept; kept are {len(self.pictured)} of {len(self)}"
+                f"the {self.inputs.position_noun} and maps of {self.inputs.singular} {index} were not kept; kept are {len(self.pictured)} of {len(self)}"
             )
         return self.pictured.index(index)
 
@@ -101,7 +101,8 @@ class Evaluation:
         """
         outside = [place for place in places if not 0 <= place < len(self)]
         if outside or not places:
-            which = f"no image {outside[0]}" if outside else "no image asked for"
+            item = self.inputs.singular
+            which = f"no {item} {outside[0]}" if outside else f"no {item} asked for"
             raise InputError(f"there is {which}: the evaluation has 0 to {len(self) - 1}")
         names = tuple(self.image_names[place] for place in places)
         kept = [place for place in places if place in self.pictured]

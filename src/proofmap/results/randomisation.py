@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.text import counted
 from proofmap.metrics.similarity import SIMILARITIES
 from proofmap.results import tables
@@ -112,7 +113,7 @@ class SanityChecks(Tables):
             return MethodVerdict(method, "fails", f"the maps hardly depend on what was learned: {what}")
         if all(high < BAR for _, high in ends):
             return MethodVerdict(method, "passes", what)
-        return MethodVerdict(method, "undecided", f"{what}; more images may tell")
+        return MethodVerdict(method, "undecided", f"{what}; more of them may tell")
 
     def tables(self) -> list[Cells]:
         """Header and rows: every step, with what any two images have in common; then the verdicts."""
@@ -139,13 +140,13 @@ class SanityChecks(Tables):
 
 
 def sanity_notes(
-    images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int
+    images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int, inputs: Inputs
 ) -> list[str]:
     """How the numbers were made, and what is missing."""
     notes = [
-        f"{counted(images, 'image')}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over images; "
+        f"{counted(images, inputs.singular)}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over {inputs.noun}; "
         f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; {RISE}: above 0 where they lose what they said; "
-        f"{FLOOR}: maps of two images of the net as it is"
+        f"{FLOOR}: maps of two {inputs.noun} of the net as it is"
     ]
     if "labels" not in orders:
         notes.append(

@@ -43,19 +43,19 @@ class Outcome:
 
     def __str__(self) -> str:
         done = f"{self.units} of {counted(self.plan.units, 'unit')} computed now"
-        failed = f"{counted(self.failed, '(method, image) pair')} failed, {self.unreadable:,} not readable"
+        failed = f"{counted(self.failed, f'(method, {self.plan.item}) pair')} failed, {self.unreadable:,} not readable"
         return (
             f"{done}; {failed}; read it with pm.Run({str(self.folder)!r}), or: proofmap report {self.folder}"
         )
 
 
-def describe_kept(work: Work, finished: Collection[tuple[str, int]]) -> str:
+def describe_kept(work: Work, finished: Collection[tuple[str, int]], item: str = "image") -> str:
     """What a run that was stopped has kept: the work, and which (method, block) of those to do were finished."""
     waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
     images = sum(map(len, work.images.values()))
     methods = work.units // max(1, len(work.images))
     kept = images * methods - sum(len(unit.subjects) for unit in waiting)
     return (
-        f"kept {kept:,} of {counted(images * methods, 'result')} ({counted(images, 'image')} x {counted(methods, 'method')}); "
+        f"kept {kept:,} of {counted(images * methods, 'result')} ({counted(images, item)} x {counted(methods, 'method')}); "
         "the same command goes on from there"
     )

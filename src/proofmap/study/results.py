@@ -207,7 +207,8 @@ class Run:
         """The stored maps ``(L, *positions)`` of an image (L is 1 for a label-free method)."""
         rows = {row.name: row for row in self.images}
         if image not in rows or method not in self.methods:
-            raise InputError(f"the run has no method {method!r} or no image {image!r}")
+            item = kind_of(self.manifest.identity).singular
+            raise InputError(f"the run has no method {method!r} or no {item} {image!r}")
         found = self._pictures.maps(self.methods[method], [rows[image]])
         if image not in found:
             raise InputError(f"the maps of {method} on {image} were not kept (maps = none), or failed")
@@ -242,7 +243,8 @@ class Run:
         places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
         outside = [place for place in places if not 0 <= place < len(self.images)]
         if outside:
-            raise InputError(f"there is no image {outside[0]}: the run has 0 to {len(self.images) - 1}")
+            item = kind_of(self.manifest.identity).singular
+            raise InputError(f"there is no {item} {outside[0]}: the run has 0 to {len(self.images) - 1}")
         return self._pictures.added_to(bare, self.methods, places, dataset) if places else bare
 
     def _bare(self, methods: Iterable[str]) -> Evaluation:

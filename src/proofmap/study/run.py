@@ -211,7 +211,7 @@ class _Run:
             given_up = self._work(work, sink) if work.waiting else {}
         except BaseException as stop:
             if self.store.is_in_place():
-                stop.add_note(describe_kept(work, sink.finished))
+                stop.add_note(describe_kept(work, sink.finished, self.session.classifier.inputs.singular))
             raise
         query = (
             "SELECT methods.name, count(*) FROM failures JOIN methods ON methods.id = method GROUP BY method"
