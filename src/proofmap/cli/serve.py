@@ -78,7 +78,7 @@ def serve(
             "--data, --target and --text-column belong to a --model of tables or texts; name it, too"
         )
     where = options.check_device(device)
-    places = options.with_column(options.with_target([data] if data else None, target), text_column)
+    places = options.with_columns([data] if data else None, target, text_column)
     dataset = open_data(places) if places else None
     listening = _listening(host, port)
     access = Access.at(host, listening.getsockname()[1])
