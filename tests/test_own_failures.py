@@ -138,7 +138,7 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
         ),
         (
             ("explain", *ASKED, "--method", "mine.py:Nameless"),
-            "has no name; write in it: name: ClassVar[str]",
+            "has no name; write in it: name = ",
         ),
         (("explain", *ASKED, "--method", "mine.py:Empty"), "Empty defines neither compute() nor make_maps()"),
         (

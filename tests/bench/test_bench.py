@@ -286,7 +286,7 @@ FRAUDS: Mapping[str, tuple[Callable[[Record], Record], str]] = {
         lambda r: replace(r, method={**r.method, "label_free": True}),
         "wrong about gradient: whether it has one map for all labels",
     ),
-    "other images": (other_images, "about other pictures than the task mini"),
+    "other images": (other_images, "has other pictures than the task mini"),
     "other probabilities": (easier_beliefs, "other labels or probabilities"),
     "other task settings": (
         lambda r: replace(r, task_digest="0"),

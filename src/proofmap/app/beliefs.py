@@ -1,4 +1,4 @@
-"""Which labels of a photo are worth a proof: the most probable, those of its parts, and wrong ones that no map should prove."""
+"""Labels to suggest for a photo: the most probable, those of its parts, and wrong ones that no map should prove."""
 
 from __future__ import annotations
 

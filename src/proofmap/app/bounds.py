@@ -1,4 +1,4 @@
-"""How large a number of a method or fill may be that a visitor sets: see :mod:`proofmap.app.choices`."""
+"""The limits of numbers that visitors may set for a method or fill: see :mod:`proofmap.app.choices`."""
 
 from __future__ import annotations
 

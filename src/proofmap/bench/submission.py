@@ -138,7 +138,7 @@ def _task_of(record: Record) -> Task:
         )
     if images_digest(record.images) != task.data_digest:
         raise InputError(
-            f"the record is about other {task.kind} than the task {task.name}: names, contents or order differ"
+            f"the record has other {task.kind} than the task {task.name}: names, contents or order differ. Run the task again"
         )
     return task
 
@@ -209,7 +209,7 @@ def _as_stated(settings: Any) -> Any:
 
 
 def _without_machine(settings: Any) -> Any:
-    """Settings without those that another machine or version chooses otherwise."""
+    """Settings without those that depend on the machine or on versions."""
     if isinstance(settings, Mapping):
         return {key: _without_machine(value) for key, value in settings.items() if key not in _BY_MACHINE}
     return [_without_machine(value) for value in settings] if isinstance(settings, list) else settings

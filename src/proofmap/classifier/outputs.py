@@ -123,7 +123,7 @@ def chosen_labels(
 
 
 def outside_of(members: Sequence[int], labels: int, device: torch.device) -> Tensor | None:
-    """Numbers to add to logits ``(N, labels)`` for a softmax over the members alone: 0 for members, minus infinity for others; None
+    """Numbers to add to logits ``(N, labels)``, so that a softmax runs over the members alone: 0 for members, minus infinity for others; None
     if all labels are members.
 
     >>> outside_of([0, 2], 3, torch.device("cpu"))

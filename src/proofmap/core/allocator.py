@@ -11,9 +11,9 @@ import os
 import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-"""Options of glibc's mallopt, from its malloc.h: free memory kept at the end of the heap, size of blocks outside it, number of heaps."""
+"""Options of glibc's mallopt, from malloc.h: free memory to keep at the end of the heap, size of blocks outside the heap, number of heaps."""
 _MOST_FREE, _LARGEST = 2**31 - 1, (2**30, 2**25)
-"""In bytes. Older versions of glibc refuse the first of the two largest."""
+"""Values for the first two, in bytes, the largest first; older versions of glibc refuse some."""
 _CHOSEN_BY_THE_USER = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 

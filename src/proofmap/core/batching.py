@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class OutOfMemory(ProofmapError, MemoryError):
-    """Not even a batch of one fits."""
+    """The device has too little memory for a batch of one."""
 
 
 @dataclass

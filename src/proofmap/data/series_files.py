@@ -75,7 +75,7 @@ def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
             f"{path} is no file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
         )
     if target and suffix not in (".csv", ".tsv"):
-        raise InputError(f"target names a column of a CSV file; {path} has its labels in another way")
+        raise InputError(f"target names a column of a CSV file, and {path} is none; leave target out")
     return SeriesFile(
         read,
         title=place.name,

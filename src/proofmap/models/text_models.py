@@ -295,6 +295,6 @@ def _check_embeddings(
         moved = float((logits(**given)[0] - own).abs().max() / (1 + own.abs().max()))
         if not moved <= _CLOSE:
             raise ModelError(
-                f"{spec.text} gives other outputs for embeddings than for tokens, or for a text beside a longer one (by {moved:.2g}), so it "
+                f"{spec.text} gives other outputs for embeddings than for tokens, or for a text next to a longer one (by {moved:.2g}), so it "
                 "cannot be explained at its embedding; explain it as a function of strings: pm.Classifier(function, inputs=Text())"
             )

@@ -5,7 +5,7 @@ other plug-ins. The same code reads them from text, from TOML and from Python, c
 
     @dataclass(frozen=True, kw_only=True)
     class Brightness(Method):
-        name: ClassVar[str] = "brightness"
+        name = "brightness"
         power: float = setting(1.0, "exponent of the brightness", above=0)
 
     brightness:power=2                     as text

@@ -80,9 +80,7 @@ def _from_text(
     found = from_python_file(file, called, base.noun)
     if isinstance(found, type) and issubclass(found, base):
         if not hasattr(found, "name"):
-            raise InputError(
-                f'the class {called} of {file} has no name; write in it: name: ClassVar[str] = "..."'
-            )
+            raise InputError(f'the class {called} of {file} has no name; write in it: name = "..."')
         return _built(found, rest, settings, defaults)
     if (rest or settings) and not isinstance(found, type):
         raise InputError(f"{name} is not a class of {base.noun}s, so it has no settings; write {name} alone")

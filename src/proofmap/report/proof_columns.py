@@ -23,7 +23,7 @@ from proofmap.results.records import MethodResult
 MOST_COLUMNS, MOST_LABELS = 12, 3
 LONGEST = 24
 LEFT, STEP, LINE, TOP = 210, 16, 22, 8
-"""Of the page's drawing: the room for names, between two places, between two columns, and above."""
+"""Distances in the page's drawing: width of the names, between two places, between two columns, and at the top."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ColumnLine:
 
     @property
     def placed(self) -> list[tuple[float, float, Dot]]:
-        """Where the page draws each dot: across, from the line of the column, and the dot."""
+        """For each dot: its horizontal place, its distance from the line of the column, and the dot."""
         offsets = swarm([dot.place for dot in self.dots])
         return [
             (across(dot.place), LINE * offset, dot) for dot, offset in zip(self.dots, offsets, strict=True)

@@ -147,7 +147,9 @@ def _with_rows(
 ) -> dict[str, Any]:
     """The settings with only these rows; refused if none of them can be made."""
     if recipe.experiment not in OF_ROWS:
-        raise InputError(f"the recipe {recipe.name} has no rows that can be had one by one; leave out --rows")
+        raise InputError(
+            f"the rows of the recipe {recipe.name} cannot be run one at a time; leave out --rows"
+        )
     chosen = with_rows(settings, rows)
     if rows_of(chosen) <= lacking.keys():
         told = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))

@@ -183,7 +183,7 @@ def compare(
 
 
 def _test_notes(differences: Sequence[Difference], detect: float | None, inputs: Inputs) -> list[str]:
-    """How the lines were tested, and what this number of images can never decide."""
+    """Notes on how the lines were tested, and which differences this number of images cannot decide."""
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
     notes = [

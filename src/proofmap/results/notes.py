@@ -107,7 +107,7 @@ def coverage_notes(evaluation: Evaluation) -> list[str]:
 
 
 def certificate_notes(evaluation: Evaluation) -> list[str]:
-    """What the scores promise that guarantee something, or how hard they searched, each in its own words."""
+    """For scores with a guarantee, what they guarantee; for scores that search, how much they searched."""
     scores = evaluation.results[0].scores
     return [
         f"{s.name}: {s.settings[key]}"
@@ -177,7 +177,7 @@ def best_effort_rule(score: Score) -> str:
 
 
 def only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
-    """Whether nothing but the rule about labels believed can leave an image out of best effort.
+    """Whether the rule about believed labels is the only reason to leave an image out of best effort.
 
     An image may be missing also because the run is unfinished, and then from the other scores too.
     """

@@ -123,7 +123,7 @@ def unmeasured_scores(metrics: Mapping[str, ReadyMetric]) -> list[Score]:
 
 @exit_as_error()
 def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]) -> tuple[RunScore, ...]:
-    """What metrics of whole runs, by their names, say about these methods."""
+    """The numbers of metrics of whole runs, by name, for these methods."""
     return tuple(
         RunScore(
             name,

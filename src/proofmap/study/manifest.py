@@ -142,7 +142,7 @@ class Manifest:
         """The manifest of the run extended by a study. It has the larger of the two numbers of images; None means all."""
         if bool(self.selection.names) != bool(study.images.names):
             raise InputError(
-                "images.names: the run was begun "
+                "images.names: the run was started "
                 + ("with names" if self.selection.names else "without names")
                 + ", so it must be continued that way; choose another --out"
             )
@@ -346,7 +346,7 @@ def same_settings(
         which = " and ".join(f"{value} ({type_})" for value, type_ in hidden.items())
         raise InputError(
             f"the {kind} {name!r} of {folder} cannot be continued: it reads {which}, whose content cannot be seen, so "
-            "nobody knows whether it is what it was. Pass the values that it needs as settings or arguments "
+            "they may have changed since. Pass the values that it needs as settings or arguments "
             f"(functools.partial), or choose another --out{forget}"
         )
     lines = differences(*with_revisions(old, plain_record(new)))

@@ -77,7 +77,7 @@ def resolve_manifest(
             return existing.extended(study, session.distractors), False
     elif (folder / SCORES).exists():
         raise StoreError(
-            f"{folder} has {SCORES} but no {MANIFEST}: it is unknown what its numbers are of, so nothing is added to "
+            f"{folder} has {SCORES} but no {MANIFEST}: it is unknown which net and data its numbers belong to, so nothing is added to "
             f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
         )
     rule = LabelRule.parse(study.labels, session.classifier.names)

@@ -29,7 +29,7 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
     kept: Any = run.manifest.study
     if kept["model"] is None or not kept["dataset"]:
         raise InputError(
-            f"the net or the data of {run.folder} was an object of a Python process, so nobody can tell whether it is still "
+            f"the net or the data of {run.folder} was an object of a Python process, so it cannot be checked whether it is still "
             "the same; --fresh needs a net by its name or file.py:function, and data by its place"
         )
     versions = sorted(run.manifest.versions - {source_version()})

@@ -197,7 +197,7 @@ def _list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> t
         raise InputError(f"{name} must be a list of {words}, not {value!r}")
     for entry in value:
         if isinstance(entry, bool) or not (isinstance(entry, kinds) or callable(entry)):
-            raise InputError(f"{name} must be a list of {words}; {entry!r} is none")
+            raise InputError(f"{name} must be a list of {words}, and {entry!r} is not one of them")
     return tuple(value)
 
 

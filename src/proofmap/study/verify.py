@@ -81,7 +81,7 @@ def _check_database(store: Store) -> None:
     if answers != ["ok"]:
         raise Damaged("; ".join(answers))
     if store.rows(_DEFINITIONS) != _definitions():
-        raise Damaged("its tables are not defined as they were")
+        raise Damaged("its tables have other definitions than those that were made")
     for table in SEALED:
         store.sealed(table)
     store.label_names()

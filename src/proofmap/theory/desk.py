@@ -7,8 +7,8 @@ AUC of each map is given. With e1 = e2 = 0 the definition then says, for each me
     method 2 (learned mask, TV .001)    complete 1      sound .45    the paper prints .44
     method 3 (Phang et al. 2020)        complete .58    sound 1
 
-The second proves most, at a price: its map of *desktop computer* is more than twice as convincing as the photo. The third
-shows one map for both labels, proves too little, and is therefore sound. The paper's last digits differ because it computed from unrounded
+The second method proves most, but its map of *desktop computer* is more than twice as convincing as the photo. The third uses one map for
+both labels. It proves too little, and is therefore sound. The paper's last digits differ because it computed from unrounded
 numbers that it does not print.
 """
 

@@ -54,7 +54,7 @@ def planted_classifier() -> Classifier:
 
 
 def planted_images(n: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Pictures ``(n, 1, 24, 24)`` and where the evidence of the labels with any is, ``(n, 2, 24, 24)``, boolean."""
+    """Pictures ``(n, 1, 24, 24)``, and boolean masks ``(n, 2, 24, 24)`` of the evidence for each label that has any."""
     keys = torch.tensor([streams.key_of(seed, "planted", i) for i in range(n)])
     noise = 0.05 * (2 * streams.uniform(keys, SIDE * SIDE).view(n, 1, SIDE, SIDE) - 1)
     images, evidence = 0.5 + noise, torch.zeros(n, 2, SIDE, SIDE, dtype=torch.bool)

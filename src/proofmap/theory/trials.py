@@ -1,4 +1,5 @@
-"""Monte Carlo for theorem 5.1: shuffle the coordinates, search all intervals, count failures; a grid of made inputs and curves over all lengths."""
+"""Monte Carlo for theorem 5.1: shuffle the coordinates, search all intervals, count failures; for a grid of synthetic inputs, and as curves
+over all lengths."""
 
 from __future__ import annotations
 

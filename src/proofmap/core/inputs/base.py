@@ -191,8 +191,8 @@ class Inputs(ABC):
         return x[..., :n]
 
     def by_length(self, x: Tensor) -> list[tuple[int, Tensor]]:
-        """The inputs ``(N, *shape)`` that must be taken at their own length: each such number of positions, and the places of inputs
-        with it. Empty if all have :attr:`count`.
+        """The inputs ``(N, *shape)`` grouped by their length: each number of positions, and the places of the inputs that have it. Empty if
+        all have :attr:`count`.
         """
         lengths = self.lengths(x)
         if lengths is None or bool((lengths == self.count).all()):

@@ -53,7 +53,7 @@ class TextInputs(Inputs):
         super().__post_init__()
         if self.longer not in ("refuse", "cut"):
             raise InputError(
-                f"longer says what becomes of longer texts, 'refuse' or 'cut', not {self.longer!r}"
+                f"longer must be 'refuse' or 'cut', not {self.longer!r}: what to do with texts that are too long"
             )
 
     @property

@@ -94,8 +94,7 @@ class Composite:
 
 
 class Raw(NamedTuple):
-    """What accompanies the input up to the first layer: ones, whose gradient is relevance, and the lower and upper limit of each
-    value."""
+    """Tensors that follow the input to the first layer: ones, whose gradient is relevance, and the lower and upper limit of each value."""
 
     ones: Tensor
     low: Tensor
