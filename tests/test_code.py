@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.classifier import Classifier
-from proofmap.methods.method import FromFunction
+from proofmap.methods import FromFunction
 from proofmap.plugins.code import code_digest, foreign_code
 from tests.toys import linear_classifier
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap.methods.method import FromFunction
+from proofmap.methods import FromFunction
 from proofmap.plugins.code import code_digest, code_record, provenance, unseen_in, value_digest
 from tests.toys import linear_classifier
 

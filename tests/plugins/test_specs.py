@@ -11,8 +11,7 @@ import torch
 
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images
-from proofmap.methods import METHODS, LearnedMask, Method, Random, TopLabel, make_method
-from proofmap.methods.method import FromFunction
+from proofmap.methods import METHODS, FromFunction, LearnedMask, Method, Random, TopLabel, make_method
 from proofmap.metrics import Completeness, Deletion, Insertion, Soundness, make_game, make_metric
 from proofmap.plugins.settings import settings_of
 from proofmap.plugins.specs import make_plugin, split_specs, with_files_in

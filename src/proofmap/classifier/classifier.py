@@ -11,6 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from proofmap.classifier.arguments import described_inputs
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.memory import probe_batch_sizes
@@ -41,7 +42,7 @@ from proofmap.classifier.view import (
 )
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Pictures, Rows, Text
+from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, Labels, is_by_probability, wrong_keys
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
@@ -60,13 +61,13 @@ class Classifier:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``; a model with ``predict_proba``
             (scikit-learn, XGBoost, LightGBM, CatBoost), a session of onnxruntime, a Keras model, or, with ``data``, a function of a
             data frame or array: see :mod:`proofmap.classifier.probability_models`. With texts, a function of a list of strings.
-        data: for texts, a list of strings like those that the model was fitted on. For tables, rows like those that the model was fitted on: a data frame of pandas or polars, or an array. The columns, their
-            categories, ranges and means are taken from them.
+        data: a sample like the data that the model was fitted on. For tables, rows in a data frame of pandas or polars, or in an array:
+            the columns, their categories, ranges and means are taken from them. For texts, a list of strings.
         size: height and width of the input (one number for a square).
         mean, std: per channel, in [0, 1] pixel units.
-        outputs: by default ``"logits"``, and ``"probabilities"`` of a model that is no torch net. ``"logits"`` or ``"probabilities"`` of labels of which exactly one is right, ``"sigmoid"`` (logits) or
-            ``"sigmoid-probabilities"`` of independent labels, or of a net with one output; checked on the first batch. See
-            :mod:`proofmap.classifier.outputs`.
+        outputs: if exactly one label is right, ``"logits"`` (the default of a torch net) or ``"probabilities"`` (that of other models). If
+            labels are independent, or the net has one output, ``"sigmoid"`` (logits) or ``"sigmoid-probabilities"``. Checked on the first
+            batch. See :mod:`proofmap.classifier.outputs`.
         names: one name per output; ``"0", "1", ...`` by default. A net with one output has two labels, no and yes.
         label_set: the labels that count: ``"all"``, or a list of names or indices.
         renormalise: whether the softmax runs over the label set alone, as in the paper (default), or over all outputs.
@@ -109,31 +110,8 @@ class Classifier:
             raise InputError(
                 f"net must be a torch module, a function, or a model with predict_proba, not {type(net).__name__}"
             )
-        if data is not None:
-            if inputs is not None:
-                raise InputError(
-                    "give data= (rows like those that the model was fitted on) or inputs=, not both"
-                )
-            inputs = Text.of(data) if is_texts(data) else Rows.of(data)
-        if inputs is None:
-            if size is None and hasattr(net, "predict_proba"):
-                raise InputError(
-                    f"a classifier of {type(net).__name__} needs data=, rows like those that it was fitted on: pm.Classifier(model, data=frame)"
-                )
-            if size is None:
-                raise InputError(
-                    "a classifier needs size (of its pictures), data= (of its tables), or inputs= for other kinds of input"
-                )
-            inputs = Pictures(
-                size=size,  # type: ignore[arg-type]
-                mean=tuple(mean),
-                std=tuple(std),
-                resize=resize,
-                interpolation=interpolation,
-                fit=fit,
-            )
-        elif size is not None:
-            raise InputError("give either the size of pictures or inputs=, not both")
+        pictures = {"mean": mean, "std": std, "resize": resize, "interpolation": interpolation, "fit": fit}
+        inputs = described_inputs(net, data, inputs, size, **pictures)
         self.inputs: Inputs = inputs
         net = as_function(net, inputs, outputs, from_data=data is not None)
         known = isinstance(net, ProbabilityModel)
@@ -458,8 +436,3 @@ class Classifier:
         shape, renormalised = "x".join(map(str, self.inputs.positions)), ", renormalised" * self.renormalise
         labels = f"{len(self.label_set)} of {counted(len(self.names), 'label')}{renormalised}"
         return f"Classifier({self.name}, {shape}, {labels}, {self.device})"
-
-
-def is_texts(data: object) -> bool:
-    """Whether data for a classifier are texts: a list of strings, or a column of them."""
-    return not isinstance(data, (str, bytes)) and Text().takes(data)

@@ -4,6 +4,7 @@ from proofmap.methods.adapters import Captum, FromObject, LimeTabular, PytorchGr
 from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
 from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
 from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, Random
+from proofmap.methods.from_function import FromFunction, per_label
 from proofmap.methods.gradients import (
     Gradient,
     GradientInput,
@@ -26,12 +27,10 @@ from proofmap.methods.masks import (
 from proofmap.methods.method import (
     METHODS,
     Cost,
-    FromFunction,
     Method,
     MethodLike,
     ReadyMethod,
     make_method,
-    per_label,
 )
 from proofmap.methods.perturbation import (
     HSIC,

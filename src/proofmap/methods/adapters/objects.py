@@ -196,4 +196,4 @@ def _from_object(thing: Any) -> Method | None:
     return None if library_of(thing) is None else FromObject(of=thing)
 
 
-ADOPTED.append(_from_object)
+ADOPTED.insert(0, _from_object)  # before functions: such objects can be called too

@@ -1,0 +1,115 @@
+"""Functions of the user as methods: ``(classifier, images, labels) -> maps``."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL
+from proofmap.core.progress import Progress
+from proofmap.core.tensors import private_copy
+from proofmap.methods.given_maps import as_tensor, given_maps
+from proofmap.methods.method import ADOPTED, MapFunction, Method, ReadyMethod
+from proofmap.plugins.code import code_record
+from proofmap.plugins.failures import check_call
+from proofmap.plugins.settings import required, setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromFunction(Method):
+    """Any function ``(classifier, images (N, *shape), labels (N, L)) -> maps (N, L, *positions)`` as a method.
+
+    With ``per_label`` the function is called once for each label, with one label ``(N,)`` per image, and returns ``(N, *positions)``;
+    :func:`per_label` says so in a word. If nothing is said, a function whose third parameter is called ``label`` is called per label, and
+    every other function once. Maps may be arrays of NumPy, and coarser than the input: see :mod:`proofmap.methods.given_maps`.
+    """
+
+    name = "function"
+    description = "a function of yours"
+    function: MapFunction = required("takes a classifier, images and labels, and returns maps")
+    per_label: bool | None = setting(
+        None, "call it for one label at a time; by its third parameter if left out"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = self._title_name()
+        check_call(self.function, f"the function {name}", f"{name}(classifier, images, labels)", *[None] * 3)
+        if self.per_label is None:
+            object.__setattr__(self, "per_label", _third_parameter(self.function) == "label")
+
+    def compute(
+        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        name, positions = self._title_name(), classifier.inputs.positions
+        who, labels = f"the function {name}", torch.where(labels == NO_LABEL, labels[:, :1], labels)
+        if not self.per_label:
+            maps = given_maps(self.function(classifier, images, labels), classifier.inputs, who)
+            if maps.ndim == 1 + len(positions):
+                raise InputError(
+                    f"{who} returned maps {tuple(maps.shape)}, expected {(*labels.shape, *positions)}; if it makes maps of one "
+                    f"label at a time, write pm.per_label({name})"
+                )
+            return maps
+        columns = []
+        for column in labels.T:
+            found = as_tensor(self.function(classifier, private_copy(images), private_copy(column)), who)
+            if found.ndim != 1 + len(positions):
+                raise InputError(
+                    f"{who} was called for one label at a time and returned maps {tuple(found.shape)}, expected "
+                    f"{(len(images), *positions)}; if it makes maps of all labels at once, call its third parameter labels"
+                )
+            columns.append(found.clone())
+        return given_maps(torch.stack(columns, dim=1), classifier.inputs, who)
+
+    def settings(self) -> dict[str, object]:
+        calls = {"per_label": True} if self.per_label else {}
+        return {"method": self._title_name(), **code_record(self.function), **calls}
+
+    def state_for(self, classifier: Classifier) -> dict[str, object]:
+        """The record, made before the first map: a value that the function reads may change while it runs."""
+        return self.settings()
+
+    def record(self, ready: ReadyMethod) -> dict[str, object]:
+        return dict(ready.state)
+
+    def _title_name(self) -> str:
+        return str(getattr(self.function, "__qualname__", type(self.function).__name__))
+
+    def changes(self) -> list[str]:
+        """Nothing: a function is known by its name."""
+        return []
+
+
+def per_label(function: MapFunction) -> FromFunction:
+    """A function that makes maps of one label at a time, ``(classifier, images, label (N,)) -> (N, *positions)``, as a method.
+
+    It is a decorator, too.
+
+    >>> @per_label
+    ... def brightness(classifier, images, target):
+    ...     return images.mean(dim=1)
+    >>> brightness.title(), brightness.per_label
+    ('brightness', True)
+    """
+    return FromFunction(function=function, per_label=True)
+
+
+def _third_parameter(function: MapFunction) -> str | None:
+    try:
+        names = list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # some that are not written in Python have no signature
+        return None
+    return names[2] if len(names) > 2 else None
+
+
+def _from_function(thing: object) -> Method | None:
+    return FromFunction(function=thing) if callable(thing) else None
+
+
+ADOPTED.append(_from_function)
