@@ -26,10 +26,11 @@ from proofmap.report.figures.grid import GridFigure
 from proofmap.report.figures.learned import artifacts_of, blended
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell, score_numbers
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.intervals import Limits, pooled_interval
+from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 
 MEASURES = {
@@ -87,19 +88,9 @@ def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Ten
             for key, name in MEASURES.items():
                 values = measures[key][kind]
                 mean, (low, high) = float(values.nanmean()), pooled_interval(values, limits=_limits(key))
-                cells.append(f"{number(mean)} [{number(low)}, {number(high)}]")
-                n = int((~values.isnan()).sum())
-                records.append(
-                    {
-                        "method": row,
-                        "labels": kind,
-                        "score": name,
-                        "value": mean,
-                        "low": low,
-                        "high": high,
-                        "n": n,
-                    }
-                )
+                pooled = Score(name, mean, low, high, int((~values.isnan()).sum()), higher_is_better=True)
+                cells.append(score_cell(pooled))
+                records.append({"method": row, "labels": kind, "score": name, **score_numbers(pooled)})
             rows.append((row, kind, *cells))
     n, labels = stored.labels.shape
     title = f"Masks of {labels} labels of {n} images; intervals draw images with all their labels"

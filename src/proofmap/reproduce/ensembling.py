@@ -26,13 +26,19 @@ from proofmap.core.errors import InputError
 from proofmap.core.ranking import keep_top
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.report.figures.learned import masks_by_k
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, WorkDone
+from proofmap.reproduce.claims import compared
+from proofmap.reproduce.findings import (
+    Claim,
+    Findings,
+    Job,
+    PaperTable,
+    WorkDone,
+    score_cell,
+    score_numbers,
+)
 from proofmap.reproduce.sample import Sample, draw_sample
-from proofmap.results.compare import signed
-from proofmap.results.intervals import mean_interval
+from proofmap.results.statistics import Score, mean_score
 from proofmap.results.tables import number
-
-_LIMITS = (0.0, 1.0)  # f and overlaps
 
 
 @dataclass(frozen=True)
@@ -125,15 +131,17 @@ def _noise(here: Sample, seed: int) -> Tensor:
 def _table(found: Mapping[int, MaskSetScores], chance: Tensor, f: Tensor, share: float) -> PaperTable:
     rows, records = [], []
     for k, some in found.items():
-        cells = {"weakest mask": some.weakest, "mean mask": some.mean, "overlap": some.overlap}
-        rows.append((f"K = {k}", *map(_cell, cells.values())))
-        records += [_record(f"K = {k}", name, values) for name, values in cells.items()]
-    rows.append(("positions at random", _cell(chance), _cell(chance), number(share)))
-    rows.append(("whole image", _cell(f), _cell(f), "-"))
-    records += [
-        _record("positions at random", "weakest mask", chance),
-        _record("whole image", "weakest mask", f),
-    ]
+        values = {"weakest mask": some.weakest, "mean mask": some.mean, "overlap": some.overlap}
+        scores = [_mean(name, found) for name, found in values.items()]
+        rows.append((f"K = {k}", *map(score_cell, scores)))
+        records += [{"method": f"K = {k}", "score": s.name, **score_numbers(s)} for s in scores]
+    for row, values_of_row, overlaps in (
+        ("positions at random", chance, number(share)),
+        ("whole image", f, "-"),
+    ):
+        score = _mean("weakest mask", values_of_row)
+        rows.append((row, score_cell(score), score_cell(score), overlaps))
+        records.append({"method": row, "score": score.name, **score_numbers(score)})
     title = f"f of the top label when {share:.0%} of the positions are shown on gray, {len(f)} images"
     return PaperTable(
         title, ("masks", "the weakest mask", "mean of masks", "overlap"), tuple(rows), tuple(records)
@@ -142,46 +150,15 @@ def _table(found: Mapping[int, MaskSetScores], chance: Tensor, f: Tensor, share:
 
 def _claims(found: Mapping[int, MaskSetScores], chance: Tensor, share: float) -> Iterator[Claim]:
     for k, some in found.items():
-        mean, low, high = _difference(some.weakest, chance)
-        yield Claim(
-            f"K = {k}: even the weakest mask shows the label by itself, better than positions at random",
-            _decided(low, high),
-            f"f {signed(mean)} [{signed(low)}, {signed(high)}], n = {len(chance)}",
-        )
+        says = f"K = {k}: even the weakest mask shows the label by itself, better than positions at random"
+        yield compared(says, some.weakest - chance, "f is larger by")
     for k, some in found.items():
         if k > 1:
-            mean, low, high = _difference(torch.full_like(some.overlap, share), some.overlap)
-            yield Claim(
-                f"K = {k}: the masks are more disjoint than if they were drawn at random",
-                _decided(low, high),
-                f"overlap {number(share - mean)} [{number(share - high)}, {number(share - low)}], {number(share)} at random",
+            says = f"K = {k}: the masks are more disjoint than if they were drawn at random"
+            yield compared(
+                says, share - some.overlap, f"the overlap, {number(share)} at random, is smaller by"
             )
 
 
-def _difference(a: Tensor, b: Tensor) -> tuple[float, float, float]:
-    difference = (a - b).double()
-    low, high = mean_interval(difference)
-    return float(difference.mean()), low, high
-
-
-def _decided(low: float, high: float) -> bool | None:
-    return True if low > 0 else False if high < 0 else None
-
-
-def _cell(values: Tensor) -> str:
-    low, high = mean_interval(values, limits=_LIMITS)
-    mean = float(values.double().nanmean())
-    return number(mean) if low != low else f"{number(mean)} [{number(low)}, {number(high)}]"
-
-
-def _record(row: str, score: str, values: Tensor) -> dict[str, object]:
-    low, high = mean_interval(values, limits=_LIMITS)
-    n = int((~values.isnan()).sum())
-    return {
-        "method": row,
-        "score": score,
-        "value": float(values.double().nanmean()),
-        "low": low,
-        "high": high,
-        "n": n,
-    }
+def _mean(name: str, values: Tensor) -> Score:
+    return mean_score(name, values, higher_is_better=True, limits=(0.0, 1.0))

@@ -12,6 +12,7 @@ from proofmap.core.text import counted
 from proofmap.report.figures import Figure
 from proofmap.reproduce.recipe import Recipe
 from proofmap.results import tables
+from proofmap.results.statistics import Score
 from proofmap.study.watchers.status import Watcher
 
 Verdict = Literal["reproduced", "contradicted", "undecided"]
@@ -31,6 +32,17 @@ class PaperTable:
 
     def markdown(self) -> str:
         return f"## {self.title}\n\n{tables.markdown(self.header, self.rows)}"
+
+
+def score_cell(score: Score, printed: float | None = None) -> str:
+    """A mean with its interval, and the number that the paper prints, if it does."""
+    beside = "" if printed is None else f" (paper {tables.number(float(printed))})"
+    return f"{tables.with_interval(score.value, score.low, score.high)}{beside}"
+
+
+def score_numbers(score: Score) -> dict[str, object]:
+    """The numbers of a score, for a record."""
+    return {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
 
 
 @dataclass(frozen=True)

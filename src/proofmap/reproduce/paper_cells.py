@@ -8,11 +8,10 @@ from typing import Any
 
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
-from proofmap.reproduce.findings import PaperTable
+from proofmap.reproduce.findings import PaperTable, score_cell, score_numbers
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import without_folders
-from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 
 
@@ -43,17 +42,12 @@ def _table(
     rows, records = [], []
     for result in evaluation.results:
         printed = paper.get(result.name, {})
-        rows.append((result.name, *(_cell(result.score(name), printed.get(name)) for name in headers)))
+        rows.append((result.name, *(score_cell(result.score(name), printed.get(name)) for name in headers)))
         for name in headers:
             score = result.score(name)
-            numbers = {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
-            records.append({"method": result.name, "score": name, **numbers, "paper": printed.get(name, "")})
+            cells = {"method": result.name, "score": name, **score_numbers(score)}
+            records.append({**cells, "paper": printed.get(name, "")})
     return PaperTable(title, ("method", *headers.values()), tuple(rows), tuple(records))
-
-
-def _cell(score: Score, printed: float | None) -> str:
-    beside = "" if printed is None else f" (paper {number(float(printed))})"
-    return f"{number(score.value)} [{number(score.low)}, {number(score.high)}]{beside}"
 
 
 def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable | None:

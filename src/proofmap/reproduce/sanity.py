@@ -24,12 +24,20 @@ from proofmap.core.files import distinct_names
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.roughness import Roughness, roughness
 from proofmap.report.figures.sanity import randomised_maps, sanity_figure
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, WorkDone
+from proofmap.reproduce.claims import compared
+from proofmap.reproduce.findings import (
+    Claim,
+    Findings,
+    Job,
+    PaperTable,
+    WorkDone,
+    score_cell,
+    score_numbers,
+)
 from proofmap.reproduce.sample import Sample, draw_sample
 from proofmap.results.compare import signed
-from proofmap.results.intervals import mean_interval
 from proofmap.results.randomisation import BAR, Order, SanityChecks
-from proofmap.results.tables import number
+from proofmap.results.statistics import mean_score
 
 SHARE = 0.3
 Maps = Mapping[str, tuple[Tensor, Tensor]]
@@ -112,23 +120,18 @@ def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
         yield row, (before, after)
 
 
-def _rise(before: Tensor, after: Tensor) -> tuple[float, float, float]:
-    difference = after - before
-    low, high = mean_interval(difference)
-    return float(difference.mean()), low, high
-
-
 def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
     rows, records = [], []
     for row, both in rough.items():
         cells = []
         for when, values in zip(("trained", "randomised"), both, strict=True):
-            low, high = mean_interval(values, limits=Roughness.limits)
-            cells.append(f"{number(float(values.mean()))} [{number(low)}, {number(high)}]")
-            told = {"value": float(values.mean()), "low": low, "high": high, "n": len(values)}
-            records.append({"method": row, "layers": when, "score": "roughness", **told})
-        mean, low, high = _rise(*both)
-        rows.append((row, *cells, f"{signed(mean)} [{signed(low)}, {signed(high)}]", str(len(both[0]))))
+            score = mean_score("roughness", values, higher_is_better=False, limits=Roughness.limits)
+            cells.append(score_cell(score))
+            records.append({"method": row, "layers": when, "score": score.name, **score_numbers(score)})
+        rise = mean_score("rise", both[1] - both[0], higher_is_better=True)
+        rows.append(
+            (row, *cells, f"{signed(rise.value)} [{signed(rise.low)}, {signed(rise.high)}]", str(rise.n))
+        )
     header = ("method", "trained", "last layer randomised", "difference", "n")
     return PaperTable(f"Roughness of the top {SHARE:.0%} of the maps", header, tuple(rows), tuple(records))
 
@@ -137,11 +140,9 @@ def _claims(
     checks: SanityChecks, rough: Mapping[str, tuple[Tensor, Tensor]], rows: list[str], order: Order
 ) -> Iterator[Claim]:
     for row in rows:
-        mean, low, high = _rise(*rough[row])
-        yield Claim(
-            f"{row}: maps are less coherent once the last layer is randomised",
-            True if low > 0 else False if high < 0 else None,
-            f"roughness {signed(mean)} [{signed(low)}, {signed(high)}], n = {len(rough[row][0])}",
+        before, after = rough[row]
+        yield compared(
+            f"{row}: maps are less coherent once the last layer is randomised", after - before, "roughness"
         )
     for row in rows:
         line = checks.find(row, order, 1, "rank")

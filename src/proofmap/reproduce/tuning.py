@@ -4,8 +4,7 @@
 
 [settings.tuned]
 number = 100                    # holdout images, at random
-data = "imagenette:{data}/imagenette[train]"    # from other data; by default, or if the run keeps its maps, its first images, at most a
-third
+data = "imagenette:{data}/imagenette[train]"    # left out, or if the run keeps its maps: its first images, at most a third
 deltas = [0.0, 0.2]             # thresholds; 0 to 5 in steps of .2 when left out
 
 A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study, and each row keeps

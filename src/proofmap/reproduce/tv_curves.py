@@ -23,12 +23,11 @@ from proofmap.metrics.curves import Curves
 from proofmap.report.figures.learned import TVCurves, panels_by_fill
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell, score_numbers
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.compare import signed
 from proofmap.results.statistics import mean_score
-from proofmap.results.tables import number
 from proofmap.study import Study
 
 CurvesByPanel = Mapping[str, Mapping[str, Curves]]
@@ -74,9 +73,8 @@ def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
                 higher_is_better=place == 0,
                 limits=(0.0, 1.0),
             )
-            cells.append(f"{number(score.value)} [{number(score.low)}, {number(score.high)}]")
-            numbers = {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
-            records.append({"method": row, "score": score.name, **numbers})
+            cells.append(score_cell(score))
+            records.append({"method": row, "score": score.name, **score_numbers(score)})
         rows.append((row, *cells))
     title = f"Areas under the curves, {len(stored.evaluation)} images"
     header = ("method", *(f"{LABELS[place]}, {fill}" for place, fill in columns))
