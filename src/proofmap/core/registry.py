@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +19,8 @@ _SHOWN = 8
 class Registry(Generic[T]):
     """Classes by their ``name``, or by another ``attribute``; entry points of ``group`` are found at the first look-up.
 
+    ``prepare`` completes a class before it is added.
+
     >>> things: Registry[object] = Registry("thing", "proofmap.nothing")
     >>> @things.register
     ... class Cup:
@@ -27,8 +29,15 @@ class Registry(Generic[T]):
     (True, ['cup'])
     """
 
-    def __init__(self, kind: str, group: str, *, attribute: str = "name") -> None:
-        self.kind, self.group, self.attribute = kind, group, attribute
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        *,
+        attribute: str = "name",
+        prepare: Callable[[type[Any]], type[Any]] = lambda thing: thing,
+    ) -> None:
+        self.kind, self.group, self.attribute, self.prepare = kind, group, attribute, prepare
         self._known: dict[str, type[T]] = {}
         self._broken: dict[str, str] = {}
         self._asked = False
@@ -38,7 +47,7 @@ class Registry(Generic[T]):
 
         Two classes cannot share a name, but a class may be defined again, as in a notebook or an edited file.
         """
-        name = getattr(thing, self.attribute)
+        name, thing = getattr(thing, self.attribute), self.prepare(thing)
         before = self._known.get(name, thing)
         again = before.__qualname__ == thing.__qualname__ and not before.__module__.startswith("proofmap.")
         if before is not thing and not again:

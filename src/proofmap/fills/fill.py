@@ -16,7 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.inputs import Inputs
 from proofmap.core.registry import Registry
 from proofmap.core.tensors import private_copy
-from proofmap.plugins.settings import Plugin, Ready
+from proofmap.plugins.settings import Plugin, Ready, settings_class
 from proofmap.plugins.specs import make_plugin
 
 
@@ -51,7 +51,7 @@ class Fill(Plugin):
         return self.settings()
 
 
-FILLS: Registry[Fill] = Registry("fill", "proofmap.fills")
+FILLS: Registry[Fill] = Registry("fill", "proofmap.fills", prepare=settings_class)
 """The registered fills, by name."""
 
 

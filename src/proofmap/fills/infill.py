@@ -30,7 +30,6 @@ _FORM = "(images, holes) -> images"
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class Infill(Fill):
     """Hidden pixels as an inpainting net paints them, given those shown.
 

@@ -37,7 +37,6 @@ _COARSEST = 6
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class Road(Fill):
     """Hidden pixels are imputed from those shown, with a little noise, so that the net cannot see the shape of what was removed.
 

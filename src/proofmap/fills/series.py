@@ -29,7 +29,6 @@ class TimeFill(Fill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class TimeReversal(TimeFill):
     """The series itself, backwards: the same values and the same spectrum, in another order."""
 
@@ -41,7 +40,6 @@ class TimeReversal(TimeFill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class TimeShift(TimeFill):
     """The series itself, moved in time by a drawn number of steps; what leaves at the end comes in at the beginning.
 

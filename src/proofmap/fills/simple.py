@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -19,7 +18,6 @@ from proofmap.plugins.settings import setting
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class Gray(Fill):
     """One colour everywhere: by default the classifier's gray, which normalises to 0."""
 
@@ -41,7 +39,6 @@ class Gray(Fill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class Blur(Fill):
     """The input, blurred. The default is that of RISE: an 11 x 11 kernel of sigma 5 whose mass outside the window is folded back,
     and gray beyond the border (zero padding after normalisation)."""
@@ -95,7 +92,6 @@ class Blur(Fill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class Median(Fill):
     """The median of each channel in a square window around every position; the last positions are repeated beyond the border."""
 
@@ -122,7 +118,6 @@ class Median(Fill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class Noise(Fill):
     """Independent Gaussian values around the classifier's gray, clipped to the input's limits if it has any.
 

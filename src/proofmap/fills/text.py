@@ -39,7 +39,6 @@ class TextFill(Fill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class MaskToken(TextFill):
     """Hidden words show the token for a masked word, such as ``[MASK]``."""
 
@@ -51,7 +50,6 @@ class MaskToken(TextFill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class UnknownToken(TextFill):
     """Hidden words show the token for an unknown word, such as ``[UNK]``."""
 
@@ -63,7 +61,6 @@ class UnknownToken(TextFill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class Deletion(TextFill):
     """Hidden words are deleted, with the white space after them: the text is shorter."""
 
@@ -75,7 +72,6 @@ class Deletion(TextFill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class ClosedAttention(TextFill):
     """Hidden tokens keep their place, and no other token attends to them, as with padding."""
 
@@ -87,7 +83,6 @@ class ClosedAttention(TextFill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class ZeroEmbedding(TextFill):
     """Hidden tokens show an embedding of zeros."""
 

@@ -148,7 +148,6 @@ _HEADS: dict[str, Callable[[Tensor, int], Tensor]] = {
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class AttentionRollout(AttentionMethod):
     """Attention rollout (Abnar and Zuidema 2020): the row of the class token in A'_n ... A'_2 A'_1.
 
@@ -173,7 +172,6 @@ class AttentionRollout(AttentionMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Chefer(AttentionMethod):
     """Chefer's relevance: the row of the class token in R - I, where R <- R + mean over heads of relu(G * A) R, from R = I.
 
@@ -194,7 +192,6 @@ class Chefer(AttentionMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class LeGrad(AttentionMethod):
     """LeGrad (Bousselham et al. 2024): the mean over layers l of the mean over heads and rows of relu(d s_l / d A_l).
 

@@ -85,7 +85,6 @@ class GradientCAM(CAM):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class GradCAM(GradientCAM):
     """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over places of d logit_a / d A_k.
 
@@ -102,7 +101,6 @@ class GradCAM(GradientCAM):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class GradCAMPlusPlus(GradientCAM):
     """Grad-CAM++ (Chattopadhay et al. 2018): relu(sum_k w_k A_k), w_k = sum over places of alpha_k relu(G_k).
 
@@ -123,7 +121,6 @@ class GradCAMPlusPlus(GradientCAM):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class LayerCAM(GradientCAM):
     """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k); each place has its own weight.
 
@@ -139,7 +136,6 @@ class LayerCAM(GradientCAM):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class EigenCAM(CAM):
     """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v). A is the feature map as a matrix, positions x channels, and v is its
     first right singular vector.
@@ -191,7 +187,6 @@ _IMAGES = 64
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class ScoreCAM(CAM):
     """Score-CAM (Wang et al. 2020): relu(sum_k w_k A_k), w = softmax over k of the score of label a for the image x H_k.
 

@@ -30,7 +30,6 @@ class Blind(Method):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Random(Blind):
     """Independent standard normal values at every pixel; one map for all labels unless ``per_label``."""
 
@@ -59,7 +58,6 @@ class Random(Blind):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class CenteredGaussian(Blind):
     """An isotropic Gaussian bump in the middle, where photographers place their subject.
 
@@ -88,7 +86,6 @@ class CenteredGaussian(Blind):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Edges(Blind):
     """Edges of the input: the size of its gradient, by Sobel's filter.
 
@@ -128,7 +125,6 @@ class Edges(Blind):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class ByVariance(Blind):
     """For rows, the variance of each column in its own unit: one order for all rows and all labels.
 

@@ -21,7 +21,7 @@ from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
 from proofmap.fills import Fill, Pools
 from proofmap.plugins.failures import check_call, note_errors
-from proofmap.plugins.settings import Plugin, Ready
+from proofmap.plugins.settings import Plugin, Ready, settings_class
 from proofmap.plugins.specs import make_plugin
 
 Need = Literal["gradients", "layer", "attention", "distractors", "masker"]
@@ -65,7 +65,7 @@ class Cost:
 class Method(Plugin):
     """The description of a method: (classifier, images, labels) -> one heat map per label, larger = more salient.
 
-    A subclass is a frozen, keyword-only dataclass of its settings. It implements :meth:`compute`. A method that must find or build
+    A subclass is a class of settings: a frozen, keyword-only dataclass, which ``METHODS.register`` makes of it. It implements :meth:`compute`. A method that must find or build
     something for a net first (a layer, a pool of images) returns it from :meth:`state_for`, and implements :meth:`make_maps` instead, which
     is given it. A method states five facts: its ``family``, ``label_free`` (one map serves all labels of an image), ``stochastic`` (the
     seed matters), ``signed`` (values below zero speak against the label) and ``needs``.
@@ -325,7 +325,7 @@ class PlannedMethod(ReadyMethod):
         return self.method.cost(labels)
 
 
-METHODS: Registry[Method] = Registry("method", "proofmap.methods")
+METHODS: Registry[Method] = Registry("method", "proofmap.methods", prepare=settings_class)
 """The registered methods, by name."""
 
 MapFunction = Callable[[Classifier, Tensor, Tensor], Any]

@@ -166,7 +166,6 @@ class MapMaker:
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Inverse(Wrapper):
     """Another method's map inverted: the least salient position comes first. A method that is not better than its
     inverse carries no information.
@@ -184,7 +183,6 @@ class Inverse(Wrapper):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Blurred(Wrapper):
     """Another method's map, blurred by a Gaussian: it shows whether a method wins by where it points, or by being smooth.
 
@@ -212,7 +210,6 @@ class Blurred(Wrapper):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class TopLabel(Wrapper):
     """The map of each image's most probable label, shown for every label: what the paper calls cheating.
 

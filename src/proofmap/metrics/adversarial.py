@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -34,7 +33,6 @@ _MOST_REGIONS = 50
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class AdversarialSoundness(ProofMetric):
     """The smallest min(max(f, e2) / A*, 1) of an image's labels other than the one that the net puts first, where
 

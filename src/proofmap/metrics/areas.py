@@ -45,7 +45,6 @@ class GameMetric(CurveSettings, Metric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Insertion(GameMetric):
     """AUC(x, a, M) of the first label: mean over s of f while the top s positions are shown."""
 
@@ -67,7 +66,6 @@ class Insertion(GameMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Deletion(Insertion):
     """Mean over s of f of the first label while the top s positions are hidden."""
 
@@ -81,7 +79,6 @@ class Deletion(Insertion):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class MoRF(Deletion):
     """Mean over s of f of the first label while the s most relevant positions are hidden: the deletion area under its
     name in pixel flipping. AOPC is f(x, a) minus this value.
@@ -94,7 +91,6 @@ class MoRF(Deletion):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class LeRF(Deletion):
     """Mean over s of f of the first label while the s least relevant positions are hidden."""
 
@@ -107,7 +103,6 @@ class LeRF(Deletion):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SRG(GameMetric):
     """Symmetric relevance gain: LeRF minus MoRF, the area between the two curves.
 

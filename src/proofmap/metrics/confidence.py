@@ -22,7 +22,6 @@ from proofmap.plugins.settings import setting
 
 
 @GAMES.register
-@dataclass(frozen=True, kw_only=True)
 class SoftInsertionGame(Game):
     """One look at the explanation: w x + (1 - w) x', with w the map scaled to run from 0 to 1 and x' the fill.
 
@@ -60,7 +59,6 @@ class SoftInsertionGame(Game):
 
 
 @GAMES.register
-@dataclass(frozen=True, kw_only=True)
 class SoftDeletionGame(SoftInsertionGame):
     """One look at the rest: (1 - w) x + w x', with w the map scaled to run from 0 to 1 and x' the fill."""
 
@@ -115,7 +113,6 @@ def drop(f: Tensor, o: Tensor) -> Tensor:
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class AverageDrop(ConfidenceMetric):
     """max(0, f - o) / f, with o the confidence when each position is shown as much as the map says.
 
@@ -132,7 +129,6 @@ class AverageDrop(ConfidenceMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class IncreaseInConfidence(ConfidenceMetric):
     """1 where o > f: the net is more confident in the explanation than in the whole input. The mean is a share of images."""
 
@@ -146,7 +142,6 @@ class IncreaseInConfidence(ConfidenceMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class DropInDeletion(AverageDrop):
     """max(0, f - o) / f, with o the confidence when each position is hidden as much as the map says."""
 

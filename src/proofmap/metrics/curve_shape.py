@@ -111,7 +111,6 @@ class ShapeMetric(WorstOfLabels):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Peak(ShapeMetric):
     """The largest F(s) / max(f, e2) of an image's labels: 1 if no part of the image shows more than the whole."""
 
@@ -132,7 +131,6 @@ class Peak(ShapeMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class PeakSoundness(ShapeMetric):
     """The smallest value of min(max(f, e2) / max over s of F(s), 1) over an image's labels."""
 
@@ -149,7 +147,6 @@ class PeakSoundness(ShapeMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class ProofReach(ShapeMetric):
     """For each label the smallest share s with F(s) >= part * f; the score is the largest of these over labels with f >= e1.
 
@@ -171,7 +168,6 @@ class ProofReach(ShapeMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Steadiness(ShapeMetric):
     """The smallest share, of an image's labels, of the curve from s0 on that lies within a factor of f: where alpha(s) and beta(s)
     both are at least 1 / factor.

@@ -19,7 +19,7 @@ from proofmap.core.registry import Registry
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.metrics.quadrature import Quadrature, Rule
 from proofmap.metrics.targets import Probability, Target
-from proofmap.plugins.settings import Plugin, Ready, setting, setting_names
+from proofmap.plugins.settings import Plugin, Ready, setting, setting_names, settings_class
 from proofmap.plugins.specs import make_plugin
 
 Shortcuts = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -103,12 +103,11 @@ class Game(CurveSettings):
         return True if bool(shown.all()) else False if not bool(shown.any()) else None
 
 
-GAMES: Registry[Game] = Registry("game", "proofmap.games")
+GAMES: Registry[Game] = Registry("game", "proofmap.games", prepare=settings_class)
 """The registered games, by name."""
 
 
 @GAMES.register
-@dataclass(frozen=True, kw_only=True)
 class InsertionGame(Game):
     """The top s positions are shown, the rest is filled: the paper's AUC is the mean over s."""
 
@@ -121,7 +120,6 @@ class InsertionGame(Game):
 
 
 @GAMES.register
-@dataclass(frozen=True, kw_only=True)
 class DeletionGame(Game):
     """The top s positions are hidden, s = 1 .. n."""
 
@@ -135,7 +133,6 @@ class DeletionGame(Game):
 
 
 @GAMES.register
-@dataclass(frozen=True, kw_only=True)
 class LerfGame(Game):
     """The bottom s positions are hidden, s = 1 .. n: least relevant first."""
 

@@ -67,7 +67,6 @@ def energy(map_: Tensor) -> Tensor:
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class PointingGame(LocalisationMetric):
     """1 where the map's largest value lies in a box of its label, or within ``tolerance`` positions of one.
 
@@ -89,7 +88,6 @@ class PointingGame(LocalisationMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class EnergyInside(LocalisationMetric):
     """The share of the map's energy, sum of max(M, 0), that lies inside the boxes of its label; 0 for a map without any.
 
@@ -108,7 +106,6 @@ class EnergyInside(LocalisationMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class BoxIoU(LocalisationMetric):
     """Intersection over union of the box around the map's thresholded part with the best-matching true box of its label.
 
@@ -164,7 +161,6 @@ def overlap(one: Box, other: Box) -> float:
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class TwoObjects(LocalisationMetric):
     """How much a label's map prefers its own thing, A, to the things of other labels, B, in the same photo.
 

@@ -20,7 +20,7 @@ from proofmap.methods.method import Cost
 from proofmap.metrics.context import Judged
 from proofmap.metrics.games import Game, ReadyGame
 from proofmap.plugins.code import provenance
-from proofmap.plugins.settings import Plugin
+from proofmap.plugins.settings import Plugin, settings_class
 from proofmap.plugins.specs import make_plugin
 
 Per = Literal["image", "run"]
@@ -124,7 +124,7 @@ class RunMetric(Metric):
         raise NotImplementedError(f"{type(self).__name__} gives no values per run")
 
 
-METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics")
+METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics", prepare=settings_class)
 """The registered metrics, by name."""
 
 

@@ -106,7 +106,6 @@ class RegionMetric(Metric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SufficientRegion(RegionMetric):
     """The least s for which the top s positions alone keep the label."""
 
@@ -116,7 +115,6 @@ class SufficientRegion(RegionMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class ContrastiveRegion(RegionMetric):
     """The least s for which the top s positions alone keep the label, and all others without them do not."""
 
@@ -130,7 +128,6 @@ class ContrastiveRegion(RegionMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class CompleteRegion(ContrastiveRegion):
     """The least s that is contrastive and has the confidence of the whole: |f(top s shown) - f(x, a)| <= tolerance * f(x, a)."""
 

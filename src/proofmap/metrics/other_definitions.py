@@ -37,7 +37,6 @@ REFERENCE = "Li, Zhang, Kawaguchi, Khakzar, Bischl and Rezaei, TMLR 2024"
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class LiSoundness(GameMetric):
     """The share of the attribution shown that raised the label, while the map's top positions are shown step by step:
 
@@ -70,7 +69,6 @@ class LiSoundness(GameMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class LiCompleteness(Metric):
     """What is lost when everything that a map marks above a threshold is hidden:
 
@@ -154,7 +152,6 @@ class MerlinArthur(Metric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class MerlinArthurCompleteness(MerlinArthur):
     """1 where the net, shown only the top ``share`` of the right label's map, gives the right label; else 0.
 
@@ -170,7 +167,6 @@ class MerlinArthurCompleteness(MerlinArthur):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class MerlinArthurSoundness(MerlinArthur):
     """1 where no wrong label's map makes the net, shown only its top ``share``, give that label; else 0.
 
@@ -186,7 +182,6 @@ class MerlinArthurSoundness(MerlinArthur):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SumToLogit(Metric):
     """The error of the sum, relative to what is to be explained:
 

@@ -88,7 +88,6 @@ class WorstOfLabels(ProofMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Completeness(WorstOfLabels):
     """The smallest alpha(x, a) = min(max(AUC, e1) / f, 1) of an image's labels."""
 
@@ -104,7 +103,6 @@ class Completeness(WorstOfLabels):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Soundness(WorstOfLabels):
     """The smallest beta(x, a) = min(max(f, e2) / AUC, 1) of an image's labels."""
 
@@ -120,7 +118,6 @@ class Soundness(WorstOfLabels):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class BestEffort(ProofMetric):
     """The smallest alpha(x, a) of labels other than the top one: those with f >= e1, or all (:func:`~proofmap.metrics.proof.best_effort`)."""
 
@@ -153,7 +150,6 @@ def default_metrics(
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class ClassSensitivity(GameMetric):
     """How much more a label's own map proves it than the maps of the image's other labels do:
 
@@ -186,7 +182,6 @@ class ClassSensitivity(GameMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SecondSoundness(ProofMetric):
     """beta(x, a) of the label that the net puts second; NaN where it was not judged.
 

@@ -103,7 +103,6 @@ class UnlearnedMetric(Metric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Randomisation(UnlearnedMetric):
     """Similarity between the maps of the net and of the randomised net; mean over an image's labels.
 
@@ -146,7 +145,6 @@ class Randomisation(UnlearnedMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class ComplexityRise(UnlearnedMetric):
     """eMPRT: how much more complex a method's maps are where the net has learned nothing; the mean over an image's labels.
 

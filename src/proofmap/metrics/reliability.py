@@ -101,7 +101,6 @@ class ScoreMetric(RunMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class InterRater(ScoreMetric):
     """Krippendorff's alpha of each score: the images are raters, and rank the methods; see :func:`krippendorff_alpha`."""
 
@@ -116,7 +115,6 @@ class InterRater(ScoreMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class InterMethod(ScoreMetric):
     """The mean over pairs of methods of Spearman's correlation of their values over images, for each score.
 
@@ -134,7 +132,6 @@ class InterMethod(ScoreMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class InternalConsistency(RunMetric):
     """The mean over methods of Spearman's correlation, over images, of two scores of one method's maps; larger = better
     in both. Low values: the two do not measure one thing.
@@ -156,7 +153,6 @@ class InternalConsistency(RunMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class RankingAgreement(ScoreMetric):
     """Kendall's coefficient of concordance W of each score, with the images as raters of the methods.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -16,7 +14,6 @@ from proofmap.plugins.settings import setting
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class Roughness(Metric):
     """The length of the border of a map's top share, divided by that of one square (in one dimension, one piece) as large.
 

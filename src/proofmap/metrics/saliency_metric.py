@@ -85,7 +85,6 @@ class BoxMetric(Metric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SaliencyMetric(BoxMetric):
     """s(a, p) = log(max(a, 0.05)) - log p, with a the box's share of the picture and p the label's f on the crop.
 
@@ -110,7 +109,6 @@ class SaliencyMetric(BoxMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SaliencyArea(BoxMetric):
     """a: the share of the picture that the saliency metric's box covers."""
 
@@ -124,7 +122,6 @@ class SaliencyArea(BoxMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SaliencyConfidence(BoxMetric):
     """p: the label's f on the saliency metric's crop."""
 
@@ -141,7 +138,6 @@ class SaliencyConfidence(BoxMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SaliencyTiny(BoxMetric):
     """1 where the saliency metric's box is smaller than 0.05 of the picture, which the metric treats as 0.05."""
 

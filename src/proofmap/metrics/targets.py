@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.registry import Registry
-from proofmap.plugins.settings import Plugin, setting
+from proofmap.plugins.settings import Plugin, setting, settings_class
 from proofmap.plugins.specs import make_plugin
 
 
@@ -42,12 +42,11 @@ class Target(Plugin):
         raise NotImplementedError(f"{type(self).__name__} must say what is read")
 
 
-TARGETS: Registry[Target] = Registry("target", "proofmap.targets")
+TARGETS: Registry[Target] = Registry("target", "proofmap.targets", prepare=settings_class)
 """The registered targets, by name."""
 
 
 @TARGETS.register
-@dataclass(frozen=True, kw_only=True)
 class Probability(Target):
     """h = f(x, a): a softmax over the labels that count, or each label's own sigmoid."""
 
@@ -60,7 +59,6 @@ class Probability(Target):
 
 
 @TARGETS.register
-@dataclass(frozen=True, kw_only=True)
 class Decision(Target):
     """h = 1 where the net decides for the label: it is among the k most probable; with independent labels f >= 1/2.
 
@@ -82,7 +80,6 @@ class Decision(Target):
 
 
 @TARGETS.register
-@dataclass(frozen=True, kw_only=True)
 class Rival(Target):
     """h = f_a / (f_a + f_b) with b the best other label: the belief in a where only a and b can be right.
 
@@ -98,7 +95,6 @@ class Rival(Target):
 
 
 @TARGETS.register
-@dataclass(frozen=True, kw_only=True)
 class Margin(Target):
     """h = log f_a - log f_b with b the best other label: above zero where the net decides for a.
 
@@ -113,7 +109,6 @@ class Margin(Target):
 
 
 @TARGETS.register
-@dataclass(frozen=True, kw_only=True)
 class Logit(Target):
     """h = the net's output for the label (its log-probability where the net ends in a softmax)."""
 
@@ -125,7 +120,6 @@ class Logit(Target):
 
 
 @TARGETS.register
-@dataclass(frozen=True, kw_only=True)
 class LogProbability(Target):
     """h = log f(x, a), not below ``floor``."""
 

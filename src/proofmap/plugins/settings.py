@@ -3,7 +3,7 @@
 A plug-in is described by a frozen, keyword-only dataclass whose fields are its settings: numbers, texts, choices, and
 other plug-ins. The same code reads them from text, from TOML and from Python, checks them, and prints them::
 
-    @dataclass(frozen=True, kw_only=True)
+    @METHODS.register
     class Brightness(Method):
         name = "brightness"
         power: float = setting(1.0, "exponent of the brightness", above=0)
@@ -23,7 +23,17 @@ from dataclasses import MISSING, dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from types import NoneType
-from typing import Any, ClassVar, Literal, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import did_you_mean
@@ -74,6 +84,7 @@ def required(help: str = "", *, main: bool = False) -> Any:
     return dataclasses.field(metadata={"help": help, "main": main})
 
 
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Plugin(ABC):
     """A description: the name of a plug-in, and its settings. It compares, hashes and prints by them.
 
@@ -171,6 +182,11 @@ class Plugin(ABC):
 
     def _title_name(self) -> str:
         return self.name
+
+
+def settings_class(kind: type[T]) -> type[T]:
+    """A class of plug-ins as a frozen, keyword-only dataclass, if it is not a dataclass yet. Registries apply this."""
+    return kind if "__dataclass_params__" in vars(kind) else dataclass(frozen=True, kw_only=True)(kind)
 
 
 class Ready(ABC):

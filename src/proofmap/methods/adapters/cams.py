@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ RANDOM_TORCH_CAM = frozenset({"SSCAM", "SmoothGradCAMpp"})
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class PytorchGradCam(LibraryMethod):
     """Any class activation map of pytorch-grad-cam: ``CLASS(classifier.as_module(), target_layers=[layer])``.
 
@@ -77,7 +75,6 @@ class PytorchGradCam(LibraryMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class TorchCam(LibraryMethod):
     """Any class activation map of torch-cam: ``CLASS(classifier.as_module(), target_layer=layer)``.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Literal
 
@@ -26,7 +25,6 @@ _MOST_VALUES = 4096
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class LimeTabular(Method):
     """The coefficients of ``LimeTabularExplainer`` of the package lime, for every label.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
@@ -34,7 +33,6 @@ _TREE = "TreeExplainer"
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Shap(NamedClass, RegionMethod):
     """Shapley values by an explainer of the package shap.
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -149,7 +148,6 @@ def path(rule: Rule, steps: int) -> tuple[Tensor, Tensor]:
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class IntegratedGradients(BaselineMethod):
     """(x - x') * integral over t in [0, 1] of d logit_a / d x at x' + t (x - x') (Sundararajan et al. 2017).
 
@@ -237,7 +235,6 @@ Noise = Literal["range", "normalised"]
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class SmoothGrad(Method):
     """The mean over K noisy copies x_k = x + s e_k of v(x_k), e_k standard normal (Smilkov et al. 2017).
 

@@ -109,7 +109,6 @@ class GradientMethod(Method):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Gradient(GradientMethod):
     """|d logit_a / d x|, the largest over the channels (Simonyan et al. 2014); with ``absolute=false`` the signed gradient.
 
@@ -131,7 +130,6 @@ class Gradient(GradientMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class GradientInput(GradientMethod):
     """x * d logit_a / d x, signed, summed over the channels (Shrikumar et al. 2017).
 

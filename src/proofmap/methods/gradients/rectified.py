@@ -90,7 +90,6 @@ class RectifiedMethod(GradientMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class GuidedBackprop(RectifiedMethod):
     """|d logit_a / d x|, but every rectifier lets only positive gradients back (Springenberg et al. 2015).
 
@@ -111,7 +110,6 @@ class GuidedBackprop(RectifiedMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class RectGrad(RectifiedMethod):
     """The gradient through the most important units of each layer alone, times the input (Kim et al. 2019).
 

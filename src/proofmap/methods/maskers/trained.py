@@ -162,7 +162,6 @@ class TrainedMasker(Method):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class RealTimeSaliency(TrainedMasker):
     """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features, with a gate for the label on the coarsest.
 
@@ -213,7 +212,6 @@ class RealTimeSaliency(TrainedMasker):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class PhangMasker(TrainedMasker):
     """The masker of Phang et al. 2020: one mask for all labels, trained against the net (FIX) or against copies of it (CA).
 
@@ -245,7 +243,6 @@ class PhangMasker(TrainedMasker):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class BeliefMasker(TrainedMasker):
     """A masker of ours, trained until the insertion game's area equals f: belief masks in two passes for all labels.
 

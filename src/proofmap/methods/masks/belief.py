@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from proofmap.classifier import Classifier
@@ -20,7 +19,6 @@ from proofmap.plugins.settings import setting
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class BeliefMask(WholeNet, MaskMethod):
     """Masks learned until the AUC of the insertion game equals f, for several fills at once. The defaults are the preset ``fast``.
 

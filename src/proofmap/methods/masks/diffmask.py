@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -47,7 +46,6 @@ _FIRST, _MOST = 2.0, 1000.0
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class DiffMask(WholeNet, FilledMaskMethod):
     """The fewest open gates that keep the net's belief, by dual ascent; the defaults are the preset ``fast``.
 

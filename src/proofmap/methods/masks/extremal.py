@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -53,7 +52,6 @@ _SIDE = 224
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class ExtremalPerturbation(WholeNet, MaskMethod):
     """The smooth masks of given areas that show the label best, summed; the defaults are the preset ``fast``.
 

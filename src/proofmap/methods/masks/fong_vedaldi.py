@@ -22,7 +22,6 @@ hidden         Gaussian blur of sigma 10                    median of 11 x 11
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -54,7 +53,6 @@ _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class FongVedaldi(WholeNet, FilledMaskMethod):
     """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
 

@@ -60,7 +60,6 @@ class IBAState(MaskState):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class IBA(FilledMaskMethod):
     """The per-sample information bottleneck, with the paper's settings."""
 

@@ -20,7 +20,6 @@ product must do both. The map is 1 - (D I) up. Written from the paper's mathemat
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -49,7 +48,6 @@ _LEAST, _DECAY, _ENOUGH = 1e-5, 0.2, 1e-4
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class IGOSPlusPlus(WholeNet, FilledMaskMethod):
     """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
 

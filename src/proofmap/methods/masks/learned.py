@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -42,7 +41,6 @@ _AS_PUBLISHED: Mapping[str, Any] = {
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class LearnedMask(WholeNet, FilledMaskMethod):
     """The mask-learning method; the defaults are the preset ``fast``.
 

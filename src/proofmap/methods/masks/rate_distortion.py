@@ -19,7 +19,6 @@ distorted as one that is too weak, unlike with methods that maximise the label. 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -51,7 +50,6 @@ _LEAST = 1e-6
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class RateDistortion(WholeNet, FilledMaskMethod):
     """The fewest positions that keep the label's score under noise; the defaults are the preset ``fast``.
 

@@ -7,8 +7,6 @@ Shapley values add up to v(all) - v(none) = f(x, a) - f(fill, a). Both estimator
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -24,7 +22,6 @@ from proofmap.plugins.settings import setting
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class LIME(RegionMethod):
     """LIME (Ribeiro et al. 2016): the coefficients b of
 
@@ -90,7 +87,6 @@ def weighted_ridge(design: Tensor, values: Tensor, weights: Tensor, ridge: float
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Shapley(RegionMethod):
     """Shapley values from random orders (Castro et al. 2009); every second order is the reverse of the previous one
     (Mitchell et al. 2022). A random fill is drawn again for each such pair.
@@ -149,7 +145,6 @@ class Shapley(RegionMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class KernelSHAP(RegionMethod):
     """KernelSHAP (Lundberg and Lee 2017): Shapley values as a regression.
 

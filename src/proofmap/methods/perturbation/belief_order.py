@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -32,7 +31,6 @@ _UNMOVED = 1e-5
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class BeliefOrder(RegionMethod):
     """The order of regions whose insertion curve reaches f(x, a) and stays there, found without gradients. The map is 1 for the first
     region and 1/K for the last of K.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -21,7 +19,6 @@ probabilities it is a share of the largest, because rounding changes log f equal
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class GreedyInsertion(RegionMethod):
     """The order in which greedy search shows regions: S_0 is empty, and S_t+1 adds to S_t the region r with the largest
     f(x with S_t and r shown, a). The map is 1 for the first region and 1/K for the last of K. If no region changes the label,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,7 +19,6 @@ from proofmap.plugins.settings import setting
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Occlusion(PerturbationMethod):
     """M_a(p) = mean over the windows w that cover p of f(x, a) - f(x with w hidden, a) (Zeiler and Fergus 2014).
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -32,7 +31,6 @@ _SUMS = 2**27
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class RISE(PerturbationMethod):
     """RISE (Petsiuk et al. 2018). A map is finished when two halves of its masks agree, or when all masks are used.
 

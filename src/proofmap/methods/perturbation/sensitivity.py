@@ -73,7 +73,6 @@ def _sobol_sequence(points: int, dimension: int) -> Tensor:
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Sobol(SensitivityMethod):
     """Total Sobol' indices (Fel et al. 2021), by Jansen's estimator: the share of the variance in which cell i is involved,
 
@@ -124,7 +123,6 @@ def jansen(a: Tensor, c: Tensor) -> Tensor:
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class HSIC(SensitivityMethod):
     """The Hilbert-Schmidt independence criterion between a cell being shown and the net's values (Novello et al. 2022):
 

@@ -12,7 +12,6 @@ The pass of the baseline is recorded, call by call, and the pass of the input us
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -157,7 +156,6 @@ def _taken(x: Tensor, places: Tensor) -> Tensor:
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class DeepLIFT(BaselineMethod):
     """(x - x') * m, m the multiplier of the logit between the baseline x' and the input x (Shrikumar et al. 2017, rescale).
 

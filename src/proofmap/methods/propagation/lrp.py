@@ -145,7 +145,6 @@ class RelevanceMethod(Method):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class LRP(RelevanceMethod):
     """Layer-wise relevance propagation (Bach et al. 2015): the logit, shared out layer by layer until it is at the input.
 
@@ -186,7 +185,6 @@ class LRP(RelevanceMethod):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class ContrastiveLRP(RelevanceMethod):
     """max(0, R - R'), the relevance of the label less that of its dual, which begins as large (Gu et al. 2018).
 

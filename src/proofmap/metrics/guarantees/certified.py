@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import torch
@@ -21,7 +20,6 @@ from proofmap.plugins.settings import setting
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class CertifiedPixels(Metric):
     """The share of positions that randomised smoothing certifies; at the others it abstains.
 

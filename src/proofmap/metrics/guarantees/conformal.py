@@ -40,7 +40,6 @@ class Conformal(RunMetric):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class ConformalBound(Conformal):
     """The bound that a further image of this kind keeps to with probability at least ``level``.
 
@@ -63,7 +62,6 @@ class ConformalBound(Conformal):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class ConformalCoverage(Conformal):
     """How many of a holdout keep to the bound of the other half: the mean over ``splits`` random halves.
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -15,7 +13,6 @@ from proofmap.metrics.metric import METRICS
 
 
 @GAMES.register
-@dataclass(frozen=True, kw_only=True)
 class KeptGame(Game):
     """The top s positions are shown. The target is 1 for the net's answer and 0 for other labels.
 
@@ -39,7 +36,6 @@ class KeptGame(Game):
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class ProofSize(GameMetric):
     """The smallest share s of the positions for which the label is the net's answer at s and at all larger shares tried.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,7 +23,6 @@ from proofmap.plugins.settings import setting
 
 
 @METRICS.register
-@dataclass(frozen=True, kw_only=True)
 class SoftStability(Metric):
     """tau_r = Pr [ the answer to x with S' shown is the answer to x with S shown ],
 
