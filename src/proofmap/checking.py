@@ -94,11 +94,11 @@ def sanity_checks(
     titles, prepared = list(session.methods), list(session.methods.values())
     table = classifier.choose_labels(images, labels)
     steps = list(_steps(classifier, orders, groups, relabelled))
-    told = progress or Silent()
+    shown = progress or Silent()
 
     def maps_of(method: ReadyMethod, net: Classifier) -> Tensor:
         ready = method if net is classifier else method.method.prepare(net)
-        return smooth_maps(ready, images, table, samples=samples, noise=noise, seed=seed, progress=told)
+        return smooth_maps(ready, images, table, samples=samples, noise=noise, seed=seed, progress=shown)
 
     measures: list[Similarity] = [m for m in SIMILARITIES if m != "ssim" or classifier.inputs.has_neighbours]
     first = [maps_of(method, classifier) for method in prepared]

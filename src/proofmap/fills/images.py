@@ -214,7 +214,7 @@ class ReadyImages(ReadyFill):
         size, sources = len(self.pool), len(self.marks)
         other = mark(images, self.inputs)[:, None] != self.marks
         allowed = other.sum(dim=1)
-        if self._alike and not bool(allowed.all()):
+        if self._is_one_image and not bool(allowed.all()):
             raise InputError(
                 "the pool of random images holds nothing but the image that is explained; name one with others"
             )
@@ -224,7 +224,7 @@ class ReadyImages(ReadyFill):
         return turn * sources + torch.searchsorted(other.cumsum(dim=1), within[:, None] + 1)[:, 0]
 
     @cached_property
-    def _alike(self) -> bool:
+    def _is_one_image(self) -> bool:
         """Whether all sources are one and the same image."""
         return len(self.marks.unique()) == 1
 

@@ -118,13 +118,13 @@ def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequ
     against = [p for p in pairs if p.verdict == "contradicted"]
     not_on = [p for p in pairs if not p.difference >= 0 or p.n < fewest_images()]  # NaN is no step on
     on = not not_on and pairs[-1].verdict == "reproduced"
-    told = against or not_on or pairs[-1:]
+    shown = against or not_on or pairs[-1:]
     falls = ", above 0 where it falls" if sign < 0 else ""
     values = ", ".join(number(there[name].score(metric).value) for name in names)
     return Claim(
         f"{metric} {direction} from {names[0]} to {names[-1]}",
         False if against else True if on else None,
-        f"{values}; {_in_words(told)}{falls}, {_counted(min(p.n for p in told))}",
+        f"{values}; {_in_words(shown)}{falls}, {_counted(min(p.n for p in shown))}",
     )
 
 
@@ -170,10 +170,10 @@ class Pair:
         >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).words()
         "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
         """
-        told = f"{self.better} against {self.than} {signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
+        text = f"{self.better} against {self.than} {signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
         if self.paper is not None and self.verdict == "undecided" and self.excludes_paper:
-            return f"{told}, which excludes the paper's {signed(self.paper)}"
-        return told
+            return f"{text}, which excludes the paper's {signed(self.paper)}"
+        return text
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,9 @@ class Ordering:
         by = {verdict: [p for p in self.pairs if p.verdict == verdict] for verdict in _VERDICTS}
         all_reproduced = len(by["reproduced"]) == len(self.pairs) + self.lacking
         holds = False if by["contradicted"] else True if all_reproduced else None
-        told = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
+        shown = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
         several = f"{len(by['reproduced'])} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
-        found = f"{several}{_in_words(told)}, {_counted(min(p.n for p in told))}{_lacking(self.lacking, 'comparison')}"
+        found = f"{several}{_in_words(shown)}, {_counted(min(p.n for p in shown))}{_lacking(self.lacking, 'comparison')}"
         return Claim(self.says, holds, found, self.check)
 
 

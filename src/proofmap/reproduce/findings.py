@@ -89,12 +89,12 @@ class Effort:
     work: WorkDone | None = None
 
     def __str__(self) -> str:
-        told = f"{self.seconds:.1f} s end to end on {self.device}"
+        text = f"{self.seconds:.1f} s end to end on {self.device}"
         if self.work is None:
-            return told
+            return text
         images, labels = counted(self.work.images, "image"), counted(self.work.labels, "label")
         rest = "" if self.work.whole else "; the rest was there from an earlier run"
-        return f"{told}: {images} x {labels}, {counted(self.work.passes, 'pass')} of the net{rest}"
+        return f"{text}: {images} x {labels}, {counted(self.work.passes, 'pass')} of the net{rest}"
 
     def record(self) -> dict[str, object]:
         """As plain data."""
@@ -130,8 +130,8 @@ class Findings:
 
     def text(self) -> str:
         parts = [table.text() for table in self.tables]
-        told = [claim.text() for claim in self.claims] + [f"note: {note}" for note in self.notes]
-        return "\n\n".join([*parts, "\n".join(told)] if told else parts)
+        lines = [claim.text() for claim in self.claims] + [f"note: {note}" for note in self.notes]
+        return "\n\n".join([*parts, "\n".join(lines)] if lines else parts)
 
 
 @dataclass(frozen=True)

@@ -113,7 +113,7 @@ def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTa
         )
         rows.append((result.name, without_folders(what), f"{result.seconds:.1f}"))
         records.append({"method": result.name, "what": without_folders(method.title())})
-    rows += [(f"every {name}", without_folders(",".join(told)), "") for name, told in shared.items()]
+    rows += [(f"every {name}", without_folders(",".join(changes)), "") for name, changes in shared.items()]
     return PaperTable("What each row is", ("method", "what", "seconds"), tuple(rows), tuple(records))
 
 
@@ -127,4 +127,4 @@ def shared_changes(methods: Sequence[Method]) -> dict[str, list[str]]:
         for name, each in named.items()
         if len(each) > 1
     }
-    return {name: told for name, told in found.items() if told}
+    return {name: changes for name, changes in found.items() if changes}

@@ -170,8 +170,8 @@ class Recipe:
             required = self.lacks(data)
             offered = [v for v in self.variants if not v.by_name]
             each = [f"  for {v.name} ({v.what}):\n{_listed(v.lacks(data), data, 4)}" for v in offered]
-            told = ([_listed(required, data)] if required else []) + ["one of these:", *each]
-            raise self._lacking(data, told, [*required, *(need for v in offered for need in v.lacks(data))])
+            lines = ([_listed(required, data)] if required else []) + ["one of these:", *each]
+            raise self._lacking(data, lines, [*required, *(need for v in offered for need in v.lacks(data))])
         return replace(
             self,
             needs=(*self.needs, *variant.needs),
@@ -188,19 +188,19 @@ class Recipe:
             self.variants[0],
             next(v for v in self.variants if v.name == self.chosen_variant),
         )
-        told = f"variant {chosen.name}: {chosen.what}"
+        note = f"variant {chosen.name}: {chosen.what}"
         if chosen is own:
-            return told
+            return note
         lacking = own.lacks(data)
         how = (
             f"supply {'; '.join(need.words(data) for need in lacking)}" if lacking else "everything is there"
         )
-        return f"{told}. For {own.what}: {how}; --variant {own.name}"
+        return f"{note}. For {own.what}: {how}; --variant {own.name}"
 
-    def _lacking(self, data: Path, told: list[str], needs: list[Need]) -> InputError:
+    def _lacking(self, data: Path, lines: list[str], needs: list[Need]) -> InputError:
         elsewhere = f"\nAnother folder in place of {data} is named with --data" if _any_path(needs) else ""
         return InputError(
-            f"the recipe {self.name} needs what is not here. Supply\n" + "\n".join(told) + elsewhere
+            f"the recipe {self.name} needs what is not here. Supply\n" + "\n".join(lines) + elsewhere
         )
 
     def chosen(self, *, data: Path, quick: bool = False) -> dict[str, Any]:
@@ -267,8 +267,8 @@ def _extended(text: str) -> tuple[dict[str, Any], str]:
         part: (_folder() / "parts" / f"{part}.toml").read_text(encoding="utf-8")
         for part in own.get("extends", ())
     }
-    told = [f"# ---- {part} ----\n" + re.sub("(?m)^(?=.)", "# ", added) for part, added in parts.items()]
-    return _extending(own, [tomllib.loads(added) for added in parts.values()]), "\n".join([text, *told])
+    comments = [f"# ---- {part} ----\n" + re.sub("(?m)^(?=.)", "# ", added) for part, added in parts.items()]
+    return _extending(own, [tomllib.loads(added) for added in parts.values()]), "\n".join([text, *comments])
 
 
 def _extending(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

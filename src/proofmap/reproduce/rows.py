@@ -74,7 +74,7 @@ def passes_notes(job: Job) -> list[str]:
                 for m in (learned, paper)
             ]
             rows.setdefault(f"{each[0]}; the paper: {each[1]}", []).append(name)
-    return [f"each mask of {', '.join(names)}: {told}" for told, names in rows.items()]
+    return [f"each mask of {', '.join(names)}: {passes}" for passes, names in rows.items()]
 
 
 def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:

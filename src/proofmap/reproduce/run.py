@@ -152,8 +152,8 @@ def _with_rows(
         )
     chosen = with_rows(settings, rows)
     if rows_of(chosen) <= lacking.keys():
-        told = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))
-        raise InputError(f"no row that --rows names can be made here. {told}")
+        missing = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))
+        raise InputError(f"no row that --rows names can be made here. {missing}")
     return chosen
 
 
@@ -187,11 +187,11 @@ def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort)
     }
     banner = "**Quick run: not evidence.**\n\n" if quick else ""
     heading = f"{banner}# {recipe.title}\n\nThe paper's {recipe.paper}."
-    told = [f"- {claim.text()}" for claim in outcome.claims] + [f"- note: {note}" for note in notes]
-    told.append(f"- {effort}")
+    lines = [f"- {claim.text()}" for claim in outcome.claims] + [f"- note: {note}" for note in notes]
+    lines.append(f"- {effort}")
     write_text(
         part / "paper.md",
-        "\n\n".join([heading, *(t.markdown() for t in outcome.tables), "\n".join(told)]) + "\n",
+        "\n\n".join([heading, *(t.markdown() for t in outcome.tables), "\n".join(lines)]) + "\n",
     )
     records = [{"table": t.title, **record} for t in outcome.tables for record in t.records]
     claims = [

@@ -89,33 +89,33 @@ class Sanity:
 
     def warnings(self) -> list[str]:
         """What is suspicious, and what to check."""
-        told = []
+        notes = []
         if self.known >= 5 and not self.chosen:
             if self.right == 0:
-                told.append(
+                notes.append(
                     f"0 of {self.known} right: check the names of the labels and their order, the weights, size, and mean and std"
                 )
             elif self.known >= 10 and self.right / self.known <= 1 / self.labels:
-                told.append(
+                notes.append(
                     f"{self.right} of {self.known} right is no better than guessing one of {self.labels} labels: "
                     "check the names of the labels and their order, the weights, size, and mean and std"
                 )
         if self.images >= 5 and self.tops == 1 and self.truths > 1:
-            told.append(
+            notes.append(
                 f"the net gives all {self.images} {self.noun} one label, but they have {self.truths} true ones"
             )
         if self.images > 1 and self.moves < HARDLY_MOVES:
-            told.append(
+            notes.append(
                 f"f hardly moves from one of the {self.noun} to another ({self.moves:.4f}), so that every map, noise too, "
                 "looks like a proof: check mean and std (in units of [0, 1]) and the weights"
             )
-        told += [
+        notes += [
             f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}: that label is proved before anything is "
             "shown; try another fill"
             for fill in self.fills
             if fill.f >= CERTAIN and self.moves >= HARDLY_MOVES
         ]
-        return told
+        return notes
 
 
 @exit_as_error()
