@@ -110,7 +110,7 @@ def test_it_is_computed_once_and_again_for_more_images(
 ) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     pm.run_study(study, tmp_path / "run")
-    monkeypatch.setattr("proofmap.study.sanity.look", lambda *_, **__: pytest.fail("looked again"))
+    monkeypatch.setattr("proofmap.study.sanity.measure_sanity", lambda *_, **__: pytest.fail("looked again"))
     pm.run_study(study, tmp_path / "run")
     monkeypatch.undo()
     photos(tmp_path / "photos", 2, first=3)
