@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from proofmap.cli import demo_others, make_app
 from proofmap.core.errors import MissingExtra
 from tests.command import run
+from tests.lazily import Lazily
+
+pd = Lazily("pandas")
 
 MODEL = f"onnx:{Path(__file__).parent / 'models' / 'logistic.onnx'}"
 

@@ -17,6 +17,9 @@ from proofmap.core.errors import InputError
 from proofmap.fills import Infill, make_fill
 from proofmap.metrics import insertion
 from proofmap.testing.nets import PICTURES, ROWS, classifier_of, conv_classifier, pixels, values
+from tests.lazily import Lazily
+
+cv2 = Lazily("cv2")
 
 
 class Diffusion(nn.Module):

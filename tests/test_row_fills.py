@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import Tensor
@@ -18,6 +17,9 @@ from proofmap.fills import ClassMedian, Images, NearRows, make_fill
 from proofmap.fills.rows import typical_row
 from proofmap.results.fill_spread import fill_spread
 from proofmap.testing.nets import SERIES, classifier_of
+from tests.lazily import Lazily
+
+pd = Lazily("pandas")
 
 
 def people(n: int = 30) -> pd.DataFrame:

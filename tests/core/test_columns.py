@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -15,6 +14,9 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Columns, Rows, inputs_of
 from proofmap.core.tensors import names_of_files
+from tests.lazily import Lazily
+
+pd = Lazily("pandas")
 
 
 def customers() -> pd.DataFrame:
@@ -195,24 +197,24 @@ def test_rows_that_do_not_fit_the_columns_are_refused(change: Any, message: str)
 @pytest.mark.parametrize(
     "data, message",
     [
-        ({"day": pd.to_datetime(["2020-01-01"])}, "'day' holds dates.*such as the year"),
-        ({"day": [datetime.date(2020, 1, 1)]}, "'day' holds dates"),
-        ({"month": pd.PeriodIndex(["2020-01"], freq="M")}, "'month' holds dates"),
-        ({"mixed": pd.Series([1, "a"], dtype=object)}, "'mixed' holds int objects such as 1"),
-        ({"flags": pd.Series([True, "a"], dtype=object)}, "'flags' holds bool objects such as True"),
+        (lambda: {"day": pd.to_datetime(["2020-01-01"])}, "'day' holds dates.*such as the year"),
+        (lambda: {"day": [datetime.date(2020, 1, 1)]}, "'day' holds dates"),
+        (lambda: {"month": pd.PeriodIndex(["2020-01"], freq="M")}, "'month' holds dates"),
+        (lambda: {"mixed": pd.Series([1, "a"], dtype=object)}, "'mixed' holds int objects such as 1"),
+        (lambda: {"flags": pd.Series([True, "a"], dtype=object)}, "'flags' holds bool objects such as True"),
         (
-            {"bin": pd.Categorical([pd.Interval(0, 1)])},
+            lambda: {"bin": pd.Categorical([pd.Interval(0, 1)])},
             "categories of the type Interval.*convert them to text",
         ),
-        ({"empty": [np.nan]}, "'empty' has no values: all are missing"),
-        ({1: [2.0]}, "a column of the table is named 1, which is not text"),
-        ({"a": []}, "the table has no rows"),
-        ({}, "a table needs at least one column"),
+        (lambda: {"empty": [np.nan]}, "'empty' has no values: all are missing"),
+        (lambda: {1: [2.0]}, "a column of the table is named 1, which is not text"),
+        (lambda: {"a": []}, "the table has no rows"),
+        (dict, "a table needs at least one column"),
     ],
 )
-def test_frames_that_cannot_be_described_are_refused(data: dict[Any, Any], message: str) -> None:
+def test_frames_that_cannot_be_described_are_refused(data: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        Columns.of(pd.DataFrame(data))
+        Columns.of(pd.DataFrame(data()))
     with pytest.raises(InputError, match="2 columns named 'a'"):
         Columns.of(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -14,8 +13,11 @@ import proofmap as pm
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.inputs import Rows
 from proofmap.data import TableData, load_blocks, load_dataset, open_data
+from tests.lazily import Lazily
 from tests.test_row_fills import classifier, people
 from tests.toys import drawn
+
+pd = Lazily("pandas")
 
 
 def written(at: Path) -> tuple[Path, pd.DataFrame]:

@@ -14,9 +14,10 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
+from tests.lazily import Lazily
 from tests.methods.test_belief_order import table
 
-shap = pytest.importorskip("shap")
+shap = Lazily("shap")
 
 
 def shapley(f: pm.Classifier, row: Tensor, label: int) -> list[float]:

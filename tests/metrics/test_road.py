@@ -7,9 +7,8 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+import scipy
 import torch
-from scipy.sparse import lil_matrix
-from scipy.sparse.linalg import spsolve
 from torch import Tensor
 
 from proofmap.core import streams
@@ -29,7 +28,7 @@ def solved(x: np.ndarray, known: np.ndarray) -> np.ndarray:
     height, width = known.shape
     places = [tuple(p) for p in np.argwhere(~known)]
     number = {p: k for k, p in enumerate(places)}
-    matrix, right = lil_matrix((len(places), len(places))), np.zeros((len(places), len(x)))
+    matrix, right = scipy.sparse.lil_matrix((len(places), len(places))), np.zeros((len(places), len(x)))
     for k, (i, j) in enumerate(places):
         for (di, dj), w in NEIGHBOURS.items():
             p = (i + di, j + dj)
@@ -41,7 +40,7 @@ def solved(x: np.ndarray, known: np.ndarray) -> np.ndarray:
             else:
                 matrix[k, number[p]] -= w
     found = x.copy()
-    answer = spsolve(matrix.tocsc(), right).reshape(len(places), -1)
+    answer = scipy.sparse.linalg.spsolve(matrix.tocsc(), right).reshape(len(places), -1)
     for k, (i, j) in enumerate(places):
         found[:, i, j] = answer[k]
     return found
@@ -72,7 +71,7 @@ def test_it_solves_the_system_of_pytorch_grad_cam(pytorch_grad_cam: ModuleType) 
     matrix, right = road.NoisyLinearImputer.setup_sparse_system(
         known.float().numpy(), x[0].numpy(), road.neighbors_weights
     )
-    theirs = torch.from_numpy(spsolve(matrix.tocsc(), right)).float().t()
+    theirs = torch.from_numpy(scipy.sparse.linalg.spsolve(matrix.tocsc(), right)).float().t()
     torch.testing.assert_close(impute(x, known[None])[0][:, ~known], theirs, atol=1e-3, rtol=0)
 
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
 from tests.command import run
+from tests.lazily import Lazily
 
-pd = pytest.importorskip("pandas")
+pd = Lazily("pandas")
 RANDOM = np.random.default_rng(0)
 
 

@@ -11,9 +11,9 @@ import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
+from tests.lazily import Lazily
 
-transformers = pytest.importorskip("transformers", reason="transformers is not installed")
-pytest.importorskip("tokenizers", reason="tokenizers is not installed")
+transformers, tokenizers = Lazily("transformers"), Lazily("tokenizers")
 
 TEXTS = ["the cat sat on the mat", "a dog", "the unbelievable telescope saw the cats and the dog"]
 WORDS = [
@@ -61,8 +61,6 @@ def _torchvision_that_fits(request: pytest.FixtureRequest) -> None:
 
 
 def tokenizer() -> Any:
-    import tokenizers
-
     vocabulary = {token: k for k, token in enumerate([*SPECIAL, *WORDS])}
     made = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocabulary, unk_token="[UNK]"))
     made.normalizer = tokenizers.normalizers.BertNormalizer()

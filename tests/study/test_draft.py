@@ -27,8 +27,9 @@ from proofmap.study.draft import SCHEMA_FILE, draft, find_data
 from proofmap.study.file_schema import study_schema
 from tests.command import run
 from tests.docs.pages import PAGES, ROOT, blocks
+from tests.lazily import Lazily
 
-jsonschema = pytest.importorskip("jsonschema", reason="check-jsonschema brings it")
+jsonschema = Lazily("jsonschema")  # check-jsonschema brings it
 
 CUSTOMERS = "age,city,churned\n31,Bonn,yes\n52,Ulm,no\n"
 SERIES = "@problemName beats\n@classLabel true a b\n@data\n1,2,3,4:a\n2,3,4,5:b\n"
