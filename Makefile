@@ -116,10 +116,8 @@ $(VENV)/made.stamp:
 # Nothing is compiled here: of seventeen thousand files a fraction is ever imported, and those are compiled as they are.
 # The pip that comes with Python 3.11 takes twice as long to find the versions.
 define install
-	@echo "[install] torch"
-	@$(PIP) install --no-compile -c constraints.txt pip
-	@$(PIP) install --no-compile -c constraints.txt hatchling torch
 	@echo "[install] proofmap with $(1) (a minute or two)"
+	@$(PIP) install --no-compile -c constraints.txt pip hatchling
 	@$(PIP) install --no-compile -c constraints.txt --no-build-isolation -e '.[$(1)]'
 	@echo "[install] done"
 endef

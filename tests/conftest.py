@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import importlib.util
@@ -16,9 +17,12 @@ from typing import Any
 
 import pytest
 import torch
+import typer
+import typer.testing
 from hypothesis import settings
 from PIL import Image, PngImagePlugin
 
+from proofmap import cli
 from proofmap.report.figures import drawing
 from proofmap.study import cost
 from tests.browser import NoBrowser, chromium
@@ -56,6 +60,10 @@ def save_png(image: Any, file: Any, name: str, **options: Any) -> None:
 
 
 Image.register_save("PNG", save_png)
+
+# one command line for all tests of a process: typer needs longer to build it than many commands need to run
+cli.make_app = functools.cache(cli.make_app)
+typer.main.get_command = typer.testing._get_command = functools.cache(typer.main.get_command)
 
 cost.MEASURED = 0.02  # seconds for which a dry run measures the machine: no test asks for a good estimate
 

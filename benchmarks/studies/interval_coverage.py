@@ -212,13 +212,13 @@ def empirical_likelihood(x: np.ndarray) -> Ends:
 
 
 def ours(x: np.ndarray, limits: Limits) -> Ends:
-    low, high = mean_intervals(torch.from_numpy(x.T), limits=limits).numpy().T
+    low, high = mean_intervals(x.T, limits=limits).T
     return low, high
 
 
 def before(x: np.ndarray, limits: Limits) -> Ends:
     """The rule before: the same without hidden values, but for samples whose values are all equal."""
-    low, high = mean_intervals(torch.from_numpy(x.T)).numpy().T
+    low, high = mean_intervals(x.T).T
     equal, at = x.std(axis=1) <= 1e-12, x.mean(axis=1)
     q = 1 - 0.025 ** (1 / x.shape[1])
     low, high = (
@@ -231,7 +231,7 @@ def hidden_beyond(shown: float) -> Callable[[np.ndarray, Limits], Ends]:
     """The product's rule where a sample shows what lies within ``shown`` standard deviations."""
 
     def rule(x: np.ndarray, limits: Limits) -> Ends:
-        low, high = mean_intervals(torch.from_numpy(x.T)).numpy().T
+        low, high = mean_intervals(x.T).T
         at, spread, q = x.mean(axis=1), x.std(axis=1, ddof=1), 1 - 0.025 ** (1 / x.shape[1])
         low = np.minimum(low, at - q * np.maximum(at - limits[0] - shown * spread, 0))
         high = np.maximum(high, at + q * np.maximum(limits[1] - at - shown * spread, 0))

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -26,9 +24,9 @@ from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.results.compare import compare
 from proofmap.study import Run
+from tests.bench.small_task import first_images, write_tasks
 from tests.command import run as run_command
 
-PACKAGE = Path(task.__file__).parent
 ROOT = Path(__file__).parents[2]
 NO_DATA = Path("no-data")
 MINE = """
@@ -46,32 +44,8 @@ def mine(classifier, images, labels):
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the tasks with one more: ``mini``, four pictures of smoke and two fills."""
     place = tmp_path_factory.mktemp("bench")
-    shutil.copytree(PACKAGE / "tasks", place / "tasks")
-    shutil.copy(PACKAGE / "nets.py", place / "nets.py")
-    text = (place / "tasks" / "smoke.toml").read_text()
-    text = (
-        text.replace("number = 10", "number = 4").replace('"gray", "blur"', '"gray"').replace('"noise", ', "")
-    )
-    digest = images_digest(_first_images(4))
-    lines = [f'digest = "{digest}"' if line.startswith("digest") else line for line in text.splitlines()]
-    (place / "tasks" / "mini.toml").write_text("\n".join(lines))
+    write_tasks(place)
     return place
-
-
-def _first_images(number: int) -> list[dict[str, Any]]:
-    """Names and digests of the first pictures of the task smoke, as its rule chooses them, by a loop of its own."""
-    from proofmap.bench import nets
-    from proofmap.data.dataset import random_choice
-    from proofmap.data.specs import open_data
-
-    classifier, data = nets.smoke(), open_data(f"npz:{PACKAGE / 'tasks' / 'smoke.npz'}")
-    found: list[dict[str, Any]] = []
-    for i in random_choice(data.names, len(data), seed=1):
-        image = torch.from_numpy(np.array(data.read(i))).permute(2, 0, 1)[None].float() / 255
-        second = classifier.probabilities(image).sort(dim=1, descending=True).values[0, 1]
-        if second >= 0.1:
-            found.append({"name": data.names[i], "digest": data.digest(i)})
-    return found[:number]
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +88,7 @@ def test_a_task_states_what_it_needs_and_refuses_other_data(tmp_path: Path, fold
 
 
 def test_images_of_tasks_are_those_of_their_rule() -> None:
-    digest = images_digest(_first_images(10))
+    digest = images_digest(first_images(10))
     assert digest == Task.named("smoke").data_digest
 
 

@@ -17,6 +17,7 @@ from torch import nn
 from proofmap.data import pool
 from proofmap.data.distractors import Distractors
 from proofmap.data.pool import Pool
+from proofmap.methods import BeliefMask, LearnedMask
 from proofmap.models import registry
 
 ROOT = Path(__file__).parents[2]
@@ -111,6 +112,13 @@ def few_distractors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(pool, "build_pool", few)
     monkeypatch.setattr(Distractors, "_whole_pool", few_of_a_session)
+
+
+def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masks that a page asks for without a number of passes are learned in a tenth of the usual one."""
+    for method, setting in ((BeliefMask, "passes"), (LearnedMask, "steps")):
+        defaults = method.__init__.__kwdefaults__
+        monkeypatch.setitem(defaults, setting, defaults[setting] // 10)
 
 
 def write_photos(folder: Path) -> None:

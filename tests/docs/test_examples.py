@@ -22,6 +22,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import proofmap as pm
+from proofmap.bench import task
 from proofmap.cli import make_app
 from proofmap.core.inputs import KINDS
 from proofmap.core.labels import LabelRule
@@ -32,6 +33,7 @@ from proofmap.models import registry
 from proofmap.plugins.python_file import is_python_file
 from proofmap.plugins.specs import split_specs
 from proofmap.study import Study
+from tests.bench.small_task import write_tasks
 from tests.docs.pages import (
     DOCS,
     PAGES,
@@ -40,6 +42,7 @@ from tests.docs.pages import (
     blocks,
     commands,
     few_distractors,
+    few_passes,
     tiny_model,
     write_photos,
 )
@@ -63,6 +66,7 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
     few_distractors(monkeypatch)
+    few_passes(monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
     for known in (METHODS, METRICS, FILLS, GAMES, KINDS):
         monkeypatch.setattr(known, "_known", {name: known[name] for name in known})
@@ -73,6 +77,9 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_page_can_be_followed_from_top_to_bottom(
     page: Path, small_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if page.name == "enter-a-method.md":
+        tasks = write_tasks(small_world / "bench", "smoke")
+        monkeypatch.setattr(task, "_folder", lambda: tasks)
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look their module up
     for block in blocks(page):
@@ -102,8 +109,9 @@ def test_the_python_of_the_readme_gives_the_maps_and_numbers_of_its_command(smal
     for file in ("maps.safetensors", "pairs.csv"):
         assert (small_world / "out" / file).read_bytes() == (small_world / "proofs" / file).read_bytes(), file
     python, command = (
-        np.asarray(Image.open(small_world / out / "rocket.belief-mask.png").convert("RGB"))
+        np.asarray(Image.open(sheet).convert("RGB"))
         for out in ("out", "proofs")
+        for sheet in (small_world / out).glob("rocket.belief-mask*.png")
     )
     drawn = (
         3 * len(python) // 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
 from PIL import Image, ImageDraw, ImageFont
 
@@ -91,13 +92,13 @@ def sheet(
     below_all = [line for note in notes for line in _lines(note, small, wide - 2 * _GAP)]
     page = Image.new("RGB", (wide, 58 + sum(heights) + bar + 18 * len(below_all) + 10), PAPER)
     draw = ImageDraw.Draw(page)
-    draw.text((_GAP, 16), _fitting(draw, title, big, wide - 2 * _GAP), INK, big)
+    draw.text((_GAP, 16), _fitting(title, big, wide - 2 * _GAP), INK, big)
     y = 58
     for cells, texts, height in zip(rows, laid, heights, strict=True):
         for column, (cell, lines) in enumerate(zip(cells, texts, strict=True)):
             x, below = _GAP + column * (side + _GAP), y
             if cell.above is not None:
-                draw.text((x, y), _fitting(draw, cell.above.text, plain, side), INK, plain)
+                draw.text((x, y), _fitting(cell.above.text, plain, side), INK, plain)
                 below += _LINE
             if cell.picture is not None:
                 page.paste(_enlarged(cell.picture, side), (x, below))
@@ -107,7 +108,7 @@ def sheet(
                 below += _SHAPE
             for k, text in enumerate(lines):
                 colour = text.colour or (INK if text.strong else SOFT)
-                draw.text((x, below + _LINE * k), _fitting(draw, text.text, plain, side), colour, plain)
+                draw.text((x, below + _LINE * k), _fitting(text.text, plain, side), colour, plain)
         y += height
     if signed:
         _draw_bar(page, draw, y, small)
@@ -134,12 +135,14 @@ def _enlarged(picture: Image.Image, side: int) -> Image.Image:
     return picture.resize((round(picture.width * factor), round(picture.height * factor)), how)
 
 
+@cache
 def _font(size: int) -> Font:
     return ImageFont.load_default(size)
 
 
-def _lines(text: str, font: Font, width: int) -> list[str]:
-    """The text in lines of at most this many pixels, broken at spaces."""
+@lru_cache(maxsize=1_000)
+def _lines(text: str, font: Font, width: int) -> tuple[str, ...]:
+    """The text in lines of at most this many pixels, broken at spaces. The sheets of a run repeat most of their texts."""
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
@@ -147,7 +150,7 @@ def _lines(text: str, font: Font, width: int) -> list[str]:
             lines[-1] = longer
         else:
             lines.append(word)
-    return lines
+    return tuple(lines)
 
 
 def _laid_out(lines: Sequence[SheetText], font: Font, width: int) -> list[SheetText]:
@@ -155,10 +158,11 @@ def _laid_out(lines: Sequence[SheetText], font: Font, width: int) -> list[SheetT
     return [
         replace(text, text=part)
         for text in lines
-        for part in (_lines(text.text, font, width) if text.wraps else [text.text])
+        for part in (_lines(text.text, font, width) if text.wraps else (text.text,))
     ]
 
 
-def _fitting(draw: ImageDraw.ImageDraw, text: str, font: Font, width: int) -> str:
+@lru_cache(maxsize=1_000)
+def _fitting(text: str, font: Font, width: int) -> str:
     """The text in one line, shortened to this many pixels."""
-    return shortened(text, width, dots="...", measure=lambda part: draw.textlength(part, font))
+    return shortened(text, width, dots="...", measure=font.getlength)

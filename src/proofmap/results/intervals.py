@@ -29,9 +29,10 @@ import math
 from functools import cache
 from statistics import NormalDist
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
+Doubles = NDArray[np.float64]
 Limits = tuple[float, float]
 NO_LIMITS: Limits = (-math.inf, math.inf)
 
@@ -40,50 +41,55 @@ _SHOWN = 20
 _EQUAL = 1e-12  # values that differ by less than this share of their size differ by rounding: their skewness is noise
 
 
-def mean_intervals(values: Tensor, *, level: float = 0.95, limits: Limits = NO_LIMITS) -> Tensor:
+def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS) -> Doubles:
     """Intervals ``(K, 2)`` of the means of K columns of ``(N, K)`` values, one row per image; NaN entries do not count.
 
     NaN for a column that counts fewer than two images, or infinite values.
 
     Args:
+        values: an array, or a tensor on any device.
         limits: the least and the greatest value that an image can have.
 
-    >>> mean_intervals(torch.tensor([[0.1], [0.2], [0.6]]))
-    tensor([[-0.2618,  1.8240]], dtype=torch.float64)
-    >>> mean_intervals(torch.tensor([[0.1], [0.2], [0.6]]), limits=(0, 1))
-    tensor([[0., 1.]], dtype=torch.float64)
+    >>> mean_intervals([[0.1], [0.2], [0.6]]).round(4)
+    array([[-0.2618,  1.824 ]])
+    >>> mean_intervals([[0.1], [0.2], [0.6]], limits=(0, 1))
+    array([[0., 1.]])
     """
-    values = values.double().cpu()
-    counted = ~values.isnan()
-    n = counted.sum(dim=0)
-    mean = values.nanmean(dim=0)
-    away = (values - mean).masked_fill(~counted, 0.0)
-    farthest = away.abs().amax(dim=0) if len(values) else mean
-    shape = away / farthest.masked_fill(farthest == 0, 1.0)  # squares and cubes of tiny numbers would be 0
-    deviation = farthest * (shape.square().sum(dim=0) / (n - 1)).sqrt()
-    size = values.nan_to_num(0.0).abs().amax(dim=0) if len(values) else mean
-    equal = deviation <= _EQUAL * size
-    population = (shape.square().sum(dim=0) / n).sqrt()
-    skewness = (shape.pow(3).sum(dim=0) / n / population.pow(3)).masked_fill(equal, 0.0)
-    t = torch.tensor([student_quantile((1 + level) / 2, k - 1) for k in n.tolist()], dtype=torch.float64)
-    error, a = deviation / n.sqrt(), skewness / n.sqrt()
-    ends = [mean - error * (h + _hall(h, a)) / 2 for h in (t, -t)]
-    missed = 1 - ((1 - level) / 2) ** (1 / n)
-    down, up = (missed * _hidden(mean, limit, deviation) for limit in limits)
-    low = ends[0].minimum(mean - down).clamp_min(limits[0]).minimum(mean)
-    high = ends[1].maximum(mean + up).clamp_max(limits[1]).maximum(mean)
-    known = (n >= 2) & mean.isfinite()
-    return torch.stack([low, high], dim=1).masked_fill(~known[:, None], torch.nan)
+    values = doubles(values)
+    counted = ~np.isnan(values)
+    n = counted.sum(axis=0)
+    known = np.where(counted, values, 0.0)
+    with np.errstate(all="ignore"):  # columns with too few or infinite values are NaN at the end
+        mean = known.sum(axis=0) / n
+        away = np.where(counted, values - mean, 0.0)
+        farthest = np.abs(away).max(axis=0, initial=0.0)
+        shape = away / np.where(farthest == 0, 1.0, farthest)  # squares and cubes of tiny numbers would be 0
+        squares = (shape**2).sum(axis=0)
+        deviation = farthest * np.sqrt(squares / (n - 1))
+        equal = deviation <= _EQUAL * np.abs(known).max(axis=0, initial=0.0)
+        skewness = np.where(equal, 0.0, (shape**3).sum(axis=0) / n / np.sqrt(squares / n) ** 3)
+        t = np.array([student_quantile((1 + level) / 2, k - 1) for k in n.tolist()])
+        error, a = deviation / np.sqrt(n), skewness / np.sqrt(n)
+        lower, upper = (mean - error * (h + _hall(h, a)) / 2 for h in (t, -t))
+        missed = 1 - ((1 - level) / 2) ** (1 / n)
+        down, up = (missed * _hidden(mean, limit, deviation) for limit in limits)
+        low = np.minimum(np.maximum(np.minimum(lower, mean - down), limits[0]), mean)
+        high = np.maximum(np.minimum(np.maximum(upper, mean + up), limits[1]), mean)
+        ends = np.stack([low, high], axis=1)
+        ends[(n < 2) | ~np.isfinite(mean)] = np.nan
+    return ends
 
 
-def mean_interval(values: Tensor, *, level: float = 0.95, limits: Limits = NO_LIMITS) -> tuple[float, float]:
+def mean_interval(
+    values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS
+) -> tuple[float, float]:
     """The same of one column ``(N,)``."""
-    low, high = mean_intervals(values[:, None], level=level, limits=limits)[0].tolist()
+    low, high = mean_intervals(doubles(values)[:, None], level=level, limits=limits)[0].tolist()
     return low, high
 
 
 def pooled_interval(
-    values: Tensor, *, level: float = 0.95, limits: Limits = NO_LIMITS
+    values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS
 ) -> tuple[float, float]:
     """The same of the mean R over all pairs of ``(N, L)`` values, where images are drawn with all their labels.
 
@@ -92,25 +98,33 @@ def pooled_interval(
     Labels of one image are not independent of one another, so counting pairs would promise too much. A ratio is treated as
     the mean of R + (s_i - R c_i) / c, c the mean of c_i, which differs from it in the second order.
     """
-    values = values.double().cpu()
-    sums, counts = values.nansum(dim=1), (~values.isnan()).sum(dim=1)
-    sums, counts = sums[counts > 0], counts[counts > 0].double()
-    ratio = sums.sum() / counts.sum()
-    return mean_interval(ratio + (sums - ratio * counts) / counts.mean(), level=level, limits=limits)
+    values = doubles(values)
+    sums, counts = np.nansum(values, axis=1), (~np.isnan(values)).sum(axis=1)
+    sums, counts = sums[counts > 0], counts[counts > 0]
+    if not len(counts):
+        return math.nan, math.nan
+    with np.errstate(invalid="ignore"):  # infinite values
+        ratio = sums.sum() / counts.sum()
+        return mean_interval(ratio + (sums - ratio * counts) / counts.mean(), level=level, limits=limits)
 
 
-def _hall(t: Tensor, a: Tensor) -> Tensor:
+def doubles(values: ArrayLike) -> Doubles:
+    """Values as an array of double precision; of a tensor on any device, too."""
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
+
+
+def _hall(t: Doubles, a: Doubles) -> Doubles:
     """Where Hall's transformed statistic has the value t."""
     base = 1 + a * (t - a / 6)
-    found = 3 / a * (base.sign() * base.abs().pow(1 / 3) - 1)
-    return torch.where(a.abs() < 1e-6, t - a * (1 / 6 + t.square() / 3), found)
+    found = 3 / a * (np.sign(base) * np.abs(base) ** (1 / 3) - 1)
+    return np.where(np.abs(a) < 1e-6, t - a * (1 / 6 + t**2 / 3), found)
 
 
-def _hidden(mean: Tensor, limit: float, deviation: Tensor) -> Tensor:
+def _hidden(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
     """How far values can lie beyond what the sample shows; 0 on a side without a limit, where nothing is known."""
     if math.isinf(limit):
-        return torch.zeros_like(mean)
-    return ((mean - limit).abs() - _SHOWN * deviation).clamp_min(0.0)
+        return np.zeros_like(mean)
+    return np.maximum(np.abs(mean - limit) - _SHOWN * deviation, 0.0)
 
 
 @cache

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from html import escape
 
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike
 
-from proofmap.results.intervals import NO_LIMITS, Limits, mean_interval
+from proofmap.results.intervals import NO_LIMITS, Limits, doubles, mean_interval
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,12 @@ class Score:
         numbers = (math.nan, math.nan, math.nan, 0)
         return cls(name, *numbers, higher_is_better, dict(settings or {}), kind, limits)
 
-    def over(self, values: Tensor) -> Score:
-        """The same score of these values ``(N,)``; NaN does not count."""
-        counted = values[~values.isnan()].double()
+    def over(self, values: ArrayLike) -> Score:
+        """The same score of these values ``(N,)``, an array or a tensor; NaN does not count."""
+        counted = doubles(values)
+        counted = counted[~np.isnan(counted)]
         low, high = mean_interval(counted, limits=self.limits)
-        mean = counted.mean().item() if len(counted) else math.nan
+        mean = float(counted.mean()) if len(counted) else math.nan
         return replace(self, value=mean, low=low, high=high, n=len(counted))
 
     def record(self) -> dict[str, object]:
@@ -105,7 +107,7 @@ class RunScore:
 
 def mean_score(
     name: str,
-    values: Tensor,
+    values: ArrayLike,
     *,
     higher_is_better: bool,
     settings: Mapping[str, object] | None = None,
