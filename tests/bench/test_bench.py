@@ -25,7 +25,7 @@ from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.results.compare import compare
 from proofmap.study import Run
-from tests.bench.small_task import first_images, write_tasks
+from tests.bench.small_task import PACKAGE, first_images, write_tasks
 from tests.command import run as run_command
 
 ROOT = Path(__file__).parents[2]
