@@ -129,10 +129,11 @@ $(VENV)/demo.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
 # Pages are tested in Debian's own Chromium, which only root can install; without it those tests say that they are skipped.
 # It is fetched and unpacked while pip works.
 chromium:
-	@command -v chromium >/dev/null || [ ! -f /etc/debian_version ] || [ "$$(id -u)" != 0 ] || { \
+	@command -v chromium-headless-shell >/dev/null || [ ! -f /etc/debian_version ] || [ "$$(id -u)" != 0 ] || { \
 	  echo "[install] chromium, for the tests of pages"; export DEBIAN_FRONTEND=noninteractive; \
-	  { apt-get install -qq -y --no-install-recommends chromium || \
-	    { apt-get update -qq && apt-get install -qq -y --no-install-recommends chromium; }; } >/dev/null 2>&1 </dev/null \
+	  install="apt-get install -qq -y --no-install-recommends"; \
+	  { $$install chromium-headless-shell || { apt-get update -qq && $$install chromium-headless-shell; } || \
+	    command -v chromium || $$install chromium; } >/dev/null 2>&1 </dev/null \
 	  || echo "[install] chromium cannot be had here; the tests of pages are skipped"; }
 
 packages:

@@ -18,6 +18,10 @@ _PIXELS = """(canvases) => canvases.map((c) => {
 })"""
 
 
+NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
+"""Programs, the first that exists is used. Debian's shell is Chromium without windows: it takes two thirds of the processor time."""
+
+
 class NoBrowser(Exception):
     """There is no browser here; the message says why."""
 
@@ -29,7 +33,7 @@ def chromium() -> Iterator[Any]:
         from playwright.sync_api import Error, sync_playwright
     except ImportError:
         raise NoBrowser("playwright is not installed: pip install 'proofmap[browser]'") from None
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    found = next(filter(None, map(shutil.which, NAMES)), None)
     flags = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []  # root has no sandbox
     with sync_playwright() as playwright:
         try:

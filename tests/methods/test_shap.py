@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from itertools import permutations
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -14,10 +15,9 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
-from tests.lazily import Lazily
 from tests.methods.test_belief_order import table
 
-shap = Lazily("shap")
+pytestmark = pytest.mark.usefixtures("shap")
 
 
 def shapley(f: pm.Classifier, row: Tensor, label: int) -> list[float]:
@@ -68,7 +68,7 @@ def forest() -> tuple[pm.Classifier, object, np.ndarray]:
     return pm.Classifier(model, data=x), model, x
 
 
-def test_tree_explainer_gives_what_the_package_gives_for_every_label() -> None:
+def test_tree_explainer_gives_what_the_package_gives_for_every_label(shap: ModuleType) -> None:
     net, model, x = forest()
     maps = make_method("shap:TreeExplainer")(net, torch.tensor(x[:3], dtype=torch.float32), "all")
     labels = net.choose_labels(torch.tensor(x[:3], dtype=torch.float32), "all")
