@@ -89,12 +89,11 @@ class Environment:
         for k, photo in enumerate(np.random.default_rng(0).integers(0, 256, (2, 6, 6, 3), dtype=np.uint8)):
             Image.fromarray(photo).save(folder / "photos" / f"{k}.png")
 
-    def _run(self, command: list[str], typed: str = "") -> str:
+    def _run(self, command: list[str]) -> str:
         done = subprocess.run(
             command,
             cwd=self.folder,
             env=self.settings,
-            input=typed,
             capture_output=True,
             text=True,
             check=False,
@@ -106,35 +105,40 @@ class Environment:
         """What one command prints, by the script that pip installs."""
         return self._run([str(self.bin / "proofmap"), *arguments])
 
-    def commands(self, *lines: str) -> str:
-        """What several commands print, in one process."""
-        return self.python(COMMANDS, "\n".join(lines))
+    def commands(self, *lines: str) -> tuple[str, list[str]]:
+        """What several commands print, in one process, and the answers of the last one, ``serve``, to a browser and to a program."""
+        log = self.folder / "log.txt"
+        with (
+            log.open("w") as errors,
+            subprocess.Popen(
+                [str(self.bin / "python"), "-u", "-c", COMMANDS],
+                cwd=self.folder,
+                env=self.settings,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as process,
+        ):
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("\n".join(lines))
+            process.stdin.close()
+            printed = ""
+            while "Proofmap is at" not in printed:
+                line = process.stdout.readline()
+                assert line, f"{printed}\n{log.read_text()}"
+                printed += line
+            try:
+                return printed, [
+                    urllib.request.urlopen(printed.split()[-1] + place, timeout=600).read().decode("utf-8")
+                    for place in ("", "api/about", "idea")
+                ]
+            finally:
+                process.send_signal(signal.SIGINT)
+                process.wait(timeout=600)
 
-    def python(self, code: str, typed: str = "") -> str:
-        return self._run([str(self.bin / "python"), "-c", code], typed)
-
-    def served(self, *options: str) -> list[str]:
-        """The answers of ``proofmap serve`` to a browser and to a program."""
-        command = [str(self.bin / "proofmap"), "serve", "--port", "0", "--no-browser", *options]
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=self.settings,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().split()[-1]
-            places = ("", "api/about", "idea")
-            return [
-                urllib.request.urlopen(address + place, timeout=600).read().decode("utf-8")
-                for place in places
-            ]
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.communicate(timeout=600)
+    def python(self, code: str) -> str:
+        return self._run([str(self.bin / "python"), "-c", code])
 
 
 def test_it_has_every_file_of_the_package_and_is_small(wheel: Path) -> None:
@@ -174,16 +178,16 @@ def test_the_script_of_extras_knows_a_feature_of_each() -> None:
 def test_its_commands_run_without_the_repository(wheel: Path, tmp_path: Path) -> None:
     away = Environment(tmp_path, wheel, borrowed=True)
     assert away.command("--version").strip() == f"proofmap {source_version()}", "the same source"
-    printed = away.commands(
+    printed, (page, about, idea) = away.commands(
         "list methods",
         "list recipes",
         "list methods belief-masker",
         "evaluate --model net.py:make --data photos --methods gradient,random --labels top2 --out run -q",
         "report run --out page.html",
+        "serve --port 0 --no-browser --model net.py:make",
     )
     assert "belief-mask" in printed and "imagenette-corner" in printed
     assert (tmp_path / "page.html").stat().st_size > 50_000
-    page, about, idea = away.served("--model", "net.py:make")
     assert "<html" in page and f'"version":"{__version__}"' in about and "<html" in idea
 
 
@@ -203,10 +207,10 @@ def test_a_clean_installation_runs_the_demo_and_the_python_of_the_readme(wheel: 
         and "grad-cam" in printed
         and (tmp_path / "out" / "rocket.belief-mask.png").exists()
     )
-    away.commands(
+    _, (page, about, _) = away.commands(
         "list methods",
         "evaluate --data sample:cat --methods grad-cam --labels top2 --out run -q",
         "report run --out page.html",
+        "serve --port 0 --no-browser",
     )
-    page, about, _ = away.served()
     assert "<html" in page and "efficientnet-lite0" in about

@@ -13,7 +13,7 @@ from proofmap.testing.nets import PICTURES, classifier_of, values
 
 MASKERS = "MASKERS"
 """Stands for the folder of maskers that were trained on the contract's net."""
-LEARNED = "learned-mask:steps=4,scale=2,fill=noise"
+LEARNED = "learned-mask:steps=3,scale=2,fill=noise"
 VARIANTS = [
     "random",
     "random:per_label=true",
@@ -50,8 +50,8 @@ VARIANTS = [
     LEARNED,
     f"{LEARNED},masks=2,objective=nll",
     "top-label:" + LEARNED,
-    "belief-mask:passes=8,grid=4,fills=gray+noise",
-    "belief-mask:passes=8,grid=4,fills=blur,target=strongest",
+    "belief-mask:passes=4,grid=4,fills=gray+noise",
+    "belief-mask:passes=2,grid=4,fills=blur,target=strongest",
     "occlusion:window=4,stride=3,fill=noise,quantity=logit",
     "rise:masks=12,grid=3,fill=none",
     "lime:samples=8,regions=4",
@@ -60,7 +60,7 @@ VARIANTS = [
     "sobol:designs=2,grid=2",
     "hsic:samples=12,grid=2",
     "greedy-insertion:regions=4,candidates=2,fill=noise,superpixels=grid",
-    "belief-order:regions=9,budget=96,draws=2,patience=1,fill=noise,superpixels=grid",
+    "belief-order:regions=6,budget=64,draws=2,patience=1,fill=noise,superpixels=grid",
     "by-variance",
     "diffmask:steps=2,grid=4,dual_start=5,fill=noise",
     "extremal-perturbation:steps=2,areas=0.1:0.3,step=60,sigma=60",

@@ -15,13 +15,11 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.core.inputs import kind_of
 from proofmap.core.text import counted
-from proofmap.report.runs import save_run
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.junit import junit as junit_text
 from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
-from proofmap.study.stored_study import add_controls, what_changed
 
 
 def audit(
@@ -125,6 +123,9 @@ def audit(
 def _judge_controls(run: Path, device: str | None) -> None:
     """Judge the controls that a run does not have and store them in it. If that fails, the audit continues and says why."""
 
+    from proofmap.report.runs import save_run
+    from proofmap.study.stored_study import add_controls
+
     def write(outcome: Outcome) -> list[Path]:
         with Run(outcome.folder) as judged:
             return save_run(judged, pictures=False)[1] if (run / "scores.csv").exists() else []
@@ -177,6 +178,8 @@ def _failed(run: Run, evaluation: Evaluation) -> str:
 
 def _stale(run: Run) -> str:
     """What changed since the run; empty if nothing did."""
+    from proofmap.study.stored_study import what_changed
+
     changed = what_changed(run, options.check_device(None))
     more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""
     reason = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"
