@@ -7,7 +7,6 @@ from rich.style import Style
 from rich.text import Text
 
 from proofmap.cli.console import SafeConsole
-from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import one_line, terminal_text
 from proofmap.report.word_proof import WordProof, word_proof
 from proofmap.results.evaluation import Evaluation
@@ -22,8 +21,7 @@ def print_words(evaluation: Evaluation, console: Console | None = None) -> None:
     has_colours = console.color_system is not None and not console.no_color
     for i in evaluation.pictured[:_MOST_TEXTS]:
         for result in evaluation.results:
-            places = [j for j, label in enumerate(evaluation.labels[i].tolist()) if label != NO_LABEL]
-            for j in places[:_MOST_LABELS]:
+            for j in evaluation.places_of(i)[:_MOST_LABELS]:
                 proof = word_proof(evaluation, result, i, j)
                 by = f" by {result.name}" if len(evaluation.results) > 1 else ""
                 head = f"{evaluation.image_names[i]}, {proof.label}{by} {percent(proof.shape.belief)}: {proof.shape.words}"

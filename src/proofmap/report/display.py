@@ -19,7 +19,6 @@ from torch import Tensor
 
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
-from proofmap.core.labels import NO_LABEL
 from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.text import counted
 from proofmap.report.figures.curves import curves_figure
@@ -243,8 +242,8 @@ def _texts_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
         for result in evaluation.results:
             if len(evaluation.results) > 1:
                 parts.append(f'<div style="margin-top:.8em">{escape(result.name)}</div>')
-            places = [j for j, label in enumerate(evaluation.labels[i].tolist()) if label != NO_LABEL]
-            parts += [proof_words_html(word_proof(evaluation, result, i, j)) for j in places[:MOST_LABELS]]
+            places = evaluation.places_of(i)[:MOST_LABELS]
+            parts += [proof_words_html(word_proof(evaluation, result, i, j)) for j in places]
     note = WORDS_NOTE.format(positions=evaluation.inputs.position_noun)
     left = "" if len(shown) == len(evaluation) else f" {len(shown)} of {counted(len(evaluation), 'text')}."
     return "".join(parts) + f'<div style="font-size:small;color:#666">{escape(note)}{left}</div>'

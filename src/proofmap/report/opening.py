@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from proofmap.core.labels import NO_LABEL, UNBELIEVED
+from proofmap.core.labels import UNBELIEVED
 from proofmap.report.colours import hidden_of
 from proofmap.report.page_pictures import photo_uri
 from proofmap.report.pictures import KEPT_SHARE, data_uri, masked_photo
@@ -32,7 +32,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
     inputs = evaluation.inputs
     noun = inputs.singular
     proof, attempt = (shape_of(evaluation, result, index, place) for place in (believed, wrong))
-    names = [evaluation.label_names[int(evaluation.labels[index, place])] for place in (believed, wrong)]
+    names = [evaluation.label_name(index, place) for place in (believed, wrong)]
     share = KEPT_SHARE if proof.reach is None or proof.reach == 1 else proof.reach
     too_much = attempt.strength.word == "strong"
     shown = _share_of_peak(result, index, wrong) if too_much or attempt.peak >= NOTICED else share
@@ -105,7 +105,7 @@ def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int
     found = []
     for index in evaluation.pictured:
         f = evaluation.f[index].tolist()
-        places = [j for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+        places = evaluation.places_of(index)
         unbelieved = [j for j in places if f[j] < UNBELIEVED]
         if unbelieved:
             top = max(places, key=lambda j: f[j])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from proofmap.core.labels import NO_LABEL, is_by_probability
+from proofmap.core.labels import is_by_probability
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
@@ -36,9 +36,9 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
 
 def belief_sentence(evaluation: Evaluation, index: int) -> str:
     """The net's first choice and its probability, among the labels of the request if those are a list."""
-    places = _places(evaluation, index)
+    places = evaluation.places_of(index)
     first = max(places, key=lambda j: float(evaluation.f[index, j]))
-    name, f = _name(evaluation, index, first), percent(float(evaluation.f[index, first]))
+    name, f = evaluation.label_name(index, first), percent(float(evaluation.f[index, first]))
     if is_by_probability(str(evaluation.settings.get("labels", ""))):
         label_set = evaluation.settings.get("label_set", "all")
         among = "" if isinstance(label_set, str) else " among the labels of its label set"
@@ -51,18 +51,18 @@ def belief_sentence(evaluation: Evaluation, index: int) -> str:
 def method_sentence(evaluation: Evaluation, index: int, result: MethodResult) -> str:
     """For which labels the maps of a method are proofs, and for which they are too weak or too strong."""
     found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
-    for j in _places(evaluation, index):
-        found[_word(evaluation, result, index, j)].append(_name(evaluation, index, j))
+    for j in evaluation.places_of(index):
+        found[_word(evaluation, result, index, j)].append(evaluation.label_name(index, j))
     parts = [words.format(labels=", ".join(found[word])) for word, words in _GROUPS.items() if found[word]]
     return f"The map of {result.name} {'; it '.join(parts)}."
 
 
 def proved_sentence(evaluation: Evaluation, index: int) -> str:
     """For which labels the maps of each method are proofs."""
-    places, parts = _places(evaluation, index), []
+    places, parts = evaluation.places_of(index), []
     for result in evaluation.results:
         labels = [
-            _name(evaluation, index, j) for j in places if _word(evaluation, result, index, j) == "match"
+            evaluation.label_name(index, j) for j in places if _word(evaluation, result, index, j) == "match"
         ]
         found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
         parts.append(f"{result.name} {found}")
@@ -81,7 +81,7 @@ def map_sentence(evaluation: Evaluation, result: MethodResult, index: int, place
 
 def _verdict_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
     noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
-    name = _name(evaluation, index, place)
+    name = evaluation.label_name(index, place)
     f = percent(float(evaluation.f[index, place]))
     auc = percent(float(result.insertion.auc[index, place]))
     shown = (
@@ -100,11 +100,3 @@ def _verdict_sentence(evaluation: Evaluation, result: MethodResult, index: int, 
 
 def _word(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Word:
     return strength(*proof_values(evaluation, result, index, place)).word
-
-
-def _places(evaluation: Evaluation, index: int) -> list[int]:
-    return [j for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
-
-
-def _name(evaluation: Evaluation, index: int, place: int) -> str:
-    return evaluation.label_names[int(evaluation.labels[index, place])]

@@ -88,7 +88,7 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
     If there are more than ``most``: the most probable ones, and the one with the lowest soundness of any method, because a proof of
     what the net does not believe is what a reader looks for.
     """
-    places = [j for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
+    places = evaluation.places_of(index)
     if len(places) <= most:
         return places
     f = evaluation.f[index].tolist()
@@ -138,7 +138,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "width": width,
         "labels": [
             {
-                "name": evaluation.label_names[int(evaluation.labels[index, j])],
+                "name": evaluation.label_name(index, j),
                 "label": int(evaluation.labels[index, j]),
                 "f": json_number(float(evaluation.f[index, j])),
                 "place": order.index(j) + 1,

@@ -67,14 +67,12 @@ def _short(probability: float) -> str:
 def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
     """What a method finds in an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``."""
     count = evaluation.count_of(index)
-    places = [j for j, label in enumerate(evaluation.labels[index].tolist()) if label != NO_LABEL]
-    first, *others = sorted(places, key=lambda j: -float(evaluation.f[index, j]))[:2]
-    names = {j: evaluation.label_names[int(evaluation.labels[index, j])] for j in places}
+    first, *others = sorted(evaluation.places_of(index), key=lambda j: -float(evaluation.f[index, j]))[:2]
     enough = proof_count(evaluation, shape_of(evaluation, result, index, first), count)
     positions = f"{enough} of {count} {evaluation.inputs.position_noun} {'gives' if enough == 1 else 'give'}"
-    said = f"{positions if enough else 'no proof of'} {names[first]}"
+    said = f"{positions if enough else 'no proof of'} {evaluation.label_name(index, first)}"
     for j in others:
-        said += f"; {names[j]} gets {_short(shape_of(evaluation, result, index, j).peak)} at most"
+        said += f"; {evaluation.label_name(index, j)} gets {_short(shape_of(evaluation, result, index, j).peak)} at most"
     return f"{evaluation.image_names[index]}: {said}"
 
 
@@ -234,5 +232,4 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
     """(place, label) of the labels that a sheet shows of this image."""
-    labels = [(j, a) for j, a in enumerate(evaluation.labels[index].tolist()) if a != NO_LABEL]
-    return labels[:MOST_LABELS]
+    return [(j, int(evaluation.labels[index, j])) for j in evaluation.places_of(index)[:MOST_LABELS]]

@@ -87,7 +87,7 @@ def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: 
     count, shape = evaluation.count_of(index), shape_of(evaluation, result, index, place)
     heat = displayed(evaluation.map_of(result, index, place)[:count], signed=result.signed)
     return WordProof(
-        label=evaluation.label_names[int(evaluation.labels[index, place])],
+        label=evaluation.label_name(index, place),
         words=words_of(evaluation, index),
         heat=tuple(heat.tolist()),
         signed=result.signed,

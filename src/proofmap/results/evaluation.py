@@ -12,6 +12,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.results.display import display
 from proofmap.results.records import MethodResult
@@ -69,6 +70,14 @@ class Evaluation:
     def maps_of(self, result: MethodResult) -> Tensor:
         """The maps ``(P, L, *positions)`` of all pictured images and labels."""
         return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
+
+    def places_of(self, index: int) -> list[int]:
+        """The places in an image's row of labels that hold a label."""
+        return [place for place, label in enumerate(self.labels[index].tolist()) if label != NO_LABEL]
+
+    def label_name(self, index: int, place: int) -> str:
+        """The name of the label at a place in an image's row of labels."""
+        return self.label_names[int(self.labels[index, place])]
 
     def count_of(self, index: int) -> int:
         """The number of positions of a pictured input: of a text its own, without those that longer texts have."""
