@@ -25,8 +25,14 @@ from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.opening import opening
 from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
-from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
-from proofmap.report.page_texts import word_counts
+from proofmap.report.page_pictures import (
+    Picture,
+    curve_counts,
+    picture_of,
+    shown_places,
+    slider_counts,
+    word_counts,
+)
 from proofmap.report.word_proof import is_worded
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of

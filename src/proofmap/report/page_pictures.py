@@ -4,7 +4,8 @@ A slider with K steps can show K + 1 different pictures of a map, one for each c
 is the first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel, the level of its
 position, therefore holds everything that the slider can show. Colour is a function of the level too, because a map's value
 falls with the rank: a heat map is the same bytes with a table of K + 1 colours. The bytes of a method's maps are the gray
-values of one PNG picture, which the browser decompresses before the page counts as loaded; so it can be printed at once.
+values of one PNG picture, which the browser decompresses before the page counts as loaded; so it can be printed at once. The slider of a
+page of texts shows words one by one: at step k a text shows the first k words of a map, or all if it has fewer.
 """
 
 from __future__ import annotations
@@ -26,11 +27,10 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.report.colours import displayed
 from proofmap.report.originals import Original
-from proofmap.report.page_texts import word_maps
 from proofmap.report.pictures import data_uri, per_pixel, photo
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.report.ranked_columns import is_ranked
-from proofmap.report.word_proof import is_worded, words_of
+from proofmap.report.word_proof import is_worded, word_proof, words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import shape_of
@@ -154,6 +154,28 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         return Picture(record, "", [])
     ranked = data_uri(explained_sheet(evaluation, index), "PNG", optimize=True) if is_ranked(inputs) else ""
     return Picture(record, photo_uri(image, inputs), levels, ranked)
+
+
+def word_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
+    """The counts of the slider: 0 to the number of words of the longest text."""
+    return list(range(1 + max(evaluation.count_of(i) for i in shown)))
+
+
+def word_maps(evaluation: Evaluation, index: int, places: Sequence[int]) -> list[dict[str, Any]]:
+    """For each method: for each label the shade 0..255 of each word, its place in the map (0 first), how many words give the belief, and
+    the probability of the label while 0, 1, 2, ... words are shown."""
+    found = []
+    for result in evaluation.results:
+        proofs = [word_proof(evaluation, result, index, j) for j in places]
+        found.append(
+            {
+                "heat": [[round(255 * value) for value in proof.heat] for proof in proofs],
+                "order": [list(proof.places) for proof in proofs],
+                "enough": [proof.enough for proof in proofs],
+                "curve": [[float(f"{p:.9g}") for p in proof.along] for proof in proofs],
+            }
+        )
+    return found
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
