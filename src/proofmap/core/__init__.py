@@ -1,1 +1,1 @@
-"""What everything else stands on: inputs, labels, ranking, random streams, batches, progress, files, errors."""
+"""Foundations of all other packages: inputs, labels, ranking, random streams, batches, progress, files, errors."""

@@ -47,7 +47,7 @@ class Fill(Plugin):
         return self.backgrounds(images, keys, inputs)
 
     def record(self, inputs: Inputs) -> dict[str, object]:
-        """What results carry: the settings, with defaults that depend on the inputs filled in."""
+        """The record of results: the settings, with defaults that depend on the inputs filled in."""
         return self.settings()
 
 

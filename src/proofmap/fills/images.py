@@ -225,7 +225,7 @@ class ReadyImages(ReadyFill):
 
     @cached_property
     def _is_one_image(self) -> bool:
-        """Whether all sources are one and the same image."""
+        """Whether all sources are the same image."""
         return len(self.marks.unique()) == 1
 
     def record(self) -> dict[str, object]:

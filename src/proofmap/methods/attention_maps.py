@@ -24,10 +24,11 @@ def is_square(attention: Tensor) -> bool:
 
 
 class AttentionMaps(TorchFunctionMode):
-    """Within ``with``: the attention matrices of what runs, in order, each ``(N, heads, T, T)``, rows summing to one.
+    """A context manager that records the attention matrices of everything that runs inside, in order; each is ``(N, heads, T, T)``, with
+    rows that sum to one.
 
-    With ``differentiable`` the first matrix starts the graph, if nothing before it did: gradients with respect to
-    every matrix exist, and what runs before the first costs no memory. ``noted`` is called at each attention, also
+    With ``differentiable`` the graph starts at the first matrix, if it has not started before. Then gradients with respect to every matrix
+    exist, and what runs before the first costs no memory. ``noted`` is called at each attention, also
     if queries and keys are different tokens.
     """
 

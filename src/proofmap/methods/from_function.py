@@ -82,14 +82,14 @@ class FromFunction(Method):
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))
 
     def changes(self) -> list[str]:
-        """Nothing: a function is known by its name."""
+        """Empty: a function is identified by its name."""
         return []
 
 
 def per_label(function: MapFunction) -> FromFunction:
     """A function that makes maps of one label at a time, ``(classifier, images, label (N,)) -> (N, *positions)``, as a method.
 
-    It is a decorator, too.
+    It can be used as a decorator.
 
     >>> @per_label
     ... def brightness(classifier, images, target):

@@ -148,7 +148,7 @@ class Method(Plugin):
         return self.compute(*given, seed=seed, progress=progress)
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
-        """What results carry: the settings, and what was found or built for the net, as plain data."""
+        """The record of results, as plain data: the settings, and what was found or built for the net."""
         return self.settings()
 
     def cost(self, labels: int) -> Cost | None:

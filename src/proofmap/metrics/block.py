@@ -84,7 +84,7 @@ def judge_block(
         maps: the method's maps of these images if they exist already; metrics may still run the method on others.
         made: makes maps for methods that are judged together; by default the method itself.
         keep_maps: the number of images, the first ones, whose maps are kept.
-        curves: also give the insertion curves; without, that game is played only if a metric needs it.
+        curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
     """
     progress = progress or Silent()
     if maps is None:
@@ -164,7 +164,7 @@ def join_places(
 ) -> BlockResult:
     """Results of inputs with different numbers of positions as one block, at the places that they had in it.
 
-    Maps are zero at the positions that an input lacks. Those of the first inputs alone are kept.
+    Maps are zero at the positions that an input lacks. Only the maps of the first inputs are kept.
     """
     order = torch.cat(list(places)).argsort()
     curves = [part.insertion for part in parts if part.insertion is not None]

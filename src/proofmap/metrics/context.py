@@ -37,15 +37,13 @@ class Judged:
         labels: ``(N, L)``, -1 where an image has fewer.
         maps: ``(N, L, *positions)``.
         method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are known.
-        truth: the true labels ``(N,)``, -1 where the data does not know; ``(N, T)``, filled up with -1, if an image has several; None
-            where the data knows of no image. :attr:`is_true` and :attr:`knows_truth` read both forms.
-        boxes: where the true label's things are, for each image, in its own positions; empty if unknown.
-        objects: for each image where the things of its labels are, by label, also of labels that are not the true one;
-            empty if unknown.
+        truth: the true labels ``(N,)``, -1 if unknown; ``(N, T)``, padded with -1, if an image has several; None if none is known. :attr:`is_true` and :attr:`knows_truth` read both forms.
+        boxes: around the objects of the true label, for each image, in its own positions; empty if unknown.
+        objects: for each image, boxes around the objects of each label, also of labels that are not true; empty if unknown.
         seed: of all random numbers.
         games: prepared games by their descriptions; other games are prepared when first played.
-        found: what a metric keeps about images and the net for all methods of one evaluation, whose maps it does not depend on.
-            It ends with the evaluation, since the net may change afterwards.
+        found: values that a metric keeps for all methods of one evaluation, because they do not depend on maps. They are dropped after the
+        evaluation, since the net may change.
     """
 
     classifier: Classifier

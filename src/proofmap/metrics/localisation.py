@@ -27,10 +27,10 @@ from proofmap.plugins.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class LocalisationMetric(Metric):
-    """A metric of maps whose label has known places; an image's value is the mean over its labels that have.
+    """A metric of maps whose label has known boxes; an image's value is the mean over these labels.
 
-    Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in
-    a box where its middle does.
+    Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in a box if its
+    middle does.
     """
 
     higher_is_better = True
@@ -47,7 +47,7 @@ class LocalisationMetric(Metric):
         return found
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor | float:
-        """The value of one map, whose label's things are in these boxes."""
+        """The value of one map; the objects of its label are in these boxes."""
         raise NotImplementedError
 
 
@@ -70,8 +70,8 @@ def energy(map_: Tensor) -> Tensor:
 class PointingGame(LocalisationMetric):
     """1 where the map's largest value lies in a box of its label, or within ``tolerance`` positions of one.
 
-    Where several positions share the largest value, the share of them that hit: a constant map has the boxes' area, and no
-    rule about ties makes it lucky.
+    If several positions have the largest value, the score is the share of them that hit. So a constant map scores the boxes' share of the
+    area.
     """
 
     name = "pointing-game"
@@ -91,7 +91,7 @@ class PointingGame(LocalisationMetric):
 class EnergyInside(LocalisationMetric):
     """The share of the map's energy, sum of max(M, 0), that lies inside the boxes of its label; 0 for a map without any.
 
-    A map without structure has the boxes' area, so that big things look well explained: compare with a control.
+    A map without structure scores the boxes' share of the area, so large objects look well explained: compare with a control.
     """
 
     name = "energy-inside"

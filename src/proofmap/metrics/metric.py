@@ -55,7 +55,7 @@ class Metric(Plugin):
         return self._from_own_pairs(judged)[0]
 
     def pairs(self, judged: Judged) -> Tensor | None:
-        """Values ``(N, L)`` behind the per-image ones, where there are any."""
+        """Values ``(N, L)`` from which the values per image are made; None if there are none."""
         return None
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ class Metric(Plugin):
         return self.from_pairs(judged, pairs.clone()), pairs
 
     def games(self) -> tuple[Game, ...]:
-        """The games this metric needs played; equal ones are played once."""
+        """The games that this metric needs; equal games are played once."""
         return ()
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
@@ -88,7 +88,7 @@ class Metric(Plugin):
         return {key: value for key, value in super().settings().items() if key != self.noun}
 
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        """What a score must carry: the settings, with what was found for the net."""
+        """The record of a score: the settings, and what was found for the net."""
         return self.settings()
 
     def prepare(self, classifier: Classifier) -> ReadyMetric:
@@ -101,7 +101,7 @@ class RunValues:
 
     values: Mapping[str, Mapping[str, Tensor]]
     higher_is_better: Mapping[str, bool] = field(default_factory=dict)
-    """The direction of every score."""
+    """Whether higher is better, for every score."""
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ With K(z) = "z keeps the label a", and the top s positions of the map shown, or 
     complete       least s that is contrastive, with f(top s shown) as large as f(x, a), up to a tolerance
 
 All are read off one insertion and one deletion curve: one batched pass for every label of every image, and none at all
-if those games are played for other metrics. Sizes are found on the curves' grid, so that they are at most one step too large
-where the label, once kept, stays kept.
+if those games are played for other metrics. Sizes are found on the grid of the curves. They are at most one step too large, if the label
+stays kept once it is kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Completeness and soundness as other people define them, under names that say whose they are.
 
 **Li et al.**: is what a map marks predictive, and is what is predictive marked? Both are about one label and about the values of a
-map. Their released code decides where the papers leave a choice; it averages over a data set what is given here for each image.
+map. Where the papers leave a choice, their released code decides. It averages over a dataset the values that are given here for each image.
 
 **Merlin-Arthur classifiers**, for a net and a method that were not trained together. Arthur (the net) sees only a few positions. Merlin
 (the method, asked for the right label) shows those that should convince him; Morgana (the method, asked for wrong labels) those that should

@@ -146,11 +146,11 @@ class Randomisation(UnlearnedMetric):
 
 @METRICS.register
 class ComplexityRise(UnlearnedMetric):
-    """eMPRT: how much more complex a method's maps are where the net has learned nothing; the mean over an image's labels.
+    """eMPRT: how much more complex a method's maps are for a net that has learned nothing; the mean over an image's labels.
 
         (h(maps of the randomised net) - h(maps)) / h(maps)
 
-    with h the entropy of a map's histogram. Above 0: the maps had something to say, and lost it. It needs one other net in place
+    with h the entropy of a map's histogram. Above 0: the maps had structure, and lost it. It needs one other net in place
     of one for each layer, and no similarity. NaN for a constant map.
     """
 

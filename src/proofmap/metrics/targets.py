@@ -83,7 +83,7 @@ class Decision(Target):
 class Rival(Target):
     """h = f_a / (f_a + f_b) with b the best other label: the belief in a where only a and b can be right.
 
-    With independent labels nothing rivals a label but its absence, and h = f.
+    With independent labels a label has no rival, and h = f.
     """
 
     name = "rival"

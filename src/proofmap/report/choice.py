@@ -23,7 +23,7 @@ Values = Mapping[str, Mapping[str, Tensor]]
 
 @dataclass(frozen=True)
 class Choice:
-    """Images to show in full, in the order of the choice, each with its reasons, and the rule in words."""
+    """The images to show in full, in order, each with its reasons; and the rule in words."""
 
     reasons: Mapping[int, tuple[str, ...]]
     rule: str

@@ -44,7 +44,7 @@ def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
 
 
 def _copy(start: Path, folder: Path) -> list[Path]:
-    """Copy a run; what a killed process has copied already is replaced.
+    """Copy a run, and replace what a killed process has copied already.
 
     The manifest comes last: with it the copy counts as a run, so it must be whole by then.
     """

@@ -1,4 +1,4 @@
-"""Which method is better, and how sure is it? Paired differences over the images that two methods share."""
+"""Which method is better, and how certain is that? Paired differences over the images that two methods share."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ROUNDING = 1e-6
 """Tolerance for float32: a drop of exactly the limit passes."""
 
 Use = Literal["mean", "interval"]
-"""What is held against a bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
+"""What is compared with a bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ f(fill, a) is where an insertion curve begins. A label is given by the fill on a
     where f(fill, a) >= .9, or
     where the map is too strong (soundness below .8), f(fill, a) >= AUC / 2, whatever the map shows first, and f(fill, a) >= .01.
 
-Completeness and soundness of such a label speak of the fill more than of the map, so they carry a mark.
+Completeness and soundness of such a label say more about the fill than about the map, so they carry a mark.
 """
 
 from __future__ import annotations

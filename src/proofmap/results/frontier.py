@@ -1,8 +1,9 @@
 """The frontier of a family of settings: the methods that no other method beats in every score.
 
-Settings trade completeness against soundness, so there is rarely a best one. A method is dominated by another whose means are at
-least as good in all scores and better in one, over the images that both count; clearly so if one of these advantages is decided by
-paired differences (:mod:`proofmap.results.compare`). The others are the frontier: which of them to take is a choice, not a result.
+Settings trade completeness against soundness, so there is rarely a best one. A method is dominated by another one whose means, over the
+images that both count, are at least as good in all scores and better in one. It is clearly dominated if paired differences
+(:mod:`proofmap.results.compare`) decide one of these advantages. The methods that are not dominated are the frontier. Which of them to take
+is a choice, not a result.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def pooled_interval(
 
         R = sum_i s_i / sum_i c_i,      s_i the sum and c_i the number of image i's values that count
 
-    Labels of one image are not independent of one another, so counting pairs would promise too much. A ratio is treated as
+    Labels of one image are not independent of one another, so intervals over pairs would be too narrow. A ratio is treated as
     the mean of R + (s_i - R c_i) / c, c the mean of c_i, which differs from it in the second order.
     """
     values = doubles(values)

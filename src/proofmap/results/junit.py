@@ -15,11 +15,11 @@ _NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of 
 
 
 def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None = None) -> str:
-    """One ``testcase`` per bar, per score held against another run and per control, which must miss a bar.
+    """One ``testcase`` per bar, per score that is compared with another run, and per control; a control must miss a bar.
 
     Args:
         run: what was audited; test reports group by it.
-        also: other demands on the run, and why each is not met (empty where it is).
+        also: other demands on the run, and why each is not met (empty if it is).
     """
     cases = [_of_line(line) for line in result.lines] + [_of_drop(line) for line in result.drops]
     for control in dict.fromkeys(line.method for line in result.controls):

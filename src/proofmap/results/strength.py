@@ -25,7 +25,7 @@ class Strength:
 
     word: Word
     below: float | None = None
-    """The value that misses the bar, in two decimals as tables print it; .798 reads as .79, for it is below a bar of .8."""
+    """The value that misses the bar, in two decimals as tables print it; .798 reads as .79, because it is below a bar of .8."""
 
 
 def strength(completeness: float, soundness: float) -> Strength:

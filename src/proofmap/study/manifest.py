@@ -37,7 +37,7 @@ SCHEMA = 3
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What a run is a run of.
+    """The settings and the identity of a run.
 
     Attributes:
         study: the settings to open it again: model, data, selection and so on.

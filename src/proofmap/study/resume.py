@@ -238,7 +238,7 @@ def _has_units(folder: Path) -> bool:
 
 
 def _remove(folder: Path, made: list[Path]) -> None:
-    """Remove what a run writes at its beginning, and folders that were made, unless something else is in them."""
+    """Remove the files that a run writes first, and the folders that were made for it, unless they hold other files."""
     with suppress(OSError):  # the refusal is what counts; Windows keeps a file that is open
         remove_empty_run(folder)
         for name in (_PROGRESS, LOCK):

@@ -162,9 +162,7 @@ def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageR
 
 
 def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """The pictures that would have been taken if they could be read, or might have been: those looked at before the
-    last one that the study took.
-    """
+    """Unreadable pictures that the study would or might have taken: those that come before the last one that it took."""
     return [row for row in _passed(rows, selection) if row.failure is not None]
 
 

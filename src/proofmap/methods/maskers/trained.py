@@ -45,8 +45,8 @@ _WEIGHTS_HELP = (
 class Masker:
     """A masker on the net's device: the scales that it reads, the name and digest of its file, and what it was trained on.
 
-    ``first_maps`` is the method whose maps it changes; None if it makes masks from features alone. A masker that other authors
-    published has no header, and an ``encoder`` that reads features as theirs does.
+    ``first_maps`` is the method whose maps it changes; None if it makes masks from features alone. A masker that other authors published
+    has no header; its ``encoder`` reads features as theirs does.
     """
 
     net: nn.Module

@@ -1,4 +1,4 @@
-"""Split conformal bounds: a value that at least 95 % of such images keep to, and how many of a holdout did.
+"""Split conformal bounds: a value that at least 95 % of further images meet, and the share of a holdout that met it.
 
 For n images that are exchangeable with the next one (drawn in the same way), the k-th smallest of n values,
 k = ceil((n + 1) level), is not exceeded by the next value with probability at least ``level``, whatever the values are.
@@ -41,7 +41,7 @@ class Conformal(RunMetric):
 
 @METRICS.register
 class ConformalBound(Conformal):
-    """The bound that a further image of this kind keeps to with probability at least ``level``.
+    """The bound that a further image of this kind meets with probability at least ``level``.
 
     It is a bound from above where lower is better (of ``proof-size``: showing this share of the pixels keeps the label), from below
     where higher is better. NaN with fewer than level / (1 - level) images: 19 for 95 %. It holds on average over calibration
@@ -63,7 +63,7 @@ class ConformalBound(Conformal):
 
 @METRICS.register
 class ConformalCoverage(Conformal):
-    """How many of a holdout keep to the bound of the other half: the mean over ``splits`` random halves.
+    """The share of a holdout that meets the bound of the other half: the mean over ``splits`` random halves.
 
     A check of ``conformal-bound`` on the run itself: the value is near the level or above it if all images were drawn in the same way.
     """

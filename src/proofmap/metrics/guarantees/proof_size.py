@@ -39,8 +39,8 @@ class KeptGame(Game):
 class ProofSize(GameMetric):
     """The smallest share s of the positions for which the label is the net's answer at s and at all larger shares tried.
 
-    With a random fill the label counts as the answer where it is so in more than half of the draws. The value of an image is that of its
-    first label; NaN where the label is not the answer to the whole image, of which there is nothing to keep.
+    With a random fill the label counts as the answer if it is the answer in more than half of the draws. The value of an image is that of its
+    first label; NaN if the label is not the answer for the whole image.
     ``conformal-bound`` turns the sizes of many images into a share that is enough for 95 % of such images.
     """
 

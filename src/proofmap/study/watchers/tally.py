@@ -106,7 +106,7 @@ class Tally:
             )
 
     def _recent_rate(self, seconds: float, passes: int) -> float | None:
-        """Passes per second since the last third of the run began, as far as it was looked at then."""
+        """Passes per second over about the last third of the run."""
         self._seen.append((seconds, passes))
         while len(self._seen) > 2 and self._seen[1][0] <= seconds * 2 / 3:
             self._seen.popleft()
