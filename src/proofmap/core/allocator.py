@@ -13,7 +13,7 @@ import sys
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
 """Options of glibc's mallopt, from malloc.h: free memory to keep at the end of the heap, size of blocks outside the heap, number of heaps."""
 _MOST_FREE, _LARGEST = 2**31 - 1, (2**30, 2**25)
-"""Values for the first two, in bytes, the largest first; older versions of glibc refuse some."""
+"""In bytes: the free memory to keep, and the block sizes to try; older versions of glibc refuse the first size."""
 _CHOSEN_BY_THE_USER = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 
 
