@@ -1,4 +1,4 @@
-"""The runs below one folder, by opaque names, and what the list says about each; read again when a run changes.
+"""The runs below one folder, by opaque names, with a record of each for the list; a record is read again when its run changes.
 
 A name is a digest of the run's place below the folder, so that clients neither send nor receive paths. Folders are searched
 two levels deep. Links that lead out of the folder are not followed, neither to folders nor to files of a run.

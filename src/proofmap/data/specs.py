@@ -135,7 +135,7 @@ def rebuild_dataset(settings: Mapping[str, object]) -> Dataset:
 
 
 def list_datasets() -> list[DatasetInfo]:
-    """Everything :func:`load_dataset` understands.
+    """All kinds of dataset that :func:`load_dataset` opens.
 
     >>> [info.form for info in list_datasets()][:2]
     ['FOLDER', 'csv:FILE']

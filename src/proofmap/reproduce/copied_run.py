@@ -1,7 +1,6 @@
 """Begin with the maps of another recipe's run: ``proofmap reproduce cifar10-curves --from reproduced/cifar10-tv``.
 
-The run is copied, and its study continued as that of this recipe: rows with the same name and settings keep their maps, and
-only what they lack is computed. A run of other images, another net or another seed is refused.
+The run is copied, and this recipe continues it: rows with the same name and settings keep their maps, and only what is missing is computed. A run of other images, another net or another seed is refused.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def holm(p: Tensor) -> Tensor:
 
 
 def smallest_p(n: int, resamples: int = 10_000) -> float:
-    """The smallest p that :func:`sign_flip_p` can give to ``n`` images: two of all sign patterns look as extreme.
+    """The smallest p that :func:`sign_flip_p` can give for ``n`` images: two of the 2^n sign patterns are always as extreme.
 
     >>> smallest_p(5), smallest_p(6)
     (0.0625, 0.03125)

@@ -56,7 +56,7 @@ def read_some(dataset: Dataset) -> tuple[dict[int, Any], dict[int, str]]:
 def assert_same_answers(
     dataset: Dataset, first: Callable[[int], T], second: Callable[[int], T], what: str
 ) -> None:
-    """Both functions give the same answer for each item, or fail with the same message."""
+    """Assert that both functions give the same answer for each item, or fail with the same message."""
     for i in some(dataset):
         one, other = answer(first, i), answer(second, i)
         assert one == other, f"{what} of {dataset.names[i]!r}: {one!r:.80} and then {other!r:.80}"

@@ -114,7 +114,7 @@ class RectGrad(RectifiedMethod):
     """The gradient through the most important units of each layer alone, times the input (Kim et al. 2019).
 
     At a rectifier with output a:  R_z = 1[a R > tau] R, tau the ``quantile`` of a R over the units of the layer, for each
-    image and label separately, and at least 0 (where it is guided backpropagation). The released code also removes the border
+    image and label separately, and at least 0 (with 0 this is guided backpropagation). The released code also removes the border
     of padded convolutions and allows tau below 0; neither is done here.
     """
 

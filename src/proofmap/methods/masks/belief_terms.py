@@ -202,7 +202,8 @@ class _Revealed(torch.autograd.Function):
 
 
 def _softly(gradient: Tensor, maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """The gradient in the maps ``(P, 1 or K, *positions)``, from that in masks ``(P, K, *positions)`` as if these were logistic."""
+    """The gradient with respect to the maps ``(P, 1 or K, *positions)``, from the gradient with respect to masks ``(P, K, *positions)``, as
+    if masks were logistic functions of maps."""
     soft = (_above(maps, threshold) / temperature).sigmoid()
     return (gradient * soft * (1 - soft)).sum_to_size(maps.shape) / temperature
 

@@ -107,7 +107,7 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
 
 class IGOSProblem(MaskProblem):
     """The masks of pairs in slots, as (1 - D, 1 - I), because a small deletion would be lost in rounding next to 1: ``weights`` is the
-    point at which the next direction is taken, ``reached`` the point that was reached."""
+    point at which the next direction is computed, ``reached`` the point after the last step."""
 
     def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
         self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
