@@ -2,8 +2,8 @@
 
 A layer is a module with its own weights, in the order of a forward pass; a normalisation belongs to the layer before it. Randomised
 means as before training: weights ~ N(0, 2 / fan in), biases 0, scale and shift of a normalisation 1 and 0, its statistics mean 0 and
-variance 1, other vectors shuffled. The numbers for a weight depend on the seed and the weight's name alone, so a cascade continues
-where it was. The net itself is not changed.
+variance 1, other vectors shuffled. The numbers for a weight depend on the seed and the weight's name alone, so all steps of a cascade use
+the same numbers. The net itself is not changed.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ class FromFunction(Method):
     """Any function ``(classifier, images (N, *shape), labels (N, L)) -> maps (N, L, *positions)`` as a method.
 
     With ``per_label`` the function is called once for each label, with one label ``(N,)`` per image, and returns ``(N, *positions)``;
-    :func:`per_label` says so in a word. If nothing is said, a function whose third parameter is called ``label`` is called per label, and
-    every other function once. Maps may be arrays of NumPy, and coarser than the input: see :mod:`proofmap.methods.given_maps`.
+    :func:`per_label` is short for this. By default a function whose third parameter is called ``label`` is called per label, and every
+    other function once. Maps may be arrays of NumPy, and coarser than the input: see :mod:`proofmap.methods.given_maps`.
     """
 
     name = "function"
