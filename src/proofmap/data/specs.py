@@ -242,82 +242,73 @@ def _unknown(kind: str) -> InputError:
     return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(_KINDS)}")
 
 
-_OPENERS: dict[str, Callable[..., Dataset]] = {
-    "folder": image_folder,
-    "csv": image_csv,
-    "table": table_file,
-    "text": text_file,
-    "series": series_file,
-    "voc": pascal_voc,
-    "npz": array_file,
-    "imagenette": imagenette,
-    "imagenette-corner": imagenette_corner,
-    "imagenet": imagenet,
-    "imagenet-real": imagenet_real,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-    "hf": hugging_face,
-    "photos": photographs,
-    "samples": sample_photos,
-}
-_KINDS = {
-    kind: DatasetInfo(kind, form, description)
-    for kind, form, description in (
-        ("folder", "FOLDER", "images; with a sub-folder per label, those are the labels"),
-        (
-            "csv",
-            "csv:FILE",
-            "columns file and label (a name) or class_index; may have boxes_xyxy, or x0, y0, x1, y1 in a line for each object",
-        ),
-        (
-            "table",
-            "table:FILE?target=COLUMN&name=COLUMN",
-            "rows of a CSV or Parquet file; target has the true labels, name the names of rows",
-        ),
-        (
-            "text",
-            "text:FILE?column=COLUMN&target=COLUMN&name=COLUMN",
-            "texts: the lines of a file, or a column of a CSV, JSONL or Parquet file; target has the true labels",
-        ),
-        (
-            "series",
-            "series:FILE?target=COLUMN",
-            "series of a .ts file, a CSV file (a series in each row), a .npz file (series and labels), a WAV file or a folder of them",
-        ),
-        ("voc", "voc:FOLDER[SPLIT]", "photos with Pascal VOC's XML files: boxes of several labels"),
-        (
-            "npz",
-            "npz:FILE?layout=nhwc|nchw",
-            "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy",
-        ),
-        (
-            "imagenette",
-            "imagenette:FOLDER[val|train]?labels=imagenet|imagenette",
-            "ten ImageNet classes; labels among 1000 outputs or ten",
-        ),
-        (
-            "imagenette-corner",
-            "imagenette-corner:FOLDER[val|train]?seed=N",
-            "a random corner of each Imagenette photo, as in the paper",
-        ),
-        (
-            "imagenet",
-            "imagenet:FOLDER[val|train]",
-            "ImageNet with labels.csv, a folder per class, or the devkit's text files",
-        ),
-        (
-            "imagenet-real",
-            "imagenet-real:FOLDER?table=real.json&count=N",
-            "ImageNet validation photos with the labels of Beyer et al. 2020, several or none for each; count=2: with two",
-        ),
-        ("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked"),
-        ("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked"),
-        (
-            "hf",
-            "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN",
-            "a dataset of Hugging Face, or a folder in one of its layouts",
-        ),
-        ("photos", "PHOTO PHOTO ...", "photos and folders named one by one"),
-        ("samples", "samples", "the 16 photographs inside scikit-image; no labels"),
-    )
-}
+_DATASETS: tuple[tuple[str, Callable[..., Dataset], str, str], ...] = (
+    ("folder", image_folder, "FOLDER", "images; with a sub-folder per label, those are the labels"),
+    (
+        "csv",
+        image_csv,
+        "csv:FILE",
+        "columns file and label (a name) or class_index; may have boxes_xyxy, or x0, y0, x1, y1 in a line for each object",
+    ),
+    (
+        "table",
+        table_file,
+        "table:FILE?target=COLUMN&name=COLUMN",
+        "rows of a CSV or Parquet file; target has the true labels, name the names of rows",
+    ),
+    (
+        "text",
+        text_file,
+        "text:FILE?column=COLUMN&target=COLUMN&name=COLUMN",
+        "texts: the lines of a file, or a column of a CSV, JSONL or Parquet file; target has the true labels",
+    ),
+    (
+        "series",
+        series_file,
+        "series:FILE?target=COLUMN",
+        "series of a .ts file, a CSV file (a series in each row), a .npz file (series and labels), a WAV file or a folder of them",
+    ),
+    ("voc", pascal_voc, "voc:FOLDER[SPLIT]", "photos with Pascal VOC's XML files: boxes of several labels"),
+    (
+        "npz",
+        array_file,
+        "npz:FILE?layout=nhwc|nchw",
+        "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy",
+    ),
+    (
+        "imagenette",
+        imagenette,
+        "imagenette:FOLDER[val|train]?labels=imagenet|imagenette",
+        "ten ImageNet classes; labels among 1000 outputs or ten",
+    ),
+    (
+        "imagenette-corner",
+        imagenette_corner,
+        "imagenette-corner:FOLDER[val|train]?seed=N",
+        "a random corner of each Imagenette photo, as in the paper",
+    ),
+    (
+        "imagenet",
+        imagenet,
+        "imagenet:FOLDER[val|train]",
+        "ImageNet with labels.csv, a folder per class, or the devkit's text files",
+    ),
+    (
+        "imagenet-real",
+        imagenet_real,
+        "imagenet-real:FOLDER?table=real.json&count=N",
+        "ImageNet validation photos with the labels of Beyer et al. 2020, several or none for each; count=2: with two",
+    ),
+    ("cifar10", cifar10, "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked"),
+    ("cifar100", cifar100, "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked"),
+    (
+        "hf",
+        hugging_face,
+        "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN",
+        "a dataset of Hugging Face, or a folder in one of its layouts",
+    ),
+    ("photos", photographs, "PHOTO PHOTO ...", "photos and folders named one by one"),
+    ("samples", sample_photos, "samples", "the 16 photographs inside scikit-image; no labels"),
+)
+_OPENERS = {kind: opener for kind, opener, _, _ in _DATASETS}
+_KINDS = {kind: DatasetInfo(kind, form, description) for kind, _, form, description in _DATASETS}
