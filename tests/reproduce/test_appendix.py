@@ -225,7 +225,7 @@ def test_rows_that_are_not_there_or_belong_together_are_refused(
     asked = ("--quick", "--data", str(data), "-q", "--rows")
     monkeypatch.setattr("proofmap.reproduce.recipe.Need.is_there", lambda need, _: not need.gives)
     assert command(monkeypatch, "reproduce", "imagenette", *asked, "Phang*") == 2
-    assert "no row that --rows names can be made here. Phang et al.: supply" in capsys.readouterr().err
+    assert "none of the rows in --rows can be computed here. Phang et al.: supply" in capsys.readouterr().err
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     small_nets(monkeypatch)

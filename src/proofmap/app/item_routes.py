@@ -82,7 +82,9 @@ def items_router(server: Server) -> APIRouter:
         found, facts = server.subjects[photo], await server.facts(net)
         image, inputs = (await server.seen(found, net))[0], facts.inputs
         if nets.of_photos:
-            raise InputError("the positions of a photo are its pixels")
+            raise InputError(
+                "only rows and texts have a list of positions; the positions of a photo are its pixels"
+            )
         if isinstance(inputs, TextInputs):
             return answers.Positions(
                 positions=[answers.Position(name=word, value="") for word in inputs.words(image)]

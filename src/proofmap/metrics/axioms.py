@@ -198,7 +198,7 @@ class AxiomReport:
 
 
 def check_axioms(method: MethodLike, *, seed: int = 0, device: str | torch.device = "cpu") -> AxiomReport:
-    """Which axioms a method satisfies on the made nets.
+    """Which axioms a method satisfies on small nets that are built for this test.
 
     >>> report = check_axioms("gradient")
     >>> report.kept

@@ -46,7 +46,7 @@ class SoftInsertionGame(Game):
             raise InputError(f"{self.name} has one step: it takes points=1, rule=right and no other range")
 
     def order(self, maps: Tensor, keys: Tensor) -> Tensor:
-        """How much of each position the map picks ``(P, n)``, from 0 to 1."""
+        """The weight ``(P, n)`` of each position, from 0 (hidden) to 1 (shown): the scaled map, or its top ``share``."""
         if self.share is None:
             return unit_scale(maps).flatten(1)
         return keep_top(maps, self.share, ties=self.ties, keys=keys).flatten(1).float()

@@ -187,10 +187,10 @@ class SumToLogit(Metric):
 
         | sum of M_a - (F(x, a) - F(x', a)) |  /  | F(x, a) - F(x', a) |
 
-    F is the logit, or f itself, and x' the fill in place of the input. Zero: the axiom that integrated gradients, Shapley values
-    and layer-wise relevance call completeness, summation to delta or efficiency. The value of an image is the mean over its labels;
-    pairs that gain nothing, below 1e-6, do not count. Only maps whose values have the units of F can do well; a rescaled map is not worse as a
-    proof. Captum calls the numerator the convergence delta.
+    F is the logit, or f itself, and x' the fill in place of the input. The error is zero if the map satisfies the axiom that the papers on
+    integrated gradients, Shapley values and layer-wise relevance call completeness, summation to delta or efficiency. The value of
+    an image is the mean over its labels; pairs with | F(x, a) - F(x', a) | < 1e-6 do not count. Only maps whose values have the units of F
+    can do well; a rescaled map is not worse as a proof. Captum calls the numerator the convergence delta.
     """
 
     name = "sum-to-logit"

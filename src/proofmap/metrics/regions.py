@@ -44,7 +44,7 @@ Piece = Literal["all", "largest"]
 def above_threshold(maps: Tensor, delta: float, reading: Reading) -> Tensor:
     """Which positions of maps ``(P, *positions)``, scaled to run from 0 to 1, reach the threshold: booleans.
 
-    ``mean``: delta times the map's own mean; ``value``: delta itself, so that nothing is kept above 1.
+    ``mean``: the threshold is delta times the map's own mean. ``value``: it is delta itself, so a delta above 1 keeps nothing.
     """
     scaled = unit_scale(maps)
     if reading == "value":

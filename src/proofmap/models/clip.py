@@ -46,7 +46,7 @@ class ZeroShot(nn.Module):
 
 
 def features_of(output: Any) -> Tensor:
-    """The features of a tower, which newer versions of transformers wrap."""
+    """The features of a tower; newer versions of transformers return them inside an output object."""
     features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
     return features
 

@@ -58,7 +58,7 @@ def method_sentence(evaluation: Evaluation, index: int, result: MethodResult) ->
 
 
 def proved_sentence(evaluation: Evaluation, index: int) -> str:
-    """For which labels the maps of each method are proofs."""
+    """A sentence that lists, for each method, the labels that its maps prove."""
     places, parts = evaluation.places_of(index), []
     for result in evaluation.results:
         labels = [

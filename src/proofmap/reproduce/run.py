@@ -153,7 +153,7 @@ def _with_rows(
     chosen = with_rows(settings, rows)
     if rows_of(chosen) <= lacking.keys():
         missing = "; ".join(f"{row}: supply {lacking[row]}" for row in sorted(rows_of(chosen)))
-        raise InputError(f"no row that --rows names can be made here. {missing}")
+        raise InputError(f"none of the rows in --rows can be computed here. {missing}")
     return chosen
 
 

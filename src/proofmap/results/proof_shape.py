@@ -29,7 +29,7 @@ BAR_WIDTH = 20
 
 @dataclass(frozen=True)
 class ProofShape:
-    """What one map proves: see the module."""
+    """What one map proves; the docstring of the module defines the numbers."""
 
     belief: float
     average: float

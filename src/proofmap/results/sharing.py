@@ -36,7 +36,7 @@ def _last_part(path: str) -> str:
 
 
 def shared_names(names: Sequence[str]) -> list[str]:
-    """Names without folders, still different from one another."""
+    """The names without their folders, changed where needed so that no two are equal."""
     return distinct_names([without_folders(name) for name in names])
 
 

@@ -72,7 +72,7 @@ def expected_cost(
     images: int,
     labels: int,
 ) -> Expected:
-    """Estimate the cost of judging methods on ``images`` images with ``labels`` labels each, without preparing them."""
+    """Estimate the cost of judging methods on ``images`` images with ``labels`` labels each. The methods are not prepared."""
     known, unknown = Cost(), []
     for method in methods:
         taken = isinstance(method, Wrapper) and method.of in methods

@@ -175,11 +175,11 @@ def open_session(
     """Load the net and the data of a study, and prepare its methods and metrics for them.
 
     Args:
-        classifier: a net of this process in place of the study's model.
-        dataset: pictures of this process in place of the study's data, or the settings to rebuild them from.
+        classifier: a loaded net, used in place of the study's model.
+        dataset: an open dataset, used in place of the study's data, or the settings to rebuild it from.
         device: where the net runs.
-        threads: threads of torch on a CPU; they decide the last bits.
-        distractors: the record of those that a run began with; chosen from the data if left out.
+        threads: the number of torch's CPU threads; the last bits of results depend on it.
+        distractors: the record of the distractors that the run started with; if left out, they are chosen from the data.
     """
     if threads is not None:
         torch.set_num_threads(threads)

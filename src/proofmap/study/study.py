@@ -166,7 +166,7 @@ class Study:
         return cls(images=Selection(**selection), **given)
 
     def named_methods(self, inputs: Inputs | None = None) -> dict[str, Method]:
-        """The methods under the names that the study knows them by; with the controls for a net with these inputs."""
+        """The methods by their names in the study. If ``inputs`` are given, the controls for such inputs are included."""
         made = [_named_or_not(entry, make_method) for entry in self.methods]
         if not made:
             raise InputError("the study names no methods; see: proofmap list methods")

@@ -137,7 +137,7 @@ def usual(metric: Metric) -> Tensor:
 
 
 def per_image(check: Callable[[Metric], None]) -> Callable[[Metric], None]:
-    """A promise of metrics that give a value per image."""
+    """Register a promise that only metrics with one value per image must keep."""
 
     @functools.wraps(check)
     def kept(metric: Metric) -> None:
@@ -148,7 +148,7 @@ def per_image(check: Callable[[Metric], None]) -> Callable[[Metric], None]:
 
 
 def per_run(check: Callable[[RunMetric], None]) -> Callable[[Metric], None]:
-    """A promise of metrics of whole runs."""
+    """Register a promise that only metrics with one value per run must keep."""
 
     @functools.wraps(check)
     def kept(metric: Metric) -> None:

@@ -256,10 +256,10 @@ class Inputs(ABC):
     # ---- data, records, pictures --------------------------------------------------------------------------------
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
-        """An item of a dataset as one float32 input ``shape`` on the CPU.
+        """Turn an item of a dataset into one float32 input of the shape ``self.shape``, on the CPU.
 
-        Numbers must already have the shape and the range of the input. Pictures of Pillow are resized and cropped;
-        ``cropped`` leaves out the margin before the crop.
+        Numbers must already have the shape and the range of the input. Pillow images are resized and cropped;
+        ``cropped`` resizes the shorter side to the input size, so that the crop cuts off no margin there.
         """
         try:
             values = item.detach().clone() if isinstance(item, Tensor) else torch.tensor(np.asarray(item))

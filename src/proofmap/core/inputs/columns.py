@@ -171,7 +171,7 @@ class Columns:
         return values if self.library is None else build_frame(self.library, self.columns, values)
 
     def check(self, rows: Tensor) -> Tensor:
-        """The rows; raises an InputError for infinity, for a missing value in a column that has none, or for an unknown code."""
+        """The rows; raises an InputError for infinity, for a missing value in a column without missing values, or for an unknown code."""
         for k, column in enumerate(self.columns):
             values = rows[:, k]
             present = values[~values.isnan()]
@@ -312,14 +312,14 @@ def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:
     name, values = column.name, found.values
     if (column.kind == "category") != (found.column.kind == "category"):
         raise InputError(
-            f"the column {name!r} must hold {_WORDS[column.kind]}, as in the data that described it, got {found.column.dtype}"
+            f"the column {name!r} must hold {_WORDS[column.kind]}, as in the data that the columns were read from, got {found.column.dtype}"
         )
     if column.kind == "category":
         codes = {value: float(code) for code, value in enumerate(column.categories)}
         unknown = next((value for value in values if value is not None and value not in codes), None)
         if unknown is not None:
             raise InputError(
-                f"the column {name!r} has the category {unknown!r}, which the data that described it does not have. Known are "
+                f"the column {name!r} has the category {unknown!r}, which does not occur in the data that the columns were read from. Known are "
                 f"{_listed(list(map(str, column.categories)))}.{did_you_mean(str(unknown), list(map(str, column.categories)))}"
             )
         numbers = np.array([np.nan if value is None else codes[value] for value in values], dtype=np.float64)
@@ -338,7 +338,7 @@ def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:
     if column.whole:
         if (present != np.rint(present)).any():
             raise InputError(
-                f"the column {name!r} must hold whole numbers, as in the data that described it, got "
+                f"the column {name!r} must hold whole numbers, as in the data that the columns were read from, got "
                 f"{present[present != np.rint(present)][0]:g}"
             )
         if (np.abs(present) > _WHOLE_LIMIT).any():
@@ -354,8 +354,8 @@ _WORDS = {"number": "numbers", "category": "text or categories", "boolean": "boo
 
 def _is_missing(name: str, row: int) -> InputError:
     return InputError(
-        f"the column {name!r} has no value in row {row}, but no value was missing in the data that described the columns, so "
-        "the model may not take missing values. Fill it in, or describe the columns with rows that have missing values there"
+        f"the column {name!r} has no value in row {row}, but no value was missing in the data that the columns were read from, so "
+        "the model may not take missing values. Fill it in, or read the columns from data that have missing values there"
     )
 
 

@@ -140,7 +140,7 @@ class Rows(Inputs):
         return self.table is None or all(c.kind == "number" and not c.whole for c in self.table.columns)
 
     def probe(self) -> Tensor:
-        """One row that is not the neutral one: numbers from one end of their range to the other, the last category."""
+        """A test row that differs from the fill: column by column, the values go from the lower to the upper end of the range."""
         if self.table is None:
             return super().probe()
         ramp = np.linspace(0, 1, self.columns)

@@ -27,7 +27,7 @@ _JOINERS = "\u200d\ufe0e\ufe0f"
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: what stands between white space. Each ideograph and kana, which are written without spaces, is a word.
+    """The words of a text: what stands between white space. Ideographs and kana are written without spaces, so each is a word.
 
     >>> words("It works, mostly."), words("我爱 Berlin。")
     (['It ', 'works, ', 'mostly.'], ['我', '爱 ', 'Berlin。'])

@@ -36,10 +36,10 @@ class TrainingRecipe:
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """The data of one step: images ``(N, C, H, W)``, the net's features and log f of them, and the keys of its random numbers.
+    """The data of one step: images ``(N, C, H, W)``, the net's features and log f of them, and the keys of the step's random numbers.
 
-    ``step`` is its place in the schedule. ``labels`` ``(N,)`` are the true ones, or the net's if the truth is unknown; ``others`` ``(N, C, H, W)``
-    are other images of the data.
+    ``step`` is the place of the step in the schedule. ``labels`` ``(N,)`` are the true ones, or the net's if the truth is
+    unknown; ``others`` ``(N, C, H, W)`` are other images of the data.
     """
 
     step: int

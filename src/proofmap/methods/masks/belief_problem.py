@@ -262,7 +262,7 @@ class BeliefProblem(MaskProblem):
         return self.areas(slots)
 
     def areas(self, slots: Slots) -> Tensor:
-        """A ``(P, K)``: the mean over the parts of the curve that are known."""
+        """The areas A ``(P, K)``: the mean of each curve over its known parts."""
         return slots["curve"].nanmean(dim=2).nan_to_num().clamp_min(1e-6)
 
     def errors(self, slots: Slots) -> Tensor:

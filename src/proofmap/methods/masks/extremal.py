@@ -187,7 +187,7 @@ class ExtremalProblem(MaskProblem):
         return (weight[:, None] * self.area_errors(points) - gain).sum(dim=1)
 
     def area_errors(self, points: Tensor) -> Tensor:
-        """Distance ``(P, K)`` of masks ``(P, K, *points)`` from having their areas; zero for a constant mask."""
+        """How far ``(P, K)`` masks ``(P, K, *points)`` are from their target areas; zero for a constant mask."""
         ordered = points.flatten(2).sort(dim=2).values
         uneven = (ordered[..., -1] - ordered[..., 0]).detach() > _EVEN
         return (ordered - self.templates).square().mean(dim=2) * uneven
