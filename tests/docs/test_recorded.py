@@ -335,7 +335,7 @@ def test_the_rows_of_steady_proofs_are_those_of_their_file() -> None:
         assert unseen == f"{scores}, {other['peak']:.2f}, {number(other['steadiness'])}", name
 
 
-@pytest.mark.parametrize(("record", "head"), [("other-nets", "net"), ("other-nets-held", "net, held out")])
+@pytest.mark.parametrize("record, head", [("other-nets", "net"), ("other-nets-held", "net, held out")])
 def test_the_rows_of_other_nets_are_those_of_their_record(record: str, head: str) -> None:
     recorded = {(row["net"], row["method"]): row for row in read(record)["rows"] if "changed" not in row}
     rows = table_of("steady-proofs.md", f"| {head} | method | n | gray |")
