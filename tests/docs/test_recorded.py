@@ -256,7 +256,7 @@ def test_the_table_of_several_masks_is_that_of_its_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "head"),
+    "record, head",
     [("sanity", "| masks | trained |"), ("sanity-full", "| masks, all passes | trained |")],
 )
 def test_the_table_of_another_last_layer_is_that_of_its_record(record: str, head: str) -> None:
