@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import Frozen
@@ -35,12 +36,37 @@ def passes_of(method: ReadyMethod, image: Tensor, labels: Tensor, *, seed: int =
         return stated.passes
     classifier = method.classifier
     _ = classifier.batches, classifier.frozen().batches  # finding them takes passes, too
-    with FlopCounterMode(display=False) as one:
+    one, work = Operations(), Operations()
+    with one:
         classifier.probabilities(image)
-    with counted_passes(classifier) as count, FlopCounterMode(display=False) as work:
+    with counted_passes(classifier) as count, work:
         method(image, labels, seed=seed)
-    by_work = work.get_total_flops() // (3 * one.get_total_flops()) if one.get_total_flops() else 0
+    by_work = work.total // (3 * one.total) if one.total else 0
     return max(count.images, by_work, 0 if stated is None else stated.passes)
+
+
+class Operations(TorchDispatchMode):
+    """Counts the operations of convolutions and matrix products, by torch's own formulas.
+
+    Torch's ``FlopCounterMode`` also follows modules, and fails inside ``torch.autograd.grad`` of nets with hooks.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.total = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = kwargs or {}
+        known = flop_registry.get(func._overloadpacket)
+        if known is None:
+            with self:
+                parts = func.decompose(*args, **given)
+            if parts is not NotImplemented:
+                return parts
+        out = func(*args, **given)
+        if known is not None:
+            self.total += known(*args, **given, out_val=out)
+        return out
 
 
 @contextmanager
