@@ -36,6 +36,8 @@ _MAKERS = (
     ("proofmap.fills", "FILLS", "make_fill"),
 )
 """Where registered plug-ins are, and what makes one from its name."""
+_MAIN = {"infill": "mine.py:paint"}
+"""What stands after the name of a plug-in that needs something; wrappers need a method."""
 _WIDTH = 88
 
 
@@ -216,6 +218,6 @@ def making(value: Any) -> str:
         known = getattr(importlib.import_module(module), registry)
         if isinstance(name, str) and name in known and known[name] is value:
             needs = [f for f in fields(value) if f.default is MISSING and f.default_factory is MISSING]
-            spec = f"{name}:{getattr(value, 'example', 'gradient')}" if needs else name
+            spec = f"{name}:{getattr(value, 'example', _MAIN.get(name, 'gradient'))}" if needs else name
             return f'from {module} import {maker}\n\nprint({maker}("{spec}").settings())'
     return ""

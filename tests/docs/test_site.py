@@ -60,7 +60,7 @@ class Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    quick = {"DOCS_SEARCH": "false", "DOCS_LINE_LENGTH": "100000"}
+    quick = {"DOCS_SEARCH": "false", "DOCS_LINE_LENGTH": "100000", "DOCS_NAMES": "proofmap.core.errors"}
     environment = {**os.environ, **quick, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -162,6 +162,86 @@ def public_names(site: Path) -> dict[str, dict[str, str]]:
     return {
         module: dict(row.findall(part)) for module, part in zip(sections[::2], sections[1::2], strict=True)
     }
+
+
+def test_every_public_name_has_a_page_with_an_example_that_runs(
+    site: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Examples of docstrings and of pages are run by other tests; those that make a plug-in by its name are run here."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    name_pages, modules = (importlib.import_module(name) for name in ("name_pages", "public_modules"))
+    made, files = name_pages.pages(""), set()
+    for module in modules.MODULES:
+        for name in importlib.import_module(module).__all__:
+            one = made[f"{module}.{name}"]
+            files.add(one.file.lower())
+            assert name_pages.has_doctest(one) or name_pages.example(one), f"{one.path} has no example"
+            code = name_pages.making(one.value)
+            if code and not hasattr(one.value, "example"):  # other libraries may not be there
+                exec(code, {})
+    assert len(files) == len({*made.values()}) > 300, "also where capitals make no difference"
+    page = (site / "reference" / "names" / "proofmap.core.errors.NotWritable.html").read_text(
+        encoding="utf-8"
+    )
+    assert "A file cannot be written" in page and "by-module.html" in page
+
+
+def test_a_dead_link_or_an_orphan_fails_the_build(tmp_path: Path) -> None:
+    """With the settings of the real site, and without what takes long."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    checks = text[text.index("validation:") : text.index("\nnav:\n") + 1]
+    for name, page, nav, message in (
+        ("whole", "# Home\n", "", ""),
+        ("file", "# Home\n[gone](gone.md)\n", "", "gone.md"),
+        ("anchor", "# Home\n[gone](#gone)\n", "", "#gone"),
+        ("orphan", "# Home\n", "nav: [{Home: index.md}]\n", "other.md"),
+    ):
+        folder = tmp_path / name
+        (folder / "docs").mkdir(parents=True)
+        (folder / "docs" / "index.md").write_text(page)
+        if name == "orphan":
+            (folder / "docs" / "other.md").write_text("# Other\n")
+        (folder / "mkdocs.yml").write_text(f"site_name: X\nplugins: []\n{checks}{nav}")
+        done = subprocess.run(
+            [sys.executable, "-m", "mkdocs", "build", "--strict"],
+            cwd=folder,
+            env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode == 0) == (not message) and message in done.stderr, done.stderr
+
+
+def test_versions_stand_side_by_side_with_a_menu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.browser import NoBrowser, chromium
+
+    monkeypatch.syspath_prepend(str(DOCS))
+    publish = importlib.import_module("publish").publish
+    (tmp_path / "site" / "deep").mkdir(parents=True)
+    body = '<!doctype html><title>{0}</title><body><div class="md-header__topic">{0}</div></body>'
+    for place in ("index.html", "deep/page.html"):
+        (tmp_path / "site" / place).write_text(body.format(place))
+    host = tmp_path / "host"
+    host.mkdir()
+    assert [publish(tmp_path / "site", host, version) for version in ("0.2.0", "0.10.0", "0.2.0")][-1] == [
+        "0.10.0",
+        "0.2.0",
+    ]
+    assert "0.10.0/index.html" in (host / "index.html").read_text()
+    try:
+        with chromium() as browser:
+            page = browser.new_page()
+            page.goto((host / "0.2.0" / "deep" / "page.html").as_uri())
+            menu = page.locator("select.proofmap-versions")
+            assert menu.input_value() == "0.2.0" and menu.locator("option").all_inner_texts() == [
+                "0.10.0",
+                "0.2.0",
+            ]
+            menu.select_option("0.10.0")
+            page.wait_for_url("**/0.10.0/index.html")
+    except NoBrowser as error:
+        pytest.skip(str(error))
 
 
 def test_docstrings_arrive_as_text(pages: dict[Path, Page]) -> None:
