@@ -5,7 +5,7 @@ FROM python:3.11-slim
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 WORKDIR /build
-COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
+COPY pyproject.toml hatch_build.py constraints.txt README.md LICENSE NOTICE ./
 COPY src src
 RUN pip install --no-cache-dir -c constraints.txt --extra-index-url "$TORCH_INDEX" '.[demo,app]'
 

@@ -166,6 +166,13 @@ def test_the_notice_names_the_origin_of_every_file_that_is_not_code(wheel: Path)
     assert len(data) >= 6
 
 
+def test_its_description_has_no_link_that_is_dead_on_a_package_index(wheel: Path) -> None:
+    (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
+    text = zipfile.ZipFile(wheel).read(name).decode("utf-8").split("\n\n", 1)[1]
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == [] and "docs/" not in text
+    assert "any function that returns maps" in text and "pip install" in text
+
+
 def test_the_script_of_extras_knows_a_feature_of_each() -> None:
     spec = importlib.util.spec_from_file_location("extras", ROOT / "benchmarks" / "attacks" / "extras.py")
     assert spec is not None and spec.loader is not None
