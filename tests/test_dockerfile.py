@@ -35,7 +35,14 @@ def test_it_copies_files_that_exist_and_are_not_ignored() -> None:
     copied = [source for line in instructions("COPY") for source in line.split()[:-1]]
     for source in copied:
         assert (ROOT / source).exists() and any(fnmatch(f"!{source}", rule) for rule in rules), source
-    needed = {"pyproject.toml", "hatch_build.py", "README.md", *PROJECT["license-files"], "src", "constraints.txt"}
+    needed = {
+        "pyproject.toml",
+        "hatch_build.py",
+        "README.md",
+        *PROJECT["license-files"],
+        "src",
+        "constraints.txt",
+    }
     assert needed <= {*copied}, "what the build reads"
 
 
