@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens, inputs_of
+from proofmap.core.inputs.tokens import embedded
 from proofmap.fills import make_fill
 from proofmap.metrics.curves import curves
+from proofmap.models.token_nets import PerLabelNet
 from proofmap.testing.nets import drawn
 from proofmap.testing.text import MASK, SLOTS, UNKNOWN, ToyReader, toy_tokens
 from tests.toy_tokens import ToyNet, by_hand, toy_classifier
@@ -172,3 +176,64 @@ def test_captum_explains_tokens_without_a_baseline() -> None:
     assert bool(found[:, :, :4].any())
     with pytest.raises(InputError, match="the baseline of a text depends on its words"):
         pm.explain(f, TEXTS, labels="all", method="captum:IntegratedGradients")
+
+
+@pytest.mark.parametrize("method", ["attention-rollout", "chefer", "legrad:score=net", "attention-lrp", "smooth-grad:samples=3"])
+def test_methods_of_attention_give_words_their_own_relevance(method: str) -> None:
+    """The map of a text does not depend on longer ones beside it, and hidden tokens, special ones and padding have no value."""
+    f = toy_classifier()
+    x = f.inputs.encode(TEXTS)
+    maps = pm.make_method(method)(f, x, LABELS)
+    assert maps.shape == (3, 3, 12) and bool(maps[:, 0, 0].all())
+    assert not maps[0, :, 4:].any() and not maps[1, :, 1:].any()
+    alone = pm.make_method(method)(f, x[:1], LABELS[:1])
+    assert torch.allclose(maps[:1], alone, atol=1e-5)
+
+
+def test_attention_rollout_of_texts_is_the_product_of_the_layers() -> None:
+    """By hand: a text of two words of one token each, so the net is given four tokens."""
+    f = toy_classifier()
+    net = f.net
+    assert isinstance(net, ToyNet)
+    state, tokens = embedded(f.inputs.cut(f.inputs.encode(["a b"]), 2))
+    packed, _ = net.packed(state, tokens, net.after)
+    matrices, states = [], packed + net.places[:4]
+    for layer in net.model.layers:
+        matrices.append(layer.self_attn(states, states, states, average_attn_weights=True)[1][0])
+        states = layer(states)
+    joined = torch.eye(4)
+    for matrix in matrices:
+        joined = (matrix + torch.eye(4)) / 2 @ joined
+    found = pm.make_method("attention-rollout")(f, f.inputs.encode(["a b"]), LABELS[:1])
+    assert torch.allclose(found[0, 0, :2], joined.mean(dim=0)[1:3].detach(), atol=1e-5)  # read from the mean of all tokens
+
+
+def test_noise_of_smooth_grad_reaches_embeddings_alone() -> None:
+    inputs = toy_tokens()
+    x = inputs.encode(TEXTS)
+    varied = inputs.varied(x)
+    assert not varied[:, :10].any()
+    assert torch.equal(varied[:, 10:].any(dim=1), x[:, 0] != 0)
+
+
+def test_nets_that_read_a_text_once_for_each_label_have_no_shared_attention() -> None:
+    class PerLabel(PerLabelNet):
+        def of_label(self, state: torch.Tensor, tokens: torch.Tensor, label: int) -> torch.Tensor:
+            return tokens.sum(dim=(1, 2)) * label
+
+    empty = torch.zeros(1, 8)
+    f = pm.Classifier(PerLabel(torch.nn.Identity(), empty, [empty, empty]), inputs=toy_tokens())
+    with pytest.raises(InputError, match="reads the text once for each label"):
+        pm.make_method("chefer").prepare(f)
+
+
+def test_first_words_and_rare_words() -> None:
+    f = toy_classifier()
+    texts = ["the cat sat", "the dog sat", "the cat ran"]
+    found = pm.evaluate(f, texts, methods=["first-words", "rarity"], metrics=["completeness"], labels="top1")
+    first, rare = (result.maps for result in found.results)
+    assert first is not None and rare is not None
+    assert torch.allclose(first[0, 0, :3], torch.tensor([1, 2 / 3, 1 / 3]))
+    # "the" is in both other texts, "cat" in one, "sat" in one; "dog" in none
+    assert torch.allclose(rare[0, 0, :3], torch.tensor([3 / 3, 3 / 2, 3 / 2]).log(), atol=1e-6)
+    assert rare[1, 0, 1].item() == pytest.approx(math.log(3))

@@ -3,7 +3,7 @@
 from proofmap.methods.adapters import Captum, FromObject, LimeTabular, PytorchGradCam, Shap, TorchCam
 from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
 from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
-from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, Random
+from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, FirstWords, Random, Rarity
 from proofmap.methods.from_function import FromFunction, per_label
 from proofmap.methods.gradients import (
     Gradient,
@@ -43,13 +43,14 @@ from proofmap.methods.perturbation import (
     Shapley,
     Sobol,
 )
-from proofmap.methods.propagation import LRP, ContrastiveLRP, DeepLIFT
+from proofmap.methods.propagation import LRP, AttentionLRP, ContrastiveLRP, DeepLIFT
 from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
 
 __all__ = [
     "LRP",
     "IBA",
     "METHODS",
+    "AttentionLRP",
     "AttentionRollout",
     "BeliefMask",
     "BeliefOrder",
@@ -64,6 +65,7 @@ __all__ = [
     "DeepLIFT",
     "DiffMask",
     "ExtremalPerturbation",
+    "FirstWords",
     "FongVedaldi",
     "Chefer",
     "EigenCAM",
@@ -91,6 +93,7 @@ __all__ = [
     "RISE",
     "PytorchGradCam",
     "Random",
+    "Rarity",
     "RateDistortion",
     "ReadyMethod",
     "Shap",

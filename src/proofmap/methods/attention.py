@@ -1,6 +1,7 @@
 """Methods that read the attention of transformers: attention rollout, Chefer's relevance and LeGrad.
 
-They share the attention matrices of a net, the places of its patches, and which tokens the logits are read from.
+They share the attention matrices of a net, the places of its patches, and which tokens the logits are read from. For texts, the value of a word is
+the sum over its tokens; special tokens are left out.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Tokens as TextTokens
 from proofmap.core.progress import Progress
 from proofmap.methods.attention_maps import AttentionMaps
+from proofmap.methods.attention_texts import check_text_net, of_words, read_rows
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
@@ -96,22 +99,31 @@ class AttentionMethod(Method):
         """The relevance ``(N, T)`` of each token.
 
         ``attention`` has a matrix ``(N, heads, T, T)`` for each layer, first to last; ``gradients`` the gradient of the
-        logit with respect to each, empty for a label-free method; ``read`` ``(1, T)`` has the weights with which
+        logit with respect to each, empty for a label-free method; ``read`` ``(1 or N, T)`` has the weights with which
         the logits are read from the tokens, which sum to one.
         """
         raise NotImplementedError
 
-    def state_for(self, classifier: Classifier) -> AttentionTokens:
+    def state_for(self, classifier: Classifier) -> Tokens | None:
+        """The tokens of a net of pictures; those of texts are known when a text is read."""
+        if isinstance(classifier.inputs, TextTokens):
+            return check_text_net(classifier)
         return find_tokens(classifier)
 
     def cost(self, labels: int) -> Cost | None:
         return Cost(forward=1) if self.label_free else Cost(gradient=labels)
 
+    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
+        return Cost(gradient=1) if self.label_free and ready.state is None else self.cost(labels)
+
     def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         def of_patches(some: Tensor, own: Tensor) -> Tensor:
-            return enlarged(ready.state.grid.of(self.token_relevance(ready, some, own)), some)
+            found = self.token_relevance(ready, some, own)
+            if ready.state is None:
+                return of_words(found, some, ready.classifier)
+            return enlarged(ready.state.grid.of(found), some)
 
         return ready.in_batches(of_patches, images, labels, progress)
 
@@ -119,13 +131,17 @@ class AttentionMethod(Method):
         """The relevance ``(N, L, T)`` of each token for each label, from one forward pass for all labels and one backward pass for each;
         L is 1 if the method is label-free."""
         free, n, tokens = self.label_free, len(images), ready.state
-        with torch.set_grad_enabled(not free):
+        with torch.set_grad_enabled(not free or tokens is None):
             with AttentionMaps(differentiable=True) as recorded:
-                chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
+                logits = ready.classifier(images)
+            chosen = logits.gather(1, labels.clamp_min(0))
             maps = recorded.maps
             attention = [by_head(matrix.detach(), n) for matrix in maps]
-            read = attention[0].new_zeros(1, attention[0].shape[-1])
-            read[:, list(tokens.read)] = 1 / len(tokens.read)
+            if tokens is None:
+                read = read_rows(logits, maps[-1], n)
+            else:
+                read = attention[0].new_zeros(1, attention[0].shape[-1])
+                read[:, list(tokens.read)] = 1 / len(tokens.read)
             if free:
                 return self.relevance(attention, (), read)[:, None]
             rows = [
@@ -163,7 +179,7 @@ class AttentionRollout(AttentionMethod):
     heads: Literal["mean", "max", "min"] = setting("mean", "how the heads of a layer become one matrix")
 
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
-        row = read.expand(len(attention[0]), 1, -1)
+        row = read[:, None].expand(len(attention[0]), 1, -1)
         for layer in reversed(attention):  # one row at a time, from the last layer to the first
             joined = _HEADS[self.heads](layer, 1)
             joined = joined + torch.eye(joined.shape[-1], device=joined.device)
@@ -185,9 +201,10 @@ class Chefer(AttentionMethod):
     description = "attention times its gradient, layer by layer, as relevance"
 
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
-        row = torch.zeros_like(read).expand(len(attention[0]), 1, -1)  # of R - I, which I would drown
+        start = read[:, None]
+        row = torch.zeros_like(start).expand(len(attention[0]), 1, -1)  # of R - I, which I would drown
         for layer, gradient in zip(reversed(attention), reversed(gradients), strict=True):
-            row = row + (read + row) @ (gradient * layer).relu().mean(dim=1)
+            row = row + (start + row) @ (gradient * layer).relu().mean(dim=1)
         return row[:, 0]
 
 
@@ -212,9 +229,11 @@ class LeGrad(AttentionMethod):
         chosen = gradients[-(self.layers or len(gradients)) :]
         return torch.stack([gradient.relu().mean(dim=(1, 2)) for gradient in chosen]).mean(dim=0)
 
-    def state_for(self, classifier: Classifier) -> AttentionTokens:
-        tokens = find_tokens(classifier)
-        if self.score == "layer" and None in tokens.blocks:
+    def state_for(self, classifier: Classifier) -> Tokens | None:
+        tokens = super().state_for(classifier)
+        if tokens is None and self.score == "layer":
+            raise InputError("legrad reads a logit from each layer of pictures alone; for texts use legrad:score=net")
+        if tokens is not None and self.score == "layer" and None in tokens.blocks:
             raise InputError(
                 f"the layers of {classifier.name} are not modules of their own, so no logit can be read from each; "
                 "use legrad:score=net"

@@ -106,12 +106,9 @@ class AttentionMaps(TorchFunctionMode):
         out_bias: Tensor | None,
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """``nn.MultiheadAttention`` on tokens ``(T, N, C)``; with masks or added keys it runs unchanged and is not recorded."""
-        unusual = (
-            bias_k,
-            bias_v,
-            *(options.get(name) for name in ("key_padding_mask", "attn_mask", "static_k")),
-        )
+        """``nn.MultiheadAttention`` on tokens ``(T, N, C)``, some of which may be padding; with other masks or added keys it runs unchanged and is not
+        recorded."""
+        unusual = (bias_k, bias_v, *(options.get(name) for name in ("attn_mask", "static_k")))
         if query.ndim != 3 or add_zero_attn or any(part is not None for part in unusual):
             given = (embed_dim, heads, in_weight, in_bias, bias_k, bias_v, add_zero_attn, dropout_p)
             out: tuple[Tensor, Tensor | None] = func(
@@ -128,6 +125,10 @@ class AttentionMaps(TorchFunctionMode):
             F.linear(x, weight, bias).unflatten(2, (heads, -1)).permute(1, 2, 0, 3)  # (N, heads, T, d)
             for x, weight, bias in zip((query, key, value), weights, biases, strict=True)
         )
-        result = self._attend(q, k, v).permute(2, 0, 1, 3).flatten(2)
+        padding = options.get("key_padding_mask")  # (N, T), True or -inf at padding
+        mask = None
+        if padding is not None:
+            mask = (~padding if padding.dtype == torch.bool else padding)[:, None, None]
+        result = self._attend(q, k, v, mask).permute(2, 0, 1, 3).flatten(2)
         attention = self.maps[-1].mean(dim=1) if options.get("need_weights", True) and self.maps else None
         return F.linear(result, out_weight, out_bias), attention

@@ -43,14 +43,26 @@ class TokenNet(nn.Module):
         ends = [end.to(tokens).expand(n, -1, -1) for end in (self.before, after)]
         whole = torch.cat([ends[0], tokens, ends[1]], dim=1)
         state = torch.cat([torch.ones_like(ends[0][..., 0]), state, torch.ones_like(ends[1][..., 0])], dim=1)
-        there = state.detach().abs() > 0.5
-        order = (~there).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(there.sum(dim=1).max())]
+        order = _those_there_first(state)
         found = whole.gather(1, order[..., None].expand(-1, -1, whole.shape[2]))
         return found, (state > 0.5).gather(1, order).to(torch.long)
+
+    def order(self, x: Tensor, count: int) -> Tensor:
+        """Where each of the ``count`` tokens that the model is given for texts comes from ``(N, count)``: among the special tokens before, the slots of
+        the text, and the special tokens after."""
+        state, _ = embedded(x)
+        ends = [torch.ones(len(x), len(end), device=x.device) for end in (self.before, self.after)]
+        return _those_there_first(torch.cat([ends[0], state, ends[1]], dim=1))[:, :count]
 
     @abstractmethod
     def logits(self, tokens: Tensor, attention: Tensor) -> Tensor:
         """Logits ``(N, A)`` of embeddings ``(N, T, d)`` under an attention mask ``(N, T)``."""
+
+
+def _those_there_first(state: Tensor) -> Tensor:
+    """The order of tokens ``(N, T)`` with these states ``(N, S)``: those that are there, and then others up to the longest text."""
+    there = state.detach().abs() > 0.5
+    return (~there).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(there.sum(dim=1).max())]
 
 
 class SequenceNet(TokenNet):

@@ -199,6 +199,10 @@ class Inputs(ABC):
             return []
         return [(n, (lengths == n).nonzero()[:, 0]) for n in lengths.unique().tolist()]
 
+    def varied(self, x: Tensor) -> Tensor:
+        """Which values ``(N, *shape)`` of inputs noise may be added to: all, unless some are no numbers that a net computes with."""
+        return torch.ones_like(x, dtype=torch.bool)
+
     def for_net(self, x: Tensor) -> Tensor:
         """Inputs ``(N, *shape)`` as the net takes them: those of one length may have to be padded again."""
         return x

@@ -110,6 +110,12 @@ class Tokens(TextInputs):
             for row in letters.contiguous()
         ]
 
+    def varied(self, x: Tensor) -> Tensor:
+        """The embeddings of tokens that are there."""
+        kept = (x[..., _STATE : _STATE + 1, :] != 0).expand_as(x).clone()
+        kept[..., :_FIRST, :] = False
+        return kept
+
     # ---- what hidden words show ---------------------------------------------------------------------------------
 
     def blank_like(self, x: Tensor) -> Tensor:

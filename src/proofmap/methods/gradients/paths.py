@@ -245,7 +245,8 @@ class SmoothGrad(Method):
 
     all in normalised units. ``squared`` is the mean of v^2 (Hooker et al. 2019), ``variance`` that of v (Adebayo et al.
     2018), both for each channel. s is ``sigma`` times the range (largest less smallest value) of the normalised image, or
-    ``sigma`` itself with ``noise=normalised``. The copies are the same for all labels of an image, and are not clipped.
+    ``sigma`` itself with ``noise=normalised``. The copies are the same for all labels of an image, and are not clipped. For texts, noise
+    is added to the embeddings of the text's tokens.
 
     Presets, because the sources differ: ``smilkov`` (the defaults) is the paper's, ``captum`` is the default of its NoiseTunnel around
     Saliency, ``gupta`` follows the text of Gupta et al. 2022 (samples and sigma, which they do not state, are Captum's). Their tables
@@ -301,9 +302,9 @@ class SmoothGrad(Method):
         inputs = classifier.inputs
         mean, std = scale_of(classifier)
         x = (images - mean) / std
-        flat = x.flatten(1)
-        spread = flat.amax(dim=1) - flat.amin(dim=1) if self.noise == "range" else torch.ones_like(flat[:, 0])
-        spread = (self.sigma * spread).view(-1, *[1] * len(inputs.shape))
+        flat, varied = x.flatten(1), inputs.varied(images)
+        spread = _ranges(flat, varied.flatten(1)) if self.noise == "range" else torch.ones_like(flat[:, 0])
+        spread = (self.sigma * spread).view(-1, *[1] * len(inputs.shape)) * varied
 
         def points(image: Tensor, copy: Tensor) -> tuple[Tensor, Each]:
             own = streams.step_keys(keys[image], copy, 1)[:, 0]
@@ -331,3 +332,8 @@ class SmoothGrad(Method):
         elif not self.signed:
             values = values.abs()
         return inputs.merged_channels(values, self.channels or ("sum" if self.signed else "max"))
+
+
+def _ranges(x: Tensor, varied: Tensor) -> Tensor:
+    """The largest less the smallest value ``(N,)`` of inputs ``(N, n)``, among those that are ``varied``."""
+    return x.masked_fill(~varied, -torch.inf).amax(dim=1) - x.masked_fill(~varied, torch.inf).amin(dim=1)

@@ -1,0 +1,49 @@
+"""Attention in nets of texts: which tokens the logits are read from, and relevances of tokens as maps of words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
+from proofmap.methods.attention_maps import AttentionMaps
+from proofmap.methods.probe import mixed_logits
+from proofmap.models.token_nets import PerLabelNet, TokenNet
+
+
+def check_text_net(classifier: Classifier) -> None:
+    """Refuse a net of texts whose attention is not that of one pass over the text."""
+    net = classifier.net
+    if not isinstance(net, TokenNet):
+        raise InputError(f"{classifier.name} is not a net of tokens that Proofmap knows; use a method without attention")
+    if isinstance(net, PerLabelNet):
+        raise InputError(
+            f"{classifier.name} reads the text once for each label, so there is no attention that all labels share; use gradients, masks or "
+            "belief-order"
+        )
+    with torch.no_grad(), AttentionMaps() as recorded:
+        classifier(classifier.inputs.probe().to(classifier.device))
+    if not recorded.maps:
+        raise InputError(f"{classifier.name} has no attention; use gradients, masks or belief-order")
+
+
+def read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
+    """The weights ``(N, T)`` of the tokens that the logits ``(N, A)`` are read from: equal for those whose rows of the last attention have a gradient.
+
+    After the last attention tokens no longer interact. Padding has no gradient, so it is not read.
+    """
+    (gradient,) = torch.autograd.grad(mixed_logits(logits), last, retain_graph=True)
+    used = gradient.reshape(n, -1, *gradient.shape[-2:]).abs().sum(dim=(1, 3)) > 0
+    return used.float() / used.sum(dim=1, keepdim=True).clamp_min(1)
+
+
+def of_words(found: Tensor, texts: Tensor, classifier: Classifier) -> Tensor:
+    """The relevances ``(N, L, T)`` of the tokens that a net was given, as maps ``(N, L, n)`` of the words of texts ``(N, *shape)``."""
+    net, inputs = classifier.net, classifier.inputs
+    assert isinstance(net, TokenNet)
+    order = net.order(texts, found.shape[2])
+    slots = torch.zeros(*found.shape[:2], len(net.before) + texts.shape[-1] + len(net.after), device=found.device)
+    slots.scatter_(2, order[:, None].expand_as(found), found)
+    own = slots[..., len(net.before) : len(net.before) + texts.shape[-1]]
+    return inputs.merged_channels(own[..., None, :])
