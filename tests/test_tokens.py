@@ -178,7 +178,9 @@ def test_captum_explains_tokens_without_a_baseline() -> None:
         pm.explain(f, TEXTS, labels="all", method="captum:IntegratedGradients")
 
 
-@pytest.mark.parametrize("method", ["attention-rollout", "chefer", "legrad:score=net", "attention-lrp", "smooth-grad:samples=3"])
+@pytest.mark.parametrize(
+    "method", ["attention-rollout", "chefer", "legrad:score=net", "attention-lrp", "smooth-grad:samples=3"]
+)
 def test_methods_of_attention_give_words_their_own_relevance(method: str) -> None:
     """The map of a text does not depend on longer ones beside it, and hidden tokens, special ones and padding have no value."""
     f = toy_classifier()
@@ -205,7 +207,9 @@ def test_attention_rollout_of_texts_is_the_product_of_the_layers() -> None:
     for matrix in matrices:
         joined = (matrix + torch.eye(4)) / 2 @ joined
     found = pm.make_method("attention-rollout")(f, f.inputs.encode(["a b"]), LABELS[:1])
-    assert torch.allclose(found[0, 0, :2], joined.mean(dim=0)[1:3].detach(), atol=1e-5)  # read from the mean of all tokens
+    assert torch.allclose(
+        found[0, 0, :2], joined.mean(dim=0)[1:3].detach(), atol=1e-5
+    )  # read from the mean of all tokens
 
 
 def test_noise_of_smooth_grad_reaches_embeddings_alone() -> None:

@@ -8,8 +8,7 @@ from torch import Tensor, nn
 
 from proofmap.methods.gradients.plain import input_gradients
 from proofmap.methods.propagation.attention_lrp import AttentionLRP, LinearOperations, _Attention
-from proofmap.testing.nets import classifier_of, drawn, normal, values
-from proofmap.testing.nets import PICTURES
+from proofmap.testing.nets import PICTURES, classifier_of, drawn, normal, values
 
 
 class Small(nn.Module):
@@ -19,7 +18,9 @@ class Small(nn.Module):
         super().__init__()
         self.attention = nn.MultiheadAttention(8, 2, bias=False, batch_first=True)
         self.norm = nn.LayerNorm(8, elementwise_affine=False)
-        self.layers = nn.Sequential(nn.Linear(8, 12, bias=False), nn.GELU(), nn.Linear(12, 8, bias=False), nn.Tanh())
+        self.layers = nn.Sequential(
+            nn.Linear(8, 12, bias=False), nn.GELU(), nn.Linear(12, 8, bias=False), nn.Tanh()
+        )
         self.head = nn.Linear(8, 3, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:

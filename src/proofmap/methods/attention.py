@@ -107,7 +107,8 @@ class AttentionMethod(Method):
     def state_for(self, classifier: Classifier) -> Tokens | None:
         """The tokens of a net of pictures; those of texts are known when a text is read."""
         if isinstance(classifier.inputs, TextTokens):
-            return check_text_net(classifier)
+            check_text_net(classifier)
+            return None
         return find_tokens(classifier)
 
     def cost(self, labels: int) -> Cost | None:
@@ -232,7 +233,9 @@ class LeGrad(AttentionMethod):
     def state_for(self, classifier: Classifier) -> Tokens | None:
         tokens = super().state_for(classifier)
         if tokens is None and self.score == "layer":
-            raise InputError("legrad reads a logit from each layer of pictures alone; for texts use legrad:score=net")
+            raise InputError(
+                "legrad reads a logit from each layer of pictures alone; for texts use legrad:score=net"
+            )
         if tokens is not None and self.score == "layer" and None in tokens.blocks:
             raise InputError(
                 f"the layers of {classifier.name} are not modules of their own, so no logit can be read from each; "

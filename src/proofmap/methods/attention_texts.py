@@ -16,7 +16,9 @@ def check_text_net(classifier: Classifier) -> None:
     """Refuse a net of texts whose attention is not that of one pass over the text."""
     net = classifier.net
     if not isinstance(net, TokenNet):
-        raise InputError(f"{classifier.name} is not a net of tokens that Proofmap knows; use a method without attention")
+        raise InputError(
+            f"{classifier.name} is not a net of tokens that Proofmap knows; use a method without attention"
+        )
     if isinstance(net, PerLabelNet):
         raise InputError(
             f"{classifier.name} reads the text once for each label, so there is no attention that all labels share; use gradients, masks or "
@@ -43,7 +45,9 @@ def of_words(found: Tensor, texts: Tensor, classifier: Classifier) -> Tensor:
     net, inputs = classifier.net, classifier.inputs
     assert isinstance(net, TokenNet)
     order = net.order(texts, found.shape[2])
-    slots = torch.zeros(*found.shape[:2], len(net.before) + texts.shape[-1] + len(net.after), device=found.device)
+    slots = torch.zeros(
+        *found.shape[:2], len(net.before) + texts.shape[-1] + len(net.after), device=found.device
+    )
     slots.scatter_(2, order[:, None].expand_as(found), found)
     own = slots[..., len(net.before) : len(net.before) + texts.shape[-1]]
     return inputs.merged_channels(own[..., None, :])

@@ -30,7 +30,19 @@ from proofmap.methods.method import METHODS, Family, Need
 from proofmap.plugins.settings import setting
 
 Attention = Literal["halved", "constant"]
-_ACTIVATIONS = (F.gelu, F.silu, F.tanh, torch.tanh, Tensor.tanh, F.elu, F.mish, F.softplus, F.hardswish, torch.sigmoid, Tensor.sigmoid)
+_ACTIVATIONS = (
+    F.gelu,
+    F.silu,
+    F.tanh,
+    torch.tanh,
+    Tensor.tanh,
+    F.elu,
+    F.mish,
+    F.softplus,
+    F.hardswish,
+    torch.sigmoid,
+    Tensor.sigmoid,
+)
 _SMALL = 1e-6
 
 
@@ -126,11 +138,14 @@ class AttentionLRP(GradientMethod):
     name: ClassVar[str] = "attention-lrp"
     family: ClassVar[Family] = "propagation"
     reference: ClassVar[str] = "Achtibat et al. 2024"
-    description: ClassVar[str] = "relevance propagated through attention, normalisation and activations, signed"
+    description: ClassVar[str] = (
+        "relevance propagated through attention, normalisation and activations, signed"
+    )
     needs: ClassVar[frozenset[Need]] = frozenset({"attention", "gradients"})
     signed = True
     attention: Attention = setting(
-        "halved", "halved: values and the softmax share the relevance of attention; constant: values get all of it"
+        "halved",
+        "halved: values and the softmax share the relevance of attention; constant: values get all of it",
     )
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:
