@@ -156,8 +156,8 @@ class ByVariance(Blind):
 class FirstWords(Blind):
     """Positions in the order of the input: M(p) = 1 - p / n for p = 0 .. n - 1. In a text the first words come first, in a picture the upper rows."""
 
-    name: ClassVar[str] = "first-words"
-    description: ClassVar[str] = "the first words of a text, whatever the model"
+    name = "first-words"
+    description = "the first words of a text, whatever the model"
 
     label_free = True
 
@@ -178,10 +178,10 @@ class Rarity(Blind):
     inputs, (x - mean)^2 / variance of the random inputs at the position, the mean over channels.
     """
 
-    name: ClassVar[str] = "rarity"
-    reference: ClassVar[str] = "Sparck Jones 1972"
-    description: ClassVar[str] = "rare words, or unusual values, among random inputs, whatever the model"
-    needs: ClassVar[frozenset[Need]] = frozenset({"distractors"})
+    name = "rarity"
+    reference = "Sparck Jones 1972"
+    description = "rare words, or unusual values, among random inputs, whatever the model"
+    needs = frozenset({"distractors"})
     pool: Images = setting(Images(), "the random inputs that a value is compared with")
 
     label_free = True

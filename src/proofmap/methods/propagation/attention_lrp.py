@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from proofmap.classifier import Classifier
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.gradients.plain import GradientMethod, input_gradients
-from proofmap.methods.method import METHODS, Family, Need
+from proofmap.methods.method import METHODS
 from proofmap.plugins.settings import setting
 
 Attention = Literal["halved", "constant"]
@@ -135,13 +135,11 @@ class AttentionLRP(GradientMethod):
     The rules are at the top of :mod:`proofmap.methods.propagation.attention_lrp`. ``attention=constant`` is the rule of Ali et al. 2022.
     """
 
-    name: ClassVar[str] = "attention-lrp"
-    family: ClassVar[Family] = "propagation"
-    reference: ClassVar[str] = "Achtibat et al. 2024"
-    description: ClassVar[str] = (
-        "relevance propagated through attention, normalisation and activations, signed"
-    )
-    needs: ClassVar[frozenset[Need]] = frozenset({"attention", "gradients"})
+    name = "attention-lrp"
+    family = "propagation"
+    reference = "Achtibat et al. 2024"
+    description = "relevance propagated through attention, normalisation and activations, signed"
+    needs = frozenset({"attention", "gradients"})
     signed = True
     attention: Attention = setting(
         "halved",
