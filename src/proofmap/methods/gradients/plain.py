@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
-from proofmap.methods.method import METHODS, Cost, Method
+from proofmap.methods.method import METHODS, Cost, Family, Method
 from proofmap.plugins.settings import setting
 
 Channels = Literal["max", "sum", "mean"]
@@ -69,7 +69,7 @@ def scale_of(classifier: Classifier) -> tuple[Tensor, Tensor]:
 class GradientMethod(Method):
     """One map per label from the gradient and the image ``(N, *shape)``, both in normalised units."""
 
-    family = "gradients"
+    family: ClassVar[Family] = "gradients"
     needs = frozenset({"gradients"})
     channels: Channels = setting("sum", CHANNELS_HELP)
 

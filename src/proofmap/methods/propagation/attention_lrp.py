@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from proofmap.classifier import Classifier
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.gradients.plain import GradientMethod, input_gradients
-from proofmap.methods.method import METHODS
+from proofmap.methods.method import METHODS, Family
 from proofmap.plugins.settings import setting
 
 Attention = Literal["halved", "constant"]
@@ -136,7 +136,7 @@ class AttentionLRP(GradientMethod):
     """
 
     name = "attention-lrp"
-    family = "propagation"
+    family: ClassVar[Family] = "propagation"
     reference = "Achtibat et al. 2024"
     description = "relevance propagated through attention, normalisation and activations, signed"
     needs = frozenset({"attention", "gradients"})
