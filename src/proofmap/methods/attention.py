@@ -16,7 +16,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Tokens as TextTokens
+from proofmap.core.inputs import Tokens
 from proofmap.core.progress import Progress
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.attention_texts import check_text_net, of_words, read_rows
@@ -104,9 +104,9 @@ class AttentionMethod(Method):
         """
         raise NotImplementedError
 
-    def state_for(self, classifier: Classifier) -> Tokens | None:
+    def state_for(self, classifier: Classifier) -> AttentionTokens | None:
         """The tokens of a net of pictures; those of texts are known when a text is read."""
-        if isinstance(classifier.inputs, TextTokens):
+        if isinstance(classifier.inputs, Tokens):
             check_text_net(classifier)
             return None
         return find_tokens(classifier)
@@ -230,7 +230,7 @@ class LeGrad(AttentionMethod):
         chosen = gradients[-(self.layers or len(gradients)) :]
         return torch.stack([gradient.relu().mean(dim=(1, 2)) for gradient in chosen]).mean(dim=0)
 
-    def state_for(self, classifier: Classifier) -> Tokens | None:
+    def state_for(self, classifier: Classifier) -> AttentionTokens | None:
         tokens = super().state_for(classifier)
         if tokens is None and self.score == "layer":
             raise InputError(
