@@ -188,12 +188,22 @@ def test_fused_attention_with_a_mask_is_answered_as_torch_defines_it(masked: str
     assert len(recorded.maps) == 1
 
 
-def test_multihead_attention_with_a_mask_runs_as_it_is() -> None:
+def test_multihead_attention_with_padding_is_recorded() -> None:
     attention, x = drawn(nn.MultiheadAttention(8, 2, batch_first=True)), torch.ones(1, 3, 8)
     hidden = torch.tensor([[False, False, True]])
-    expected, _ = attention(x, x, x, key_padding_mask=hidden)
+    expected, weights = attention(x, x, x, key_padding_mask=hidden)
     with AttentionMaps() as recorded:
         found, _ = attention(x, x, x, key_padding_mask=hidden)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(recorded.maps[0].mean(dim=1), weights)
+
+
+def test_multihead_attention_with_a_mask_runs_as_it_is() -> None:
+    attention, x = drawn(nn.MultiheadAttention(8, 2, batch_first=True)), torch.ones(1, 3, 8)
+    hidden = torch.ones(3, 3).triu(1).bool()
+    expected, _ = attention(x, x, x, attn_mask=hidden)
+    with AttentionMaps() as recorded:
+        found, _ = attention(x, x, x, attn_mask=hidden)
     torch.testing.assert_close(found, expected)
     assert not recorded.maps
 
