@@ -11,7 +11,7 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens, inputs_of
 from proofmap.core.inputs.tokens import embedded
-from proofmap.fills import make_fill
+from proofmap.fills import MaskedLM, make_fill
 from proofmap.metrics.curves import curves
 from proofmap.models.token_nets import PerLabelNet
 from proofmap.testing.nets import drawn
@@ -174,8 +174,102 @@ def test_captum_explains_tokens_without_a_baseline() -> None:
     own = pm.make_method("gradient-x-input")(f, f.inputs.encode(TEXTS), LABELS)
     assert found.shape == own.shape == (3, 3, 12)
     assert bool(found[:, :, :4].any())
-    with pytest.raises(InputError, match="the baseline of a text depends on its words"):
-        pm.explain(f, TEXTS, labels="all", method="captum:IntegratedGradients")
+    with pytest.raises(InputError, match="leave baselines out of captum's IntegratedGradients"):
+        pm.explain(f, TEXTS, labels="all", method="captum:IntegratedGradients(baselines=0)")
+
+
+def test_captum_starts_at_the_text_with_every_word_hidden() -> None:
+    pytest.importorskip("captum", reason="captum is not installed")
+    f = toy_classifier()
+    x = f.inputs.encode(TEXTS)
+    found = pm.make_method("captum:IntegratedGradients(n_steps=20)")(f, x, LABELS)
+    assert torch.allclose(found, pm.make_method("integrated-gradients:steps=20")(f, x, LABELS), atol=1e-4)
+
+
+def test_captum_explains_the_layer_of_the_embeddings() -> None:
+    """Integrated gradients at the output of a layer add up to the change of the logit, with what special tokens hold."""
+    pytest.importorskip("captum", reason="captum is not installed")
+    f = pm.Classifier(drawn(EmbeddedNet()), inputs=toy_tokens(), batch_size=16)
+    x = f.inputs.encode(TEXTS)
+    method = pm.make_method("captum:LayerIntegratedGradients(n_steps=300)")
+    assert method.prepare(f).record()["layer"] == "first"
+    found = method(f, x, LABELS)
+    assert found.shape == (3, 3, 12) and not found[0, :, 4:].any()
+    assert torch.allclose(found[:1], method(f, x[:1], LABELS[:1]), atol=1e-5)
+    hidden = make_fill("gray").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
+    change = (f(x) - f(hidden)).detach()
+    assert torch.allclose(
+        found.sum(dim=2), change, atol=0.03 * float(change.abs().max())
+    )  # special tokens do not change
+
+
+class EmbeddedNet(ToyNet):
+    """The toy net behind a layer of its own for each token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = torch.nn.Linear(8, 8)
+
+    def logits(self, tokens: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+        return super().logits(self.first(tokens), attention)
+
+
+def test_long_texts_are_read_in_windows() -> None:
+    """By hand: the mean of the logits of each window alone, weighted by their numbers of tokens."""
+    net = drawn(ToyNet())
+    net.window = 4
+    reader = ToyReader()
+    reader.most = 4
+    inputs = Tokens(width=8, slots=SLOTS, length=12, reader=reader, longer="windows")
+    f = pm.Classifier(net, inputs=inputs, batch_size=16)
+    long, short = "Stars are far away", "No"
+    found = f(inputs.encode([long, short])).detach()
+    numbers = [number for word in tokens_of(long) for number in word]
+    assert len(numbers) == 6
+    each = [by_hand_logits(drawn(ToyNet()), numbers[k : k + 4]) for k in (0, 4)]
+    assert torch.allclose(found[0], (4 * each[0] + 2 * each[1]) / 6, atol=1e-5)
+    assert torch.allclose(found[1], by_hand_logits(drawn(ToyNet()), tokens_of(short)[0]), atol=1e-5)
+    maps = pm.make_method("gradient-x-input")(f, inputs.encode([long]), LABELS[:1])
+    assert bool(maps[0, 0, :4].all())
+    with pytest.raises(InputError, match="reads long texts in windows"):
+        pm.make_method("chefer").prepare(f)
+    with pytest.raises(InputError, match="at most 12 are read in windows"):
+        inputs.encode("one " * 13)
+
+
+def by_hand_logits(net: ToyNet, numbers: list[int]) -> torch.Tensor:
+    tokens = torch.cat([net.before, ToyReader().table[torch.tensor(numbers)], net.after])[None]
+    with torch.no_grad():
+        return net.logits(tokens, torch.ones(1, tokens.shape[1], dtype=torch.long))[0]
+
+
+def test_words_are_drawn_by_a_language_model_that_sees_those_shown() -> None:
+    """A model that repeats the token before a hidden place, with certainty."""
+
+    def repeats(tokens: torch.Tensor, attention: torch.Tensor) -> torch.Tensor:
+        return 1e4 * torch.nn.functional.one_hot(tokens.roll(1, dims=1), 64).float()
+
+    f = toy_classifier()
+    x = f.inputs.encode(["the cat sat"])
+    ready = make_fill(MaskedLM(model=repeats)).prepare(f)
+    keep = torch.tensor([[True, False, True, *[False] * 9]])
+    drawn_x = ready.behind(x, torch.zeros(1, dtype=torch.int64), keep)
+    numbers, there = f.inputs.token_numbers(drawn_x)
+    (the,), (sat,) = tokens_of("the sat")
+    assert numbers[there].tolist() == [the, the, sat]
+    expected = f.probabilities(f.inputs.encode(["the the sat"]))
+    assert torch.allclose(f.probabilities(f.inputs.composite(keep, x, drawn_x)), expected, atol=1e-6)
+    metric = pm.make_metric("completeness").changed(fill=MaskedLM(model=repeats))
+    (result,) = pm.evaluate(f, TEXTS, methods=["random"], metrics=[metric], labels="top1").results
+    assert 0 < result.scores[0].value <= 1
+
+
+def test_the_mean_embedding_hides_tokens() -> None:
+    f = toy_classifier()
+    x = f.inputs.encode(TEXTS)
+    hidden = make_fill("mean-embedding").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
+    there = x[:, 0] != 0
+    assert torch.allclose(hidden[:, 10:].transpose(1, 2)[there], ToyReader().table.mean(dim=0), atol=1e-6)
 
 
 @pytest.mark.parametrize(

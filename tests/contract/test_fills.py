@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from torch import Tensor
 
-from proofmap.fills import FILLS, ClassMedian, Fill, Images, Infill, NearRows, make_fill
+from proofmap.fills import FILLS, ClassMedian, Fill, Images, Infill, MaskedLM, NearRows, make_fill
 from proofmap.testing import check_fill
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, values
+
+
+def guesses(tokens: Tensor, attention: Tensor) -> Tensor:
+    """A language model of 64 tokens: each place and each neighbour before it prefers some."""
+    places = torch.arange(tokens.shape[1])[:, None] + tokens.roll(1, dims=1)[..., None]
+    return (places + torch.arange(64.0)).sin() * 3 * attention[..., None]
+
 
 VARIANTS: list[str | Fill] = [
     "gray",
@@ -27,6 +36,8 @@ VARIANTS: list[str | Fill] = [
     "delete",
     "closed",
     "zero",
+    "mean-embedding",
+    MaskedLM(model=guesses),
     Infill(net=lambda images, holes: images * (1 - holes) + images.mean(dim=(2, 3), keepdim=True) * holes),
     Images(source=values(PICTURES, 5, seed=1), crop="none"),
     Images(source=values(PICTURES, 5, seed=1), size=8),

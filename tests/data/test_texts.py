@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.data.specs import list_datasets, open_data, rebuild_dataset
-from proofmap.data.texts import TextData, text_file
+from proofmap.data.texts import TextData, text_file, texts_of_rows
 from tests.test_text import net
 
 ROWS = [("Good film, really good.", "good"), ('A "bad" one.\nTwo lines.', "bad"), ("Great fun", "")]
@@ -84,3 +86,38 @@ def test_a_dataset_of_texts_is_judged(tmp_path: Path) -> None:
 def test_an_empty_text_of_a_file_is_named() -> None:
     with pytest.raises(InputError, match="empty"):
         pm.evaluate(net(), TextData(["ok", " "]), methods=["occlusion"], metrics=["insertion"], labels="all")
+
+
+class Rows:
+    """What is used of ``datasets.Dataset``: columns by name, and their types."""
+
+    def __init__(self, columns: dict[str, list[Any]], kinds: dict[str, Any]) -> None:
+        self.column_names, self.features, self._columns = list(columns), kinds, columns
+
+    def __getitem__(self, name: str) -> list[Any]:
+        return self._columns[name]
+
+
+STRING, CLASSES = SimpleNamespace(dtype="string"), SimpleNamespace(dtype="int64", names=["bad", "good"])
+
+
+def test_texts_of_a_hugging_face_dataset() -> None:
+    rows = Rows(
+        {"text": ["Good film.", "Bad film."], "id": ["a", "b"], "label": [1, -1]},
+        {"text": STRING, "id": STRING, "label": CLASSES},
+    )
+    data = texts_of_rows(rows)
+    assert data.texts == ["Good film.", "Bad film."] and data.label_names == ("good",)
+    assert [data.true_labels(i) for i in range(2)] == [(0,), ()]
+    two = Rows({"review": ["Good."], "title": ["x"]}, {"review": STRING, "title": STRING})
+    with pytest.raises(InputError, match="say which has the texts, text=COLUMN"):
+        texts_of_rows(two)
+    with pytest.raises(InputError, match=r"has no column 'reviw'\. Did you mean 'review'"):
+        texts_of_rows(two, column="reviw")
+    assert texts_of_rows(two, column="review").texts == ["Good."]
+
+
+def test_a_hugging_face_dataset_is_judged() -> None:
+    rows = Rows({"review": ["Good film, good songs.", "Bad plot."]}, {"review": STRING})
+    found = pm.evaluate(net(), rows, methods=["random"], metrics=["completeness"], labels="top1")
+    assert found.image_names == ("text-0", "text-1") and len(found.results) == 1

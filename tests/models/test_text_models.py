@@ -149,7 +149,7 @@ def test_entailment_agrees_with_transformers(tmp_path: Path) -> None:
     )
 
 
-def test_a_language_model_is_a_classifier_of_continuations(tmp_path: Path) -> None:
+def language_model(folder: Path) -> str:
     torch.manual_seed(0)
     config = transformers.GPT2Config(
         vocab_size=len(SPECIAL) + len(WORDS),
@@ -160,7 +160,11 @@ def test_a_language_model_is_a_classifier_of_continuations(tmp_path: Path) -> No
         bos_token_id=2,
         eos_token_id=3,
     )
-    folder = saved(tmp_path, transformers.GPT2LMHeadModel(config))
+    return saved(folder, transformers.GPT2LMHeadModel(config))
+
+
+def test_a_language_model_is_a_classifier_of_continuations(tmp_path: Path) -> None:
+    folder = language_model(tmp_path)
     f = pm.load_classifier(f"hf-lm:{folder}?labels=yes it is,no")
     assert f.names == ("yes it is", "no")
     model, tokens = transformers.AutoModelForCausalLM.from_pretrained(folder).eval(), tokenizer()
@@ -213,3 +217,72 @@ def test_minilm_compares_sentences() -> None:
         f.inputs.encode(["The goalkeeper saved a late penalty.", "The senate passed the bill."])
     )
     assert found.argmax(dim=1).tolist() == [0, 1]
+
+
+def masked_model(folder: Path) -> str:
+    torch.manual_seed(1)
+    config = transformers.BertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS), max_position_embeddings=40, **SMALL
+    )
+    return saved(folder, transformers.BertForMaskedLM(config))
+
+
+def test_a_masked_language_model_draws_hidden_words(tmp_path: Path) -> None:
+    """Its logits are those of transformers for the text with [MASK], also beside a longer text; special tokens are never drawn."""
+    from proofmap.fills import make_fill
+    from proofmap.models.masked_lm import load_masked_model
+
+    folder = masked_model(tmp_path / "lm")
+    f = pm.load_classifier(f"hf-text:{bert(tmp_path / 'net', ['bad', 'good'])}?length=12")
+    fill = make_fill(f"masked-lm:{folder}").prepare(f)
+    x = f.inputs.encode(TEXTS[:2])
+    keep = torch.ones(2, 12, dtype=torch.bool)
+    keep[0, 1] = False
+    keys = torch.arange(2)
+    numbers, there = f.inputs.token_numbers(fill.behind(x, keys, keep))
+    batch = tokenizer()("the [MASK] sat on the mat", return_tensors="pt")
+    with torch.no_grad():
+        logits = load_masked_model(folder).model(**batch).logits[0, 2]
+    logits[[0, 1, 2, 3, 4]] = -torch.inf
+    own = tokenizer()(TEXTS[0], add_special_tokens=False)["input_ids"]
+    drawn = set()
+    for key in range(200):
+        numbers, there = f.inputs.token_numbers(fill.behind(x, keys + 2 * key, keep))
+        found = numbers[0][there[0]].tolist()
+        assert found[:1] + found[2:] == own[:1] + own[2:]
+        drawn.add(found[1])
+    assert logits.argmax().item() in drawn and min(drawn) > 4
+    likely = logits.softmax(dim=0)
+    assert likely[sorted(drawn)].sum() > 0.5 and len(drawn) > 1
+
+
+def test_masked_language_models_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    from proofmap.fills import make_fill
+
+    f = pm.load_classifier(f"hf-text:{bert(tmp_path / 'net', ['bad', 'good'])}")
+    with pytest.raises(ModelError, match="has no head that predicts masked words"):
+        make_fill(f"masked-lm:{tmp_path / 'net'}").prepare(f)
+    with pytest.raises(ModelError, match="there is no folder"):
+        make_fill("masked-lm:./nowhere-at-all").prepare(f)
+    folder = masked_model(tmp_path / "lm")
+    other = tokenizer()
+    other.add_tokens(["more"])
+    other.save_pretrained(folder)
+    with pytest.raises(InputError, match="has other tokens than the net"):
+        make_fill(f"masked-lm:{folder}").prepare(f)
+
+
+def test_long_texts_are_read_in_windows(tmp_path: Path) -> None:
+    folder = bert(tmp_path, ["bad", "good"])
+    f = pm.load_classifier(f"hf-text:{folder}?longer=windows&length=60")
+    texts = ["cat " * 30 + "dog " * 20, "a dog"]
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+    with torch.no_grad():
+        each = [
+            model(**tokenizer()(t, return_tensors="pt")).logits[0]
+            for t in ("cat " * 30 + "dog " * 8, "dog " * 12, texts[1])
+        ]
+    expected = torch.stack([(38 * each[0] + 12 * each[1]) / 50, each[2]])
+    assert torch.allclose(f(f.inputs.encode(texts)), expected, atol=1e-4)
+    with pytest.raises(InputError, match="which it must read as a whole"):
+        pm.load_classifier(f"hf-lm:{language_model(tmp_path / 'lm')}?labels=yes,no&longer=windows")

@@ -17,7 +17,7 @@ from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.core.inputs import Box, Inputs
+from proofmap.core.inputs import Box, Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL, label_index
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
@@ -25,6 +25,7 @@ from proofmap.data.arrays import checked_labels
 from proofmap.data.dataset import Dataset, digest_of
 from proofmap.data.specs import open_data
 from proofmap.data.tensors import TensorData
+from proofmap.data.texts import is_rows, texts_of_rows
 
 Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
 """The true label of each image, or a list of its true labels, by name or index; None or -1 for unknown."""
@@ -50,6 +51,7 @@ def as_dataset(
             - a picture of Pillow, or a list of pictures, tensors or arrays;
             - a file, a folder, a dataset string, or a list of files;
             - a dataset of Proofmap, or one of ``torch.utils.data``;
+            - for texts, a ``datasets.Dataset`` with a column ``text`` or one column of strings;
             - a ``DataLoader``. Images are read from its dataset one by one, in the dataset's order, through its ``collate_fn``:
               ``shuffle`` and ``drop_last`` have no effect;
             - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
@@ -87,6 +89,8 @@ def _open(given: Any, inputs: Inputs) -> Dataset:
         )
     if isinstance(given, (str, Path)):
         return open_data(given)
+    if isinstance(inputs, TextInputs) and is_rows(given):
+        return texts_of_rows(given)
     if isinstance(given, Image.Image):
         return BatchData([given], inputs)
     if isinstance(given, (list, tuple)) and given and all(isinstance(item, (str, Path)) for item in given):

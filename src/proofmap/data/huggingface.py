@@ -12,6 +12,7 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends
 from proofmap.core.pictures import decode_image
 from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.texts import texts_of_rows
 
 
 class HuggingFaceImages(Dataset):
@@ -81,11 +82,16 @@ class HuggingFaceImages(Dataset):
 
 
 def hugging_face(
-    path: str, *, split: str | None = None, image: str | None = None, label: str | None = None
-) -> HuggingFaceImages:
+    path: str,
+    *,
+    split: str | None = None,
+    image: str | None = None,
+    label: str | None = None,
+    text: str | None = None,
+) -> Dataset:
     """A dataset of the hub, ``ORG/NAME``, or a folder from ``save_to_disk`` or with files that the library reads.
 
-    ``split`` is needed if there are several; it may be a slice such as ``test[:100]``.
+    ``split`` is needed if there are several; it may be a slice such as ``test[:100]``. ``text`` names the column of texts of a dataset without images.
     """
     library = require("datasets", extra="hf", purpose=f"the Hugging Face dataset {path!r}")
     folder = Path(path).absolute()
@@ -107,7 +113,10 @@ def hugging_face(
         "split": split,
         "image": image,
         "label": label,
+        "text": text,
     }
+    if text is not None:
+        return texts_of_rows(rows, column=text, target=label, title=title, settings=settings)
     return HuggingFaceImages(rows, image=image, label=label, title=title, settings=settings)
 
 

@@ -97,6 +97,44 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
     )
 
 
+def is_rows(given: object) -> bool:
+    """Whether it is a ``datasets.Dataset`` of Hugging Face, or an object with the same columns."""
+    return hasattr(given, "column_names") and hasattr(given, "features") and hasattr(given, "__getitem__")
+
+
+def texts_of_rows(
+    rows: Any,
+    *,
+    column: str | None = None,
+    target: str | None = None,
+    title: str = "texts",
+    settings: Mapping[str, object] | None = None,
+) -> TextData:
+    """The texts of a ``datasets.Dataset``: those of a column, by default ``text`` or the only column of strings. Class labels become their names."""
+    if not isinstance(rows.column_names, list):  # of several splits
+        raise InputError(f"{title} has the splits {', '.join(rows.column_names)}; choose one")
+    have, kinds = rows.column_names, rows.features
+    strings = [name for name in have if str(getattr(kinds[name], "dtype", "")) in ("string", "large_string")]
+    chosen = column or ("text" if "text" in strings else strings[0] if len(strings) == 1 else "")
+    if chosen not in have:
+        raise InputError(
+            f"{title} has no column {chosen!r}.{did_you_mean(chosen, have)} It has {', '.join(have[:12])}"
+            if chosen
+            else f"{title} has the columns {', '.join(have[:12])}: say which has the texts, text=COLUMN"
+        )
+    named = [name for name in have if getattr(kinds[name], "names", None)]
+    truth = target or (named[0] if len(named) == 1 else "")
+    if truth and truth not in have:
+        raise InputError(
+            f"{title} has no column {truth!r}.{did_you_mean(truth, have)} It has {', '.join(have[:12])}"
+        )
+    labels = list(rows[truth]) if truth else None
+    if labels is not None and (names := getattr(kinds[truth], "names", None)):
+        labels = [None if label is None or label < 0 else names[label] for label in labels]
+    texts = ["" if text is None else str(text) for text in rows[chosen]]
+    return TextData(texts, labels=labels, title=title, settings=settings)
+
+
 def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8-sig")

@@ -3,11 +3,19 @@
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
 from proofmap.fills.infill import Infill
+from proofmap.fills.masked_lm import MaskedLM
 from proofmap.fills.road import Road
 from proofmap.fills.rows import ClassMedian, NearRows
 from proofmap.fills.series import TimeReversal, TimeShift
 from proofmap.fills.simple import Blur, Gray, Median, Noise
-from proofmap.fills.text import ClosedAttention, Deletion, MaskToken, UnknownToken, ZeroEmbedding
+from proofmap.fills.text import (
+    ClosedAttention,
+    Deletion,
+    MaskToken,
+    MeanEmbedding,
+    UnknownToken,
+    ZeroEmbedding,
+)
 
 __all__ = [
     "FILLS",
@@ -20,6 +28,8 @@ __all__ = [
     "Images",
     "Infill",
     "MaskToken",
+    "MaskedLM",
+    "MeanEmbedding",
     "Median",
     "NearRows",
     "Noise",

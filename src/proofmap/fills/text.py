@@ -93,6 +93,18 @@ class ZeroEmbedding(TextFill):
         return _tokens(self, inputs).zeroed(texts)
 
 
+@FILLS.register
+@dataclass(frozen=True, kw_only=True)
+class MeanEmbedding(TextFill):
+    """Hidden tokens show the mean embedding of all tokens that the net knows."""
+
+    name = "mean-embedding"
+    description = "the mean embedding of all tokens in place of each hidden token; for nets of tokens"
+
+    def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
+        return _tokens(self, inputs).averaged(texts)
+
+
 def _tokens(fill: TextFill, inputs: TextInputs) -> Tokens:
     if isinstance(inputs, Tokens):
         return inputs

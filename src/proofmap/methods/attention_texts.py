@@ -13,7 +13,16 @@ from proofmap.models.token_nets import PerLabelNet, TokenNet
 
 
 def check_text_net(classifier: Classifier) -> None:
-    """Refuse a net of texts whose attention is not that of one pass over the text."""
+    """Refuse a net of texts without attention, or with that of several passes over the text."""
+    check_one_pass(classifier)
+    with torch.no_grad(), AttentionMaps() as recorded:
+        classifier(classifier.inputs.probe().to(classifier.device))
+    if not recorded.maps:
+        raise InputError(f"{classifier.name} has no attention; use gradients, masks or belief-order")
+
+
+def check_one_pass(classifier: Classifier) -> None:
+    """Refuse a net of texts that does not read a text in one pass."""
     net = classifier.net
     if not isinstance(net, TokenNet):
         raise InputError(
@@ -24,10 +33,11 @@ def check_text_net(classifier: Classifier) -> None:
             f"{classifier.name} reads the text once for each label, so there is no attention that all labels share; use gradients, masks or "
             "belief-order"
         )
-    with torch.no_grad(), AttentionMaps() as recorded:
-        classifier(classifier.inputs.probe().to(classifier.device))
-    if not recorded.maps:
-        raise InputError(f"{classifier.name} has no attention; use gradients, masks or belief-order")
+    if net.window is not None:
+        raise InputError(
+            f"{classifier.name} reads long texts in windows, and its layers do not see a text as a whole; leave longer=windows out, or use gradients, "
+            "masks or belief-order"
+        )
 
 
 def read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:

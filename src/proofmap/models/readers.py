@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -58,6 +59,14 @@ class TokenReader:
 
     def embedding(self, tokens: Tensor) -> Tensor:
         return self.table[tokens]
+
+    @cached_property
+    def mean(self) -> Tensor:
+        return self.table.mean(dim=0)
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self.tokenizer.get_vocab())
 
     def token(self, which: str) -> int | None:
         found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])

@@ -43,6 +43,8 @@ _TEMPLATES = {MINILM: "{}", "hf-nli": "This text is about {}.", "hf-lm": " {}"}
 _SCALE = 20.0
 """Of cosines, as sentence transformers are trained."""
 _CLOSE = 1e-3
+_LONG = 2048
+"""Words of a text that is read in windows."""
 
 Loaded = tuple[TokenNet, dict[str, Any]]
 
@@ -56,10 +58,23 @@ def load_text_model(spec: ModelSpec, labels: Sequence[str] | None = None) -> Loa
     if kind == "hf-text":
         if labels is not None:
             raise InputError(f"{spec.text} has its own labels; leave labels out, or choose some by label_set")
-        return _sequence(spec, transformers)
+        return _in_windows(spec, *_sequence(spec, transformers))
     names = _labels(spec, labels)
     make = {"hf-nli": _entailment, "hf-lm": _language_model, MINILM: _minilm}[kind]
-    return make(spec, transformers, names)
+    return _in_windows(spec, *make(spec, transformers, names))
+
+
+def _in_windows(spec: ModelSpec, net: TokenNet, arguments: dict[str, Any]) -> Loaded:
+    """The net, which reads long texts in windows if that is asked for."""
+    inputs: Tokens = arguments["inputs"]
+    if inputs.longer == "windows":
+        if isinstance(net, ContinuationNet):
+            raise InputError(
+                f"{spec.text} continues a prompt, which it must read as a whole; use longer=cut or a shorter prompt"
+            )
+        assert inputs.reader is not None
+        net.window = inputs.reader.most
+    return net, arguments
 
 
 def is_text_model(spec: ModelSpec) -> bool:
@@ -231,7 +246,8 @@ def _second_kind(model: Any, tokenizer: Any) -> Tensor | float:
 
 def _inputs(spec: ModelSpec, reader: TokenReader) -> Tokens:
     options: Mapping[str, str] = spec.options
-    given = options.get("length", "256")
+    windows = options.get("longer") == "windows"
+    given = options.get("length", str(_LONG) if windows else "256")
     if not given.isdigit():
         raise InputError(f"length of {spec.text} must be a number of words, not {given!r}")
     units = options.get("units", "words")
@@ -240,7 +256,7 @@ def _inputs(spec: ModelSpec, reader: TokenReader) -> Tokens:
     slots = {"tokens": 1, "characters": 2, "sentences": 64}.get(units, 4)
     return Tokens(
         width=reader.table.shape[1],
-        length=min(int(given), reader.most),
+        length=int(given) if windows else min(int(given), reader.most),
         units=units,  # type: ignore[arg-type]
         longer=options.get("longer", "refuse"),  # type: ignore[arg-type]
         slots=slots,

@@ -20,12 +20,14 @@ from proofmap.core.inputs.tokens import embedded
 class TokenNet(nn.Module):
     """A net of texts ``(N, C, S)`` with special tokens before and after each; a subclass reads the labels off the transformer.
 
-    ``before`` and ``after`` are the embeddings ``(k, d)`` of special tokens.
+    ``before`` and ``after`` are the embeddings ``(k, d)`` of special tokens. With a ``window``, a text with more tokens is read in windows of this number of
+    tokens, each with special tokens of its own. Its logits are the mean over windows, weighted by their numbers of tokens.
     """
 
     any_length = True
     before: Tensor
     after: Tensor
+    window: int | None = None
 
     def __init__(self, model: nn.Module, before: Tensor, after: Tensor) -> None:
         super().__init__()
@@ -35,6 +37,21 @@ class TokenNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         state, tokens = embedded(x)
+        if self.window is None or state.shape[1] <= self.window:
+            return self.read(state, tokens)
+        order = _those_there_first(state)
+        total = weights = torch.zeros(len(x), 1, device=x.device)
+        for start in range(0, max(1, order.shape[1]), self.window):
+            own = order[:, start : start + self.window]
+            part = tokens.gather(1, own[..., None].expand(-1, -1, tokens.shape[2]))
+            share = (state.gather(1, own).detach().abs() > 0.5).sum(dim=1, keepdim=True)
+            share = share.clamp_min(1) if start == 0 else share  # of an empty text, the first window
+            total = total + share * self.read(state.gather(1, own), part)
+            weights = weights + share
+        return total / weights
+
+    def read(self, state: Tensor, tokens: Tensor) -> Tensor:
+        """Logits ``(N, A)`` of tokens ``(N, S, d)`` with states ``(N, S)``, in one pass."""
         return self.logits(*self.packed(state, tokens, self.after))
 
     def packed(self, state: Tensor, tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,8 +133,7 @@ class PerLabelNet(TokenNet):
         found: Tensor = getattr(self, f"ending{label}")
         return found
 
-    def forward(self, x: Tensor) -> Tensor:
-        state, tokens = embedded(x)
+    def read(self, state: Tensor, tokens: Tensor) -> Tensor:
         return torch.stack([self.of_label(state, tokens, label) for label in range(self.count)], dim=1)
 
     @abstractmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.words import SPLITS, Units, bare, gap_of, in_pieces
 from proofmap.core.text import counted, one_line, shortened
 
-Longer = Literal["refuse", "cut"]
+Longer = Literal["refuse", "cut", "windows"]
 _WIDTHS = {"words": 24, "tokens": 24, "characters": 8, "sentences": 400}
 _LAST = 0x10FFFF
 _EXAMPLES = 1024
@@ -37,6 +37,9 @@ class TextInputs(Inputs):
     singular = "text"
     has_neighbours = False
 
+    may_be_longer: ClassVar[tuple[Longer, ...]] = ("refuse", "cut")
+    """What may become of texts that are too long."""
+
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
     length: int = 256
@@ -51,9 +54,9 @@ class TextInputs(Inputs):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.longer not in ("refuse", "cut"):
+        if self.longer not in self.may_be_longer:
             raise InputError(
-                f"longer must be 'refuse' or 'cut', not {self.longer!r}: what to do with texts that are too long"
+                f"longer must be one of {', '.join(self.may_be_longer)}, not {self.longer!r}: what to do with texts that are too long"
             )
 
     @property

@@ -37,6 +37,14 @@ class Reader(Protocol):
     def most(self) -> int:
         """The largest number of tokens of a text, without special tokens."""
 
+    @property
+    def mean(self) -> Tensor:
+        """The mean embedding ``(d,)`` of all tokens."""
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The number of each token."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens(TextInputs):
@@ -56,12 +64,14 @@ class Tokens(TextInputs):
     Args:
         width: the length of an embedding.
         slots: the largest number of tokens of a position; a word with more is several positions.
+        longer: what becomes of a text with more tokens than the net takes: ``refuse`` it, ``cut`` it, or read it in ``windows``, which the net must do.
         reader: the tokenizer and the embedding. Inputs from a record have none: they can be shown, but read no text.
     """
 
     kind = "tokens"
     form = "(N, channels, slots)"
-    fills = ("gray", "mask", "unknown", "delete", "closed", "zero", "images")
+    fills = ("gray", "mask", "unknown", "delete", "closed", "zero", "mean-embedding", "images")
+    may_be_longer = ("refuse", "cut", "windows")
     neutral_words = "the mask token, or the unknown token of a net without one"
 
     width: int
@@ -144,6 +154,34 @@ class Tokens(TextInputs):
         made[..., _FIRST:, :] = 0
         return made
 
+    def averaged(self, x: Tensor) -> Tensor:
+        """The mean embedding of all tokens that the net knows in place of each."""
+        made = x.clone()
+        there = (x[..., _STATE : _STATE + 1, :] != 0).to(x)
+        made[..., _ID, :] = -there[..., 0, :]
+        made[..., _FIRST:, :] = self._reader().mean.to(x)[:, None] * there
+        return made
+
+    def token_number(self, which: str) -> int | None:
+        """The number of the token ``mask`` or ``unknown``; None if there is none."""
+        return self._reader().token(which)
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        return self._reader().vocabulary
+
+    def token_numbers(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The numbers of the tokens ``(N, S)`` of texts, and in which slots there is one."""
+        return x[:, _ID].long(), x[:, _STATE] != 0
+
+    def with_tokens(self, x: Tensor, numbers: Tensor, where: Tensor) -> Tensor:
+        """Texts with the tokens ``numbers`` ``(N, S)`` in the slots ``where`` ``(N, S)``."""
+        made = x.clone()
+        shown = self._reader().embedding(numbers.clamp_min(0).cpu()).to(x).transpose(1, 2)
+        made[:, _ID] = torch.where(where, numbers.to(x), x[:, _ID])
+        made[:, _FIRST:] = torch.where(where[:, None], shown, x[:, _FIRST:])
+        return made
+
     def closed(self, x: Tensor) -> Tensor:
         """Tokens that attention is closed to."""
         made = x.clone()
@@ -184,14 +222,18 @@ class Tokens(TextInputs):
             raise InputError(
                 f"{which} has no token that the net's tokenizer knows; check its language and encoding"
             )
-        fits = 0
+        fits, windows = 0, self.longer == "windows"
         for k, (_, tokens) in enumerate(pieces):
             fits += len(tokens)
-            if fits > reader.most or k >= self.length:
+            if (fits > reader.most and not windows) or k >= self.length:
+                if windows:
+                    raise InputError(
+                        f"{which} has {len(pieces):,} {self.units}, and at most {self.length:,} are read in windows; shorten it, or ask for a larger length="
+                    )
                 if self.longer == "refuse":
                     raise InputError(
                         f"{which} has {len(pieces):,} {self.units} and {len(used):,} tokens, and the net takes at most {self.length:,} "
-                        f"{self.units} and {reader.most:,} tokens; shorten it, or ask for longer=cut to use its beginning alone"
+                        f"{self.units} and {reader.most:,} tokens; shorten it, or ask for longer=cut to use its beginning alone, or for longer=windows"
                     )
                 pieces = pieces[:k]
                 break

@@ -15,6 +15,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
 from proofmap.fills.fill import rounded
 from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
+from proofmap.methods.adapters.token_layers import first_token_layer, of_token_layer
 from proofmap.methods.given_maps import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS
@@ -38,7 +39,8 @@ _OTHER = ("LLM", "DataLoader", "Remote")
 _AROUND = "attribution_method"
 _BASELINES = "baselines"
 GRAY = "gray"
-"""The baselines that normalise to zero."""
+"""The baselines that normalise to zero; for texts, each text with every word hidden."""
+_OWN = "each text with every word hidden"
 
 
 @METHODS.register
@@ -46,9 +48,9 @@ class Captum(LibraryMethod):
     """Any attribution of Captum, called as ``CLASS(classifier.as_module(), ...).attribute(images, target=label, ...)``.
 
     A class that takes baselines gets by default the input that normalises to zero, like our own methods: gray
-    for pictures, the mean for rows and series. Given baselines are in the classifier's units: 0 is a black picture,
+    for pictures, the mean for rows and series, the text with every word hidden for tokens. Given baselines are in the classifier's units: 0 is a black picture,
     ``gray`` the default, ``none`` leaves the choice to Captum. ``channels`` merges the channels of a position. Attributions of layers are enlarged
-    bilinearly. A class inside another, such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
+    bilinearly; those of the tokens of a text are summed over each word. A class inside another, such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
     """
 
     name = "captum"
@@ -95,13 +97,24 @@ class Captum(LibraryMethod):
     def takes_layer(self) -> bool:
         return "layer" in _parameters(self.class_named(self.call.name))[1].names
 
+    def state_for(self, classifier: Classifier) -> str:
+        if isinstance(classifier.inputs, Tokens) and self.takes_layer() and "layer" not in self.call.options:
+            return first_token_layer(classifier)
+        return super().state_for(classifier)
+
     @contextmanager
     def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
         made, options = self._made(self.call, subject)
-        target = takes_target(type(made))
+        target, inputs = takes_target(type(made)), subject.classifier.inputs
 
         def attribute(images: Tensor, labels: Tensor) -> Any:
-            return made.attribute(images, **({"target": labels} if target else {}), **options)
+            given = dict(options)
+            if given.get(_BASELINES) is _OWN:
+                given[_BASELINES] = inputs.blank_like(images.detach())
+            found = made.attribute(images, **({"target": labels} if target else {}), **given)
+            if isinstance(inputs, Tokens):
+                return of_token_layer(found, images.detach(), subject.classifier, self.channels)
+            return found
 
         yield attribute
 
@@ -124,15 +137,6 @@ class Captum(LibraryMethod):
         """The default baseline, if the class takes one and none is given."""
         inner = Call.read(str(self.call.options.get(_AROUND, self.call.name)))
         given = _BASELINES in self.call.options or _BASELINES in inner.options
-        if (
-            not given
-            and isinstance(classifier.inputs, Tokens)
-            and takes_baselines(self.class_named(inner.name))
-        ):
-            raise InputError(
-                f"{self.title()} starts at one baseline for all inputs, and the baseline of a text depends on its words; use a method of "
-                "Proofmap with a fill, such as integrated-gradients, lime or kernel-shap"
-            )
         return {} if given else usual_baseline(self.class_named(inner.name), classifier)
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:
@@ -170,6 +174,8 @@ def takes_baselines(kind: Any) -> bool:
 
 def usual_baseline(kind: Any, classifier: Classifier) -> dict[str, object]:
     """The record of the baseline that a class gets by default; empty if the class takes none."""
+    if isinstance(classifier.inputs, Tokens):
+        return {_BASELINES: _OWN} if takes_baselines(kind) else {}
     return {_BASELINES: rounded(classifier.inputs.neutral)} if takes_baselines(kind) else {}
 
 
@@ -183,11 +189,17 @@ def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
     )
 
 
-def baselines(name: str, given: object, classifier: Classifier) -> Tensor | None:
+def baselines(name: str, given: object, classifier: Classifier) -> Tensor | str | None:
     """Baselines ``(1, *shape)`` of one colour: a number for all channels, one for each, or ``gray``; None for Captum's own."""
     if given is None:
         return None
     rows = 2 if name in _TWO_BASELINES else 1
+    if isinstance(classifier.inputs, Tokens):
+        if given != GRAY:
+            raise InputError(
+                f"baselines of a text are the text with every word hidden; leave baselines out of captum's {name}"
+            )
+        return _OWN
     if given == GRAY:
         return classifier.blank(rows)
     values = torch.as_tensor(given, dtype=torch.float32, device=classifier.device).reshape(-1)
