@@ -304,7 +304,7 @@ _DATASETS: tuple[tuple[str, Callable[..., Dataset], str, str], ...] = (
     (
         "hf",
         hugging_face,
-        "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN",
+        "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN, or text=COLUMN",
         "a dataset of Hugging Face, or a folder in one of its layouts",
     ),
     ("photos", photographs, "PHOTO PHOTO ...", "photos and folders named one by one"),
