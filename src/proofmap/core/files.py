@@ -162,6 +162,17 @@ def check_output(path: str | Path) -> Path:
         raise InputError(f"{nearest} is a file, not a folder; choose another --out")
     if not os.access(nearest, os.W_OK):
         raise InputError(f"the folder {nearest} cannot be written to; choose another --out")
+    if nearest != folder:
+        missing = nearest / folder.absolute().relative_to(nearest.absolute()).parts[0]
+        try:  # some systems of files, such as /proc, allow it and then refuse
+            missing.mkdir()
+            missing.rmdir()
+        except FileExistsError:  # made by another process just now
+            pass
+        except OSError as error:
+            raise InputError(
+                f"the folder {missing} cannot be made: {error.strerror}; choose another --out"
+            ) from None
     return folder
 
 
