@@ -52,7 +52,6 @@ METHODS = (
     "kernel-shap:fill=delete,samples=30",
     "occlusion:fill=delete",
     "gradient-x-input",
-    "first-words",
     "random",
 )
 FILLS = ("delete", "mean-embedding")
@@ -134,7 +133,10 @@ def main() -> None:
         unpack(args.unpack)
         return
     rows: list[dict[str, Any]] = []
-    for prompt, *answers in PROMPTS[: args.prompts]:
+    shortest = sorted(
+        PROMPTS, key=lambda row: len(row[0].split())
+    )  # all orders of few words are compared soonest
+    for prompt, *answers in shortest[: args.prompts]:
         rows.append(judged(args.model, prompt, (answers[0], answers[1])))
         print(rows[-1]["prompt"], rows[-1]["f"], rows[-1]["order"], rows[-1]["seconds"], "s", flush=True)
         record = {

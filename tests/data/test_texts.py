@@ -112,8 +112,8 @@ def test_texts_of_a_hugging_face_dataset() -> None:
     two = Rows({"review": ["Good."], "title": ["x"]}, {"review": STRING, "title": STRING})
     with pytest.raises(InputError, match="say which has the texts, text=COLUMN"):
         texts_of_rows(two)
-    with pytest.raises(InputError, match=r"has no column 'reviw'\. Did you mean 'review'"):
-        texts_of_rows(two, column="reviw")
+    with pytest.raises(InputError, match=r"has no column 'reviews'\. Did you mean 'review'"):
+        texts_of_rows(two, column="reviews")
     assert texts_of_rows(two, column="review").texts == ["Good."]
 
 
