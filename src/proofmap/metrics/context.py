@@ -43,7 +43,7 @@ class Judged:
         seed: of all random numbers.
         games: prepared games by their descriptions; other games are prepared when first played.
         found: values that a metric keeps for all methods of one evaluation, because they do not depend on maps. They are dropped after the
-        evaluation, since the net may change.
+            evaluation, since the net may change.
     """
 
     classifier: Classifier
