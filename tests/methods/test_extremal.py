@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import scipy
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Series
 from proofmap.core.progress import Silent
 from proofmap.methods import ExtremalPerturbation
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
@@ -154,6 +156,34 @@ def test_areas_are_summed_and_smoothed() -> None:
         )
     found = s(f, image, torch.tensor([[1]]))[0, 0].double()
     torch.testing.assert_close(found, torch.from_numpy(expected), rtol=0, atol=1e-5)
+
+
+def test_series_are_blurred_by_time_steps_and_masked_by_segments() -> None:
+    """Positions are 4 segments of 8 time steps: a mask has one value for all of them, and blur does not know of segments."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 3, bias=False)).eval()
+    with torch.no_grad():
+        net[1].weight.zero_()[1, 8:16] = 1.0  # label 1 is the second segment of the first channel
+    f = Classifier(net, inputs=Series(length=32, mean=(0.0, 0.0), std=(1.0, 1.0), segments=4))
+    x = normal(1, 2, 32, seed=1)
+    problem, slots = seated(S.prepare(f), x, torch.tensor([1]))
+    sigma = 28.0 * 32 / 224
+    blurred = scipy.ndimage.gaussian_filter1d(
+        x[0].double().numpy(), sigma, mode="nearest", radius=math.ceil(4 * sigma)
+    )
+    levels = slots["pyramid"].view(2, 4, 32)
+    torch.testing.assert_close(levels[:, 0].double(), torch.from_numpy(blurred), rtol=0, atol=1e-5)
+    masks = torch.tensor([1.0, 0.0, 0.5, 1 / 3]).view(1, 1, 4)
+    share = masks[0, 0].repeat_interleave(8) * 3
+    below = share.floor().clamp(max=2).long()
+    step, part = torch.arange(32), share - below
+    expected = (1 - part) * levels[:, below, step] + part * levels[:, below + 1, step]
+    found = problem.perturbed(slots["pyramid"], masks, torch.tensor([[[False]]]))
+    torch.testing.assert_close(found[0, 0], expected, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found[0, 0, :, :8], x[0, :, :8])
+    event = torch.zeros(1, 2, 32)
+    event[0, 0, 8:16] = 4.0
+    maps = S.changed(steps=20, areas=(0.25,), smooth=0.0)(f, event, torch.tensor([[1]]))
+    assert maps.shape == (1, 1, 4) and int(maps.argmax()) == 1
 
 
 def test_areas_that_cannot_be_are_refused() -> None:

@@ -136,13 +136,14 @@ class ExtremalProblem(MaskProblem):
         points = math.prod(self.shape.points)
         ones = (torch.tensor(settings.areas) * points).round().clamp(1, points).long()
         self.templates = (torch.arange(points) >= points - ones[:, None]).float().to(classifier.device)
-        scale = max(self.inputs.positions) / _SIDE
-        sigmas = torch.linspace(settings.blur * scale, 0, settings.levels).tolist()
+        sides = self.inputs.shape[
+            -len(self.inputs.positions) :
+        ]  # time steps, where positions are segments of them
+        sigmas = torch.linspace(settings.blur * max(sides) / _SIDE, 0, settings.levels).tolist()
         self.blurs = [
-            [smoothing(side, sigma, device=classifier.device) for side in self.inputs.positions]
-            for sigma in sigmas
+            [smoothing(side, sigma, device=classifier.device) for side in sides] for sigma in sigmas
         ]
-        self.places = torch.arange(self.inputs.count, device=classifier.device).view(self.inputs.positions)
+        self.places = torch.arange(math.prod(sides), device=classifier.device).view(sides)
 
     def enter(self, slots: Slots) -> Slots:
         first, place = distinct_images(slots)
@@ -155,7 +156,7 @@ class ExtremalProblem(MaskProblem):
     def pyramid(self, images: Tensor) -> Tensor:
         """Images ``(P, *shape)`` blurred less at each level, the last one not at all, normalised.
 
-        The positions of all levels lie in one row, so that one index gives level and place: ``(P, channels, levels x positions)``.
+        All levels lie in one row, so that one index gives level and place: ``(P, channels, levels x places)``.
         """
         axis = -1 - len(self.inputs.positions)
         levels = [self.classifier.normalised(enlarged(images, blur)) for blur in self.blurs]
@@ -197,11 +198,14 @@ class ExtremalProblem(MaskProblem):
 
         ``mirrored`` ``(P, 1, ...)`` marks pairs whose image and mask are mirrored.
         """
-        count, axes, kept = self.inputs.count, self.places.ndim, masks.shape[:2]
+        count, axes, kept = self.places.numel(), self.places.ndim, masks.shape[:2]
         height = masks * (self.settings.levels - 1)
         below = height.detach().floor().clamp(0, self.settings.levels - 2)
-        index = below.long() * count + torch.where(mirrored, self.places.flip(-1), self.places)
-        index = self.inputs.over_channels(index).expand(*kept, *self.inputs.shape).flatten(-axes)
+        places = torch.where(mirrored, self.places.flip(-1), self.places).unsqueeze(
+            -1 - axes
+        )  # for all channels
+        index = self.inputs.over_channels(below.long() * count) + places
+        index = index.expand(*kept, *self.inputs.shape).flatten(-axes)
         x = pyramid[:, None].expand(-1, kept[1], *pyramid.shape[1:])
         lower, upper = (
             levels.gather(-1, index).view(*kept, *self.inputs.shape)
