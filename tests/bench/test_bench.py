@@ -185,6 +185,27 @@ def test_a_good_record_enters_the_leaderboard_once(made: Mapping[str, Record], t
         submit(made["gradient"], tmp_path, data=NO_DATA)
 
 
+def test_a_record_that_is_not_recomputed_says_so_and_is_marked(
+    made: Mapping[str, Record], tmp_path: Path
+) -> None:
+    edited = raised(made["gradient"])  # found only by computing it again
+    record = Record.read(submit(edited, tmp_path, data=NO_DATA, number=0))
+    assert record.check["images"] == [] and record.check["recomputed"] == f"0 of {len(record.images)}"
+    (row,) = Leaderboard(tmp_path).board("mini").rows()
+    assert row.hardly_checked == record.check["recomputed"] and not row.checked_elsewhere
+    assert "gradient?" in Leaderboard(tmp_path).board("mini").table()
+    assert "not recomputed" in Leaderboard(tmp_path).board("mini").table()
+    assert ">not recomputed</span>" in write_page(Leaderboard(tmp_path), tmp_path / "page.html").read_text()
+    whole = check_record(made["gradient"], data=NO_DATA)
+    assert whole.check["recomputed"] == f"1 of {len(record.images)}"
+    with pytest.raises(InputError, match="other labels or probabilities"):  # all else is checked
+        check_record(easier_beliefs(made["gradient"]), data=NO_DATA, number=0)
+    with pytest.raises(InputError, match="--recompute takes 0 to"):
+        check_record(made["gradient"], data=NO_DATA, number=-1)
+    with pytest.raises(InputError, match="brings the code of its method, so at least 1 image must"):
+        check_record(made["mine"], data=NO_DATA, allow_code=True, number=0)
+
+
 def test_code_of_others_runs_only_if_it_is_allowed(made: Mapping[str, Record], tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"brings the code of its method \(mine.py\).*--allow-code"):
         check_record(made["mine"], data=NO_DATA)

@@ -28,6 +28,8 @@ from proofmap.results.paired import fewest_images, holm, sign_flip_p
 from proofmap.results.statistics import Score, mean_score
 
 FOLDER = Path("leaderboard")
+SHARE = 0.1
+"""The share of images that is computed again before a record enters, at least one."""
 DECIDED = ("completeness", "soundness", "steadiness")
 """The scores whose differences between methods are tested."""
 ALL, LEARNED, UNSEEN = "all fills", "fills learned on", "fills never learned on"
@@ -57,7 +59,15 @@ class Row:
     def checked_elsewhere(self) -> str:
         """The device that the record was checked on, if that is another kind than the one it was made on."""
         here = str(self.record.check.get("machine", {}).get("device", ""))
-        return "" if here == self.record.machine.get("device") else here
+        return (
+            "" if here == self.record.machine.get("device") or not self.record.check.get("images") else here
+        )
+
+    @property
+    def hardly_checked(self) -> str:
+        """How many images were computed again, such as ``0 of 40``, if these are fewer than a tenth."""
+        n, recomputed = len(self.record.images), len(self.record.check.get("images", ()))
+        return "" if recomputed >= SHARE * n else f"{recomputed} of {n}"
 
     @property
     def lesser(self) -> float:
@@ -143,6 +153,7 @@ class Board:
         cells, rows = [], self.rows(view)
         for row in rows:
             marks = ("*" if row.learned_on else "") + ("!" if row.over_budget else "")
+            marks += "?" if row.hardly_checked else ""
             decided = f"+{_total(row.better_than)} -{_total(row.worse_than)}"
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
@@ -158,6 +169,8 @@ class Board:
             notes.append(f"*: learned on a fill that others have never seen ({', '.join(self.task.unseen)}).")
         if any(row.over_budget for row in rows):
             notes.append(f"!: over the budget of {self.task.budget:,} passes for an image.")
+        if any(row.hardly_checked for row in rows):
+            notes.append(f"?: not recomputed, or for fewer than a tenth of the {self.task.kind}.")
         return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
 
 

@@ -9,6 +9,9 @@ A record is refused if
 - values of the images that are computed again differ, by more than rounding does; or it takes more passes than it says;
 - it brings code that does better on the images of the task than on fresh ones (:mod:`proofmap.bench.fresh`).
 
+``number`` asks for fewer images than a tenth, down to none: some nets are slow on the machine that checks. The record then states how many
+were computed again, and the leaderboard marks the row. All else is checked as always. Code that a record brings is always computed again.
+
 Which images are computed again follows from the digest of the record and from a salt that the checking machine draws. With the digest
 alone, someone could edit numbers until a digest spares all edited images; with the salt nobody can choose.
 """
@@ -26,6 +29,7 @@ import torch
 from torch import Tensor
 
 from proofmap.bench.fresh import check_fresh, fresh_images
+from proofmap.bench.leaderboard import SHARE
 from proofmap.bench.record import Record, images_digest, weights_digest
 from proofmap.bench.running import run_task
 from proofmap.bench.task import VERSION, Task
@@ -45,8 +49,6 @@ from proofmap.study.manifest import differences, plain_record
 from proofmap.study.resume import registrations
 from proofmap.study.session import Session, open_session
 
-SHARE = 0.1
-"""The share of images that is computed again, at least one."""
 TOLERANCE = 0.005
 """Values of one image may differ by this on the same kind of device: other blocks and threads round in another order."""
 ELSEWHERE = 0.05
@@ -58,12 +60,16 @@ _BY_MACHINE = ("precision", "dtype", "compile", "code", "reads", "digest")
 """Settings that follow from the device, from Python's version, or from how pictures are decoded."""
 
 
-def chosen_images(record: Record, salt: str) -> list[int]:
-    """The places of the images to compute again, in their order."""
-    n = len(record.images)
+def tenth_of(record: Record) -> int:
+    """How many images are computed again, if no other number is asked for."""
+    return max(1, math.ceil(SHARE * len(record.images)))
+
+
+def chosen_images(record: Record, salt: str, number: int | None = None) -> list[int]:
+    """The places of the images to compute again, in their order; ``number`` of them, or a tenth."""
     key = torch.tensor(streams.key_of(0, "proofbench check", record.digest, salt))
-    drawn = streams.permutations(key, n)[: max(1, math.ceil(SHARE * n))]
-    return sorted(drawn.tolist())
+    drawn = streams.permutations(key, len(record.images))
+    return sorted(drawn[: tenth_of(record) if number is None else number].tolist())
 
 
 def check_record(
@@ -73,14 +79,21 @@ def check_record(
     device: str | None = None,
     allow_code: bool = False,
     salt: str | None = None,
+    number: int | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> Record:
-    """The record with its check, or an error that says why it is refused. ``salt`` repeats an earlier choice of images."""
+    """The record with its check, or an error that says why it is refused.
+
+    Args:
+        salt: repeats an earlier choice of images.
+        number: how many images to compute again, instead of a tenth.
+    """
     task = _task_of(record)
     task.check_needs(data)
     _check_name(record)
+    _check_number(record, number)
     salt = secrets.token_hex(8) if salt is None else salt
-    places = chosen_images(record, salt)
+    places = chosen_images(record, salt, number)
     names = [record.images[k]["name"] for k in places]
     with tempfile.TemporaryDirectory(prefix="proofbench-") as folder:
         spec = _spec_here(record, Path(folder), allow_code)
@@ -94,19 +107,22 @@ def check_record(
             how: dict[str, Any] = {"data": data, "name": record.name, "device": device, "watchers": watchers}
             return run_task(task, spec, Path(folder) / where, images=images, **how)
 
-        again = run_on(names, "run")
-        found = _check_values(record, again, places)
+        found, passes = 0.0, 0
+        if names:
+            again = run_on(names, "run")
+            found, passes = _check_values(record, again, places), again.passes
         fresh = fresh_images(session, record) if record.method["files"] else []
         if fresh:
             check_fresh(record, run_on(fresh, "fresh"), task.fills)
-    if record.passes < again.passes:
+    if record.passes < passes:
         raise InputError(
-            f"the record says that {record.name} takes {record.passes:,} passes for an image; counted here: {again.passes:,}"
+            f"the record says that {record.name} takes {record.passes:,} passes for an image; counted here: {passes:,}"
         )
     here = environment(session.classifier.device)
     return record.checked(
         {
             "salt": salt,
+            "recomputed": f"{len(names)} of {len(record.images)}",
             "images": names,
             "largest_difference": found,
             **({"fresh": fresh} if fresh else {}),
@@ -164,6 +180,19 @@ def _spec_here(record: Record, folder: Path, allow_code: bool) -> str:
         return str(folder / file)
 
     return str(with_files_in(record.method["spec"], place))
+
+
+def _check_number(record: Record, number: int | None) -> None:
+    """Raise if the number of images to compute again cannot be, or if code of others would not be run on a tenth."""
+    if number is None:
+        return
+    if not 0 <= number <= len(record.images):
+        raise InputError(f"--recompute takes 0 to {len(record.images)} images of this task, not {number}")
+    if record.method["files"] and number < tenth_of(record):
+        raise InputError(
+            f"the record brings the code of its method, so at least {counted(tenth_of(record), 'image')} must be computed again; leave "
+            "out --recompute"
+        )
 
 
 def _check_name(record: Record) -> None:

@@ -34,6 +34,7 @@ class Asked:
     out: Path | None
     leaderboard: Path
     allow_code: bool
+    recompute: int | None
     executor: str
     address: str | None
     workers: int | None
@@ -114,6 +115,7 @@ def _submit(asked: Asked) -> None:
         data=asked.data,
         device=options.check_device(asked.device),
         allow_code=asked.allow_code,
+        number=asked.recompute,
         watchers=[watcher_for(stderr, asked.quiet)],
     )
     print_result(path)
@@ -171,6 +173,13 @@ def bench(
         bool,
         typer.Option("--allow-code", help="Run the code that a submitted record brings. Read it first."),
     ] = False,
+    recompute: Annotated[
+        int | None,
+        typer.Option(
+            help="For submit: how many images to compute again; a row with fewer than a tenth is marked.",
+            show_default="a tenth",
+        ),
+    ] = None,
     executor: Annotated[str, options.EXECUTOR] = "local",
     address: Annotated[str | None, options.ADDRESS] = None,
     workers: Annotated[int | None, options.WORKERS] = None,
@@ -188,6 +197,7 @@ def bench(
             out=out,
             leaderboard=leaderboard,
             allow_code=allow_code,
+            recompute=recompute,
             executor=executor,
             address=address,
             workers=workers,
