@@ -91,7 +91,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
 
 
+LARGE = {
+    *("captum", "cv2", "matplotlib.pyplot", "onnxruntime", "playwright", "pytorch_grad_cam", "ray"),
+    *("scipy.stats", "shap", "skimage.segmentation", "sklearn", "timm", "torchvision", "transformers"),
+}
+"""Packages that no test file imports by itself: every worker would import them, in up to 3 s each. A test imports them, or ``Lazily``."""
+
+
 def pytest_collection_finish() -> None:
+    if found := LARGE & sys.modules.keys():
+        raise pytest.UsageError(f"import {', '.join(sorted(found))} inside a test, or by tests.lazily.Lazily")
     gc.freeze()
     gc.enable()
     gc.set_threshold(20_000, 50, 50)  # at the usual 700, collections take a twentieth of the time
