@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import csv
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,7 +106,18 @@ def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
     dots = [dot for panel in panels for line in panel.columns for dot in line.dots]
     assert page.count('<circle class="dot') == len(dots) > 0, "a dot for each row, label and column"
     assert page.count('class="dot hollow"') == sum(not dot.proves for dot in dots)
-    assert page.count('class="ranked"') == 8
+    record = json.loads(re.search(r'id="record">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    assert record["counts"] == [0, 1, 2, 3] and len(record["pictured"]) == 8
+    evaluation, result = proof.evaluation, proof.evaluation.results[0]
+    image = next(one for one in record["pictured"] if one["index"] == 0)
+    assert [column["name"] for column in image["columns"]] == ["age", "money", "city"]
+    for k, label in enumerate(image["labels"]):
+        j = evaluation.labels[0].tolist().index(label["label"])
+        own = {key: values[k] for key, values in image["methods"][0]["listed"].items()}
+        assert own["curve"] == pytest.approx(result.insertion.probabilities[0, j].tolist())
+        heat = evaluation.map_of(result, 0, j)
+        assert sorted(own["order"]) == [0, 1, 2] and int(heat.argmax()) == own["order"].index(0)
+        assert own["enough"] == proof_count(evaluation, shape_of(evaluation, result, 0, j))
     written = {path.name for path in proof.save(tmp_path / "out")}
     assert "row-0.occlusion.png" in written
 
@@ -131,3 +145,20 @@ def test_tables_and_files_name_the_columns(proof: pm.Proof, tmp_path: Path) -> N
     assert {row["value"] for row in own} == {
         evaluation.inputs.value_text(evaluation.image_of(0), p) for p in range(3)
     }
+
+
+def test_the_page_lists_columns_and_the_slider_shows_them(
+    proof: pm.Proof, browser: Any, tmp_path: Path
+) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 4000})
+    complaints: list[str] = []
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(pm.write_report(proof, tmp_path / "report.html").as_uri())
+    page.locator("#share").evaluate("(s) => { s.value = 2; s.dispatchEvent(new Event('input')); }")
+    cell = page.locator("#image-0 .cell").first
+    cell.locator(".reading-off", has_text="2 columns").wait_for()
+    lines = cell.locator("li")
+    assert lines.count() == 4 and lines.first.inner_text() == "nothing shown"
+    assert [lines.nth(k).get_attribute("class") or "" for k in range(4)][3].split()[-1] == "unshown"
+    assert cell.locator(".unshown").count() == 1 and complaints == []
+    page.close()

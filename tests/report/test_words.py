@@ -164,8 +164,8 @@ def test_a_page_carries_the_words_and_their_order(evaluation: pm.Evaluation, pag
     assert "".join(image["text"]) == TEXTS[0]
     for k, label in enumerate(image["labels"]):
         proof = proof_of(evaluation, "occlusion", 0, label["name"])
-        assert image["methods"][1]["words"]["order"][k] == list(proof.places)
-        assert image["methods"][1]["words"]["curve"][k] == pytest.approx(list(proof.along))
+        assert image["methods"][1]["listed"]["order"][k] == list(proof.places)
+        assert image["methods"][1]["listed"]["curve"][k] == pytest.approx(list(proof.along))
 
 
 def test_the_slider_shows_words_one_by_one(browser: Any, page_file: Path, evaluation: pm.Evaluation) -> None:

@@ -25,15 +25,8 @@ from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.opening import opening
 from proofmap.report.originals import Original
 from proofmap.report.page_data import page_record
-from proofmap.report.page_pictures import (
-    Picture,
-    curve_counts,
-    picture_of,
-    shown_places,
-    slider_counts,
-    word_counts,
-)
-from proofmap.report.word_proof import is_worded
+from proofmap.report.page_lists import is_listed, list_counts
+from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.proof_shape import percent
@@ -48,7 +41,7 @@ _SCRIPTS = (
     "listed.js",
     "page.js",
     "tables.js",
-    "words.js",
+    "list_cells.js",
     "pictures.js",
     "matrix.js",
 )
@@ -169,12 +162,12 @@ def _pictures(
     """The images in full, and the counts of the slider and of the curves, which all images share."""
     if not shown:
         return [], {"counts": [], "curve_counts": []}
-    worded = is_worded(evaluation.inputs)
+    lists = is_listed(evaluation.inputs)
     counts = (
-        word_counts(evaluation, shown) if worded else slider_counts(evaluation.results[0].insertion.positions)
+        list_counts(evaluation, shown) if lists else slider_counts(evaluation.results[0].insertion.positions)
     )
     found = [picture_of(evaluation, i, shown_places(evaluation, i, most_labels), counts) for i in shown]
-    curves = [] if worded else [curve_counts(r, counts) for r in evaluation.results]
+    curves = [] if lists else [curve_counts(r, counts) for r in evaluation.results]
     return found, {"counts": counts, "curve_counts": curves}
 
 

@@ -14,6 +14,7 @@ from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
+from proofmap.report.page_lists import is_listed
 from proofmap.report.page_pictures import json_number
 from proofmap.report.word_proof import WORDS_NOTE, is_worded
 from proofmap.results import score_tables
@@ -46,6 +47,7 @@ def page_record(
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
         "noun": evaluation.inputs.singular,
+        "listed": is_listed(evaluation.inputs),
         "worded": is_worded(evaluation.inputs),
         "words_note": WORDS_NOTE.format(positions=evaluation.inputs.position_noun),
         "nouns": evaluation.inputs.noun,

@@ -27,10 +27,8 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.report.colours import displayed
 from proofmap.report.originals import Original
+from proofmap.report.page_lists import is_listed, list_maps, listed
 from proofmap.report.pictures import data_uri, per_pixel, photo
-from proofmap.report.proof_sheets import explained_sheet
-from proofmap.report.ranked_columns import is_ranked
-from proofmap.report.word_proof import is_worded, word_proof, words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import shape_of
@@ -45,13 +43,12 @@ _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, which would show t
 
 @dataclass(frozen=True)
 class Picture:
-    """One image in full: a plain record, the photo as a data URI, the levels of each method's maps as a data URI, the sheet of a row
-    of a table as a data URI, and the original if the net sees only a part of it."""
+    """One image in full: a plain record, the photo as a data URI, the levels of each method's maps as a data URI, and the original if the
+    net sees only a part of it. Rows and texts have a record only."""
 
     record: dict[str, Any]
     photo: str
     levels: list[str]
-    ranked: str = ""
     original: Original | None = None
 
 
@@ -104,11 +101,10 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
 def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts: Sequence[int]) -> Picture:
     """Everything that the page shows of one image."""
     image, inputs = evaluation.image_of(index), evaluation.inputs
-    worded = is_worded(inputs)
     height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
     levels, methods = [], []
-    for result in () if worded else evaluation.results:
+    for result in () if is_listed(inputs) else evaluation.results:
         own = places[:1] if result.label_free else places
         maps = torch.stack([evaluation.map_of(result, index, j) for j in own]).to(image.device)
         ranks = rank(maps, ties=_ties(result), keys=_tie_keys(evaluation, result, image, len(maps)))
@@ -125,14 +121,17 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
             }
         )
         levels.append(levels_uri(np.stack([per_pixel(level, inputs) for level in found])))
-    if worded:
+    if is_listed(inputs):
         methods = [
-            {"words": words, "labels": [_label_record(evaluation, result, index, j) for j in places]}
-            for result, words in zip(evaluation.results, word_maps(evaluation, index, places), strict=True)
+            {
+                "listed": list_maps(evaluation, result, index, places),
+                "labels": [_label_record(evaluation, result, index, j) for j in places],
+            }
+            for result in evaluation.results
         ]
     record = {
         "index": index,
-        "text": list(words_of(evaluation, index)) if worded else None,
+        **listed(evaluation, index),
         "name": evaluation.image_names[index],
         "height": height,
         "width": width,
@@ -150,32 +149,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "methods": methods,
         "matrix": _matrices(evaluation, index, places),
     }
-    if worded:
-        return Picture(record, "", [])
-    ranked = data_uri(explained_sheet(evaluation, index), "PNG", optimize=True) if is_ranked(inputs) else ""
-    return Picture(record, photo_uri(image, inputs), levels, ranked)
-
-
-def word_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
-    """The counts of the slider: 0 to the number of words of the longest text."""
-    return list(range(1 + max(evaluation.count_of(i) for i in shown)))
-
-
-def word_maps(evaluation: Evaluation, index: int, places: Sequence[int]) -> list[dict[str, Any]]:
-    """For each method: for each label the shade 0..255 of each word, its place in the map (0 first), how many words give the belief, and
-    the probability of the label while 0, 1, 2, ... words are shown."""
-    found = []
-    for result in evaluation.results:
-        proofs = [word_proof(evaluation, result, index, j) for j in places]
-        found.append(
-            {
-                "heat": [[round(255 * value) for value in proof.heat] for proof in proofs],
-                "order": [list(proof.places) for proof in proofs],
-                "enough": [proof.enough for proof in proofs],
-                "curve": [[float(f"{p:.9g}") for p in proof.along] for proof in proofs],
-            }
-        )
-    return found
+    return Picture(record, "" if is_listed(inputs) else photo_uri(image, inputs), levels)
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:

@@ -83,10 +83,10 @@ class Cell {
 const wrongWords = ({ wrong }) => `a wrong one, to test (${wrong === "near" ? "near to what the net believes" : "far from what the net believes"})`;
 
 /** The pictures of one label by one method. */
-const cellOf = (card, place, method) => (card.image.text ? new WordCell(card, place, method) : new Cell(card, place, method));
+const cellOf = (card, place, method) => (record.listed ? new ListCell(card, place, method) : new Cell(card, place, method));
 
-/** A step of the slider in percent of the positions; of texts the number of words. */
-const percent = (step) => record.worded ? `${step} ${record.positions}` : `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
+/** A step of the slider in percent of the positions; of rows and texts the number of columns or words. */
+const percent = (step) => record.listed ? `${step} ${record.positions}` : `${((100 * step) / (record.counts.length - 1)).toFixed(1).replace(/\.0$/, "")} %`;
 
 /** A row of pictures of one image. It is painted when it comes into view, and follows the slider while in view. */
 class Row {
@@ -150,7 +150,7 @@ class Card {
     this.photo = node.querySelector("img.photo");
     this.levels = node.querySelectorAll("img.levels");
     this.chips = [...node.querySelectorAll(".chip")];
-    const values = (place) => image.methods.flatMap((m) => (m.words ?? m).curve[place]).filter((p) => p !== null);
+    const values = (place) => image.methods.flatMap((m) => (m.listed ?? m).curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
     if (record.explained) this.tops.fill(Math.max(...this.tops)); // labels stand side by side
     this.rows = record.explained
@@ -170,6 +170,9 @@ class Card {
     for (const node of this.labelNodes[place]) node.hidden = !on;
   }
 }
+
+/** The beginning of a text, or the first columns of a row. */
+const stripText = ({ text, columns }) => (text ? text.slice(0, 24).join("") : columns.slice(0, 4).map(({ name, value }) => `${name} ${value}`).join(", "));
 
 /** All images in full, and their tools. */
 class Gallery {
@@ -208,8 +211,8 @@ class Gallery {
       const value = lowest(image) <= 1 ? `soundness ${number(lowest(image))}` : "";
       const small = Math.max(image.width, image.height) <= 112 ? "small" : null;
       return make("li", {}, make("a", { href: `#image-${image.index}` },
-        image.text
-          ? make("span", { class: "strip-text", dir: "auto" }, image.text.slice(0, 24).join(""))
+        record.listed
+          ? make("span", { class: "strip-text", dir: "auto" }, stripText(image))
           : make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
         make("span", { class: "strip-name" }, image.name), make("span", { class: "soft" }, value)));
     }));
@@ -224,7 +227,7 @@ class Gallery {
     const count = record.counts[this.step];
     const n = record.counts[record.counts.length - 1];
     const words = percent(this.step);
-    byId("share-words").textContent = `${words}${record.worded ? "" : ` · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${record.positions}`}`;
+    byId("share-words").textContent = `${words}${record.listed ? "" : ` · ${count.toLocaleString("en")} of ${n.toLocaleString("en")} ${record.positions}`}`;
     this.slider.setAttribute("aria-valuetext", `${words}, ${count} of ${n} ${record.positions}`);
     this.frame ??= requestAnimationFrame(() => {
       this.frame = undefined;

@@ -1,0 +1,59 @@
+"""Texts and rows of a page as data: the words or columns, and for each map the shade and the place of each, and the belief after each.
+
+The slider of such a page shows words or columns one by one: at step k it shows the first k of a map, or all if there are fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from proofmap.core.inputs import Inputs
+from proofmap.report.colours import displayed
+from proofmap.report.ranked_columns import is_ranked
+from proofmap.report.word_proof import is_worded, words_of
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
+from proofmap.results.proof_shape import shape_of
+from proofmap.results.records import MethodResult
+
+
+def is_listed(inputs: Inputs) -> bool:
+    """Whether the page shows inputs as words or as columns with names."""
+    return is_worded(inputs) or is_ranked(inputs)
+
+
+def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
+    """The counts of the slider: 0 to the largest number of words or columns."""
+    return list(range(1 + max(evaluation.count_of(i) for i in shown)))
+
+
+def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
+    """What a list is made of: the words of a ``text``, or the names and values of ``columns``; the other is None."""
+    inputs, image = evaluation.inputs, evaluation.image_of(index)
+    if is_worded(inputs):
+        return {"text": list(words_of(evaluation, index)), "columns": None}
+    if not is_ranked(inputs):
+        return {"text": None, "columns": None}
+    named = enumerate(inputs.position_names)
+    return {
+        "text": None,
+        "columns": [{"name": name, "value": inputs.value_text(image, k)} for k, name in named],
+    }
+
+
+def list_maps(
+    evaluation: Evaluation, result: MethodResult, index: int, places: Sequence[int]
+) -> dict[str, Any]:
+    """For each label the shade 0..255 of each position, its place in the map (0 first), how many give the belief, and the probability of
+    the label while 0, 1, 2, ... are shown."""
+    count = evaluation.count_of(index)
+    found: dict[str, Any] = {"heat": [], "order": [], "enough": [], "curve": []}
+    for j in places:
+        heat = displayed(evaluation.map_of(result, index, j)[:count], signed=result.signed)
+        order = positions_in_order(evaluation, result, index, j)
+        found["heat"].append([round(255 * value) for value in heat.tolist()])
+        found["order"].append(sorted(range(count), key=order.__getitem__))
+        found["enough"].append(proof_count(evaluation, shape_of(evaluation, result, index, j), count))
+        found["curve"].append([float(f"{p:.9g}") for p in curve_of(evaluation, result, index, j).tolist()])
+    return found
