@@ -1,4 +1,4 @@
-"""Photographs without gradients: ``belief-order`` on 100 superpixels with 1,000 forward passes for each label,.
+"""Photographs without gradients: ``belief-order`` on 100 superpixels with 1,000 forward passes for each label.
 
     python benchmarks/studies/superpixels.py PHOTOS --out superpixels.json [--number 8] [--batch 64]
 

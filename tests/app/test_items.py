@@ -14,7 +14,7 @@ pytest.importorskip("fastapi", reason="the extra app is not installed")
 from starlette.testclient import TestClient
 
 from proofmap.app import items
-from proofmap.app.nets import Nets, Offer
+from proofmap.app.nets import Nets, Offer, offers
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from tests.app.lists import COLUMNS, ROWS, churn, mood, rows_server, texts_server
@@ -160,6 +160,8 @@ def test_an_uploaded_table_is_matched_by_its_columns(rows: tuple[TestClient, Ser
     assert "numbers" in refused(upload("age,income,visits,city\nold,1,1,Ulm\n"))
     assert "mine.csv cannot be read as a table" in refused(upload("age\n1,2\n"))
     assert "0 rows" in refused(upload("age,income,visits,city\n"))
+    assert "2,000 columns" in refused(upload(",".join(map(str, range(2000)))))
+    assert "lacks the column 'age'" in refused(upload("PAR1\n1\n", "mine.parquet")), "read as CSV"
     assert refused(client.post("/api/data?net=toy", content=b"x" * (items.TABLE_BYTES + 1)), 413)
 
 
@@ -228,6 +230,16 @@ def test_typed_labels_make_another_net() -> None:
     for k in range(40):
         nets.relabel("zero: a, b", ["x", str(k)])
     assert len(nets.offered) == 1 + 16 and nets.first == "zero: a, b" and "zero: x, 39" in nets.offered
+
+
+def test_a_zero_shot_model_is_offered_with_labels_to_begin_with() -> None:
+    first, other = offers(["minilm-zero-shot", "hf-nli:some/folder?labels=a,b&units=tokens"], None, "cpu")[:2]
+    assert first.name == "minilm-zero-shot: sport, politics, science, business"
+    assert other.options == ("--model", "hf-nli:some/folder?units=tokens&labels=a,b")
+    assert first.with_labels is not None
+    again = first.with_labels(["war", "peace"])
+    assert again.name == "minilm-zero-shot: war, peace"
+    assert again.options == ("--model", "minilm-zero-shot?labels=war,peace")
 
 
 def test_a_server_has_one_kind_of_input(rows: tuple[TestClient, Server]) -> None:
