@@ -4,8 +4,8 @@ A slider with K steps can show K + 1 different pictures of a map, one for each c
 is the first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel, the level of its
 position, therefore holds everything that the slider can show. Colour is a function of the level too, because a map's value
 falls with the rank: a heat map is the same bytes with a table of K + 1 colours. The bytes of a method's maps are the gray
-values of one PNG picture, which the browser decompresses before the page counts as loaded; so it can be printed at once. The slider of a
-page of texts shows words one by one: at step k a text shows the first k words of a map, or all if it has fewer.
+values of one PNG picture, which the browser decompresses before the page counts as loaded; so it can be printed at once.
+Texts and rows have lists instead: :mod:`proofmap.report.page_lists`.
 """
 
 from __future__ import annotations
