@@ -78,7 +78,7 @@ def main() -> None:
     args = parser.parse_args()
     net = pm.load_classifier("efficientnet-lite0", batch_size=args.batch)
     data = photographs([str(args.photos)])
-    record = json.loads(args.out.read_text()) if args.out.exists() else {"photos": []}
+    record = json.loads(args.out.read_text()) if args.out.exists() else {"rows": []}
     record |= {
         "title": "Belief orders on superpixels",
         "asked": "How complete and sound are orders of superpixels, found with 1,000 forward passes for each label?",
@@ -86,7 +86,7 @@ def main() -> None:
         "seed": 0,
         "environment": {"torch": torch.__version__, "proofmap": pm.__version__},
     }
-    done = {photo["photo"] for photo in record["photos"]}
+    done = {photo["photo"] for photo in record["rows"]}
     wanted = args.number
     for index in random_choice(data.names, len(data.names), seed=0):
         if not wanted:
@@ -98,11 +98,11 @@ def main() -> None:
         name = Path(data.names[index]).stem
         if name in done:
             continue
-        record["photos"].append(judged(net, block.images, name))
-        record["n"] = len(record["photos"])
-        record["scores"] = scores(record["photos"])
+        record["rows"].append(judged(net, block.images, name))
+        record["n"] = len(record["rows"])
+        record["scores"] = scores(record["rows"])
         args.out.write_text(json.dumps(record, indent=1) + "\n")
-        print(name, record["photos"][-1], flush=True)
+        print(name, record["rows"][-1], flush=True)
 
 
 if __name__ == "__main__":
