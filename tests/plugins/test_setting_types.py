@@ -16,7 +16,8 @@ from proofmap.core.errors import InputError
 from proofmap.fills import FILLS, Gray
 from proofmap.methods import METHODS, LearnedMask, Random, make_method
 from proofmap.metrics import GAMES, METRICS, TARGETS, Insertion
-from proofmap.plugins.settings import Plugin, Setting, read_options, settings_of
+from proofmap.plugins.settings import Plugin, Setting, settings_of
+from proofmap.plugins.specs import read_options
 
 REGISTRIES = (METHODS, METRICS, FILLS, GAMES, TARGETS)
 CANDIDATES = (1, 2, 0, 0.25, 0.75)

@@ -15,11 +15,11 @@ from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
 from proofmap.metrics import Insertion, Soundness, make_metric
 from proofmap.plugins.settings import (
     Plugin,
-    read_options,
     required,
     setting,
     settings_of,
 )
+from proofmap.plugins.specs import read_options
 from proofmap.plugins.values import split_outside_brackets
 
 # ---- text -> plug-in -> text ----------------------------------------------------------------------------------------

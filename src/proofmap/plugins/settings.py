@@ -371,30 +371,6 @@ def check_names(owner: str, given: Iterable[str], known: Sequence[str]) -> None:
             )
 
 
-def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
-    """The settings that follow a plug-in's name in a spec: ``key=value,key=value``, or its main setting alone."""
-    infos = {info.name: info for info in settings_of(kind)}
-    main = next((info for info in infos.values() if info.main), None)
-    known = [*kind.shortcuts, *infos]
-    first = text.partition("=")[0].strip().replace("-", "_")
-    options: dict[str, Any] = {}
-    if main is not None and text.strip() and first not in known:
-        alone, rest = [text], list[str]()
-        if main.plugin is None:  # its text may have commas; settings may follow it
-            first, *others = split_outside_brackets(text)
-            rest = [part for part in others if part.partition("=")[0].strip().replace("-", "_") in known]
-            alone = [first, *(part for part in others if part not in rest)]
-        options[main.name], text = main.read(",".join(alone).strip()), ",".join(rest)
-    for part in split_outside_brackets(text):
-        key, equals, value = part.partition("=")
-        key = key.strip().replace("-", "_")
-        check_names(f"{kind.noun} {kind.name!r}", [key], known)
-        if not equals:
-            raise InputError(f"{kind.noun} {kind.name!r}: the setting {key!r} needs a value, {key}=...")
-        options[key] = infos[key].read(value.strip()) if key in infos else value.strip()
-    return options
-
-
 def _plain_data(value: object) -> object:
     if isinstance(value, Plugin):
         return value.settings()

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
-from proofmap.plugins.settings import Plugin, read_options, setting_names
+from proofmap.plugins.settings import Plugin, check_names, setting_names, settings_of
 from proofmap.plugins.values import split_outside_brackets
 
 P = TypeVar("P", bound=Plugin)
@@ -109,6 +109,30 @@ def _built(kind: type[P], text: str, settings: Mapping[str, Any], defaults: Mapp
     unsaid = {*kind.shortcuts, *setting_names(kind)} - {*given}
     usual = {key: value for key, value in (defaults or {}).items() if key in unsaid}
     return kind.build({**kind.expanded(usual), **kind.expanded(given)})
+
+
+def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
+    """The settings that follow a plug-in's name in a spec: ``key=value,key=value``, or its main setting alone."""
+    infos = {info.name: info for info in settings_of(kind)}
+    main = next((info for info in infos.values() if info.main), None)
+    known = [*kind.shortcuts, *infos]
+    first = text.partition("=")[0].strip().replace("-", "_")
+    options: dict[str, Any] = {}
+    if main is not None and text.strip() and first not in known:
+        alone, rest = [text], list[str]()
+        if main.plugin is None:  # its text may have commas; settings may follow it
+            first, *others = split_outside_brackets(text)
+            rest = [part for part in others if part.partition("=")[0].strip().replace("-", "_") in known]
+            alone = [first, *(part for part in others if part not in rest)]
+        options[main.name], text = main.read(",".join(alone).strip()), ",".join(rest)
+    for part in split_outside_brackets(text):
+        key, equals, value = part.partition("=")
+        key = key.strip().replace("-", "_")
+        check_names(f"{kind.noun} {kind.name!r}", [key], known)
+        if not equals:
+            raise InputError(f"{kind.noun} {kind.name!r}: the setting {key!r} needs a value, {key}=...")
+        options[key] = infos[key].read(value.strip()) if key in infos else value.strip()
+    return options
 
 
 def split_specs(text: str, noun: str = "method") -> list[str]:
