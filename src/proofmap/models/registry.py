@@ -133,8 +133,6 @@ def installed_models() -> list[ModelInfo]:
 
 
 def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
-    if spec.options:
-        raise InputError(f"{spec.text}: {', '.join(spec.options)} are options of other models")
     if spec.name not in _OWN:
         scheme, colon, _ = spec.name.rpartition(":")
         if colon:
@@ -144,6 +142,8 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
             f"{unknown_name(spec.name, _OWN, 'Proofmap has no model')} Nets of hubs are written {elsewhere}, yours "
             f"{_ELSEWHERE[-1].name}; see: proofmap list models"
         )
+    if spec.options:
+        raise InputError(f"{spec.text}: {spec.name} has no options; remove {', '.join(spec.options)}")
     model = _OWN[spec.name]
     if spec.weights is None and spec.pretrained and model.packaged is None:
         raise ModelError(
