@@ -263,10 +263,10 @@ def test_42_methods_have_marks_of_their_own() -> None:
 @pytest.mark.parametrize(
     "e1, rule",
     [
-        (0.1, "with a judged label other than the top one that has f >= 0.1"),
+        (0.1, "where a judged label other than the top one has f >= 0.1"),
         (
             0.001,
-            "whose second label has f >= 0.01, and with a judged label other than the top one that has f >= 0.001",
+            "whose second label has f >= 0.01, and where a judged label other than the top one has f >= 0.001",
         ),
     ],
 )

@@ -115,7 +115,7 @@ def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
         scores = tuple(replace(s, n=1) if s.name == "tries" else s for s in result.scores)
         results.append(replace(result, scores=scores, values={**result.values, "tries": values}))
     notes = score_tables.score_notes(replace(renamed, results=tuple(results)))
-    rule = "with a judged label other than the top one that has f >= 0.01"
+    rule = "where a judged label other than the top one has f >= 0.01"
     assert f"tries counts the 1 of 4 images {rule}" in notes
 
 

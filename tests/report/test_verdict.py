@@ -110,7 +110,7 @@ def test_soundness_that_the_fill_explains(base: pm.Evaluation) -> None:
     flat = replace(curves, probabilities=curves.auc[..., None].expand_as(curves.probabilities))
     explained = replace(first, insertion=flat, pairs={"soundness": torch.full_like(curves.auc, 0.9)})
     found = verdict(replace(evaluation, results=(explained, *evaluation.results[1:])))
-    assert found.grade == "best" and "f of the fill alone" in " ".join(found.reasons)
+    assert found.grade == "best" and "explained by the fill alone" in " ".join(found.reasons)
 
 
 def test_one_map_for_all_labels_never_is_both(base: pm.Evaluation) -> None:

@@ -66,8 +66,11 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     free = [r for r in evaluation.results if r.label_free]
     notes = []
     for controls, words in (
-        (smooth, "soundness explained by blur: not clearly higher than for blurred maps"),
-        (free, f"{NO_EFFORT}: not clearly higher than for maps that are the same for every label"),
+        (smooth, "soundness explained by blur, as it is not clearly higher than that of blurred maps"),
+        (
+            free,
+            f"{NO_EFFORT}, as it is not clearly higher than that of maps that are the same for every label",
+        ),
     ):
         if found := list(_not_above(own, controls)):
             notes.append(f"{words}: {'; '.join(found)}")
@@ -75,8 +78,8 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     if filled:
         names = ", ".join(f"{one_line(name)} ({100 * share:.0f} %)" for name, share in filled)
         notes.append(
-            f"soundness explained by f of the fill alone: so much of the area of the least sound label is there with nothing shown, on {evaluation.inputs.noun} "
-            f"where it is below 1: {names}; try another fill"
+            f"soundness explained by the fill alone, which gives this share of the least sound label's area, on {evaluation.inputs.noun} "
+            f"whose soundness is below 1: {names}; try another fill"
         )
     return notes
 

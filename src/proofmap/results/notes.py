@@ -169,10 +169,10 @@ def best_effort_rule(score: Score) -> str:
         return ""
     e1 = float(str(score.settings["e1"]))
     second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"
-    other = "with a judged label other than the top one"
+    judged = "where a label other than the top one was judged"
     if score.settings.get("counted") == "paper":
-        return f"{second}, and {other} (the paper's rule; labels with f <= {e1:g} count as proved)"
-    believed = f"{other} that has f >= {e1:g}" if e1 > 0 else other
+        return f"{second}, and {judged} (the paper's rule; labels with f <= {e1:g} count as proved)"
+    believed = f"where a judged label other than the top one has f >= {e1:g}" if e1 > 0 else judged
     return believed if e1 >= SECOND_LABEL_FLOOR else f"{second}, and {believed}"
 
 
