@@ -3,7 +3,7 @@
 A job keeps numbered events. Readers ask for those after the last number they have, so that a page can be reloaded and many pages
 can follow one job. Only the newest event of each unfinished map and of the progress is kept, so that late readers get few.
 
-A request that is equal to that of a job that waits, runs or is done gets that job: the result would be the same.
+If a job for an equal request waits, runs or is done, no new job is made: the result would be the same.
 """
 
 from __future__ import annotations

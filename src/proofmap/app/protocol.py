@@ -2,7 +2,7 @@
 
 uvicorn closes connections that are idle after an answer. Without the deadline, connections on which nothing, part of the headers or
 part of a body was sent would stay open forever, and a thousand of them would block the server. A client that does not read its
-answer keeps the answer in memory: its connection is closed if nothing that waits to be sent is taken for as long.
+answer keeps the answer in memory: the connection is closed if the client takes nothing for as long.
 """
 
 from __future__ import annotations

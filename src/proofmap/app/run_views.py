@@ -108,7 +108,7 @@ class RunViews:
         start: int = 0,
         number: int = 50,
     ) -> ImageList:
-        """The images whose name, or the name of one of whose labels, contains ``search``.
+        """The images that contain ``search`` in their name or in the name of a label.
 
         With ``sort``, a method, its worst images come first.
         """

@@ -58,7 +58,7 @@ def _field(kind: type[Plugin], info: Setting, default_method: str) -> SettingFie
 
 
 def _choices(info: Setting, default: str) -> list[str]:
-    """The values of a setting that has a few, the default first if it is none of them."""
+    """The values of a setting with a fixed list of them; a default that is not in the list comes first."""
     if info.plugin is not None:
         found: Sequence[str] = _plugin_names(info.plugin)
     else:

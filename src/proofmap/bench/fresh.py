@@ -1,7 +1,7 @@
 """Fresh images: does code of a record do as well on images that its author did not find in the task?
 
-A method could know the images of a task and answer them from a list. Computing its scores again would give the same. So a method that a
-record brings as code is judged on images of the same data that follow the task's own in the order of its rule. It is refused if the mean
+A method could know the images of a task and answer them from a list. Computing its scores again would give the same. So a method whose code
+comes with the record is judged on other images of the same data: those that follow the task's images in the order of its rule. It is refused if the mean
 of a score is higher on the task by more than :data:`GAP`, and a permutation test of the two groups of images has p < :data:`LEVEL`.
 """
 

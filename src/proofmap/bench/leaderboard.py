@@ -57,7 +57,7 @@ class Row:
 
     @property
     def checked_elsewhere(self) -> str:
-        """The device that the record was checked on, if that is another kind than the one it was made on."""
+        """The device that the record was checked on, if it was made on another kind of device."""
         here = str(self.record.check.get("machine", {}).get("device", ""))
         return (
             "" if here == self.record.machine.get("device") or not self.record.check.get("images") else here

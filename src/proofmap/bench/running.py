@@ -143,7 +143,7 @@ def record_path(out: Path, record: Record) -> Path:
 
 
 def files_of(spec: str) -> dict[str, str]:
-    """The text of the user's files that a spec names, and of the modules next to them that these import."""
+    """The text of the user's files that a spec names, and of modules next to these files that they import."""
     found: dict[str, str] = {}
 
     def add(file: str) -> str:

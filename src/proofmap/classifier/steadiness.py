@@ -49,7 +49,7 @@ def check_repeated(
 
 
 def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
-    """Refuse a net whose outputs for images ``among`` others differ from those for the images ``alone``."""
+    """Refuse a net whose outputs for the same images differ: those of a batch with others (``among``), and those ``alone``."""
     moved = _moved(among, alone)
     if moved > _OTHER_COMPANY:
         one, others = ("a row", "rows") if isinstance(inputs, Rows) else ("an image", "images")
@@ -113,7 +113,7 @@ class FirstLook:
         self._before = self._outputs(self.images)
 
     def check(self, during: str) -> None:
-        """Refuse a net whose outputs have changed ``during`` the work, or that depend on the order of images or on another image."""
+        """Refuse a net whose outputs have changed ``during`` the work, or depend on the other images of a batch or their order."""
         moved = _moved(self._outputs(self.images), self._before)
         if moved > _limit(self.classifier.dtype):
             raise UnsteadyNet(

@@ -135,7 +135,7 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 
 def _leads_back(link: str) -> bool:
-    """Whether a link leads to a folder that contains it, so that following it would never end."""
+    """Whether a link leads to a folder that contains the link: following it would never end."""
     target, parent = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
     return os.path.commonpath([target, parent]) == target
 

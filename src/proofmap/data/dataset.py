@@ -187,8 +187,8 @@ def true_outputs(
 ) -> list[tuple[int, ...]]:
     """The true labels of each picture as output indices, each once; empty if they are unknown.
 
-    ``outputs`` are the classifier's ``names``. It is an error if the net has none of the dataset's labels. A single label that the
-    net does not have is left out, or with ``strict`` it is an error that says where the label is written.
+    ``outputs`` are the classifier's ``names``. It is an error if the net has none of the dataset's labels. A single label that the net does
+    not have is left out; with ``strict`` it is an error, which says where the label is written.
     """
     chosen = range(len(dataset)) if indices is None else indices
     own = [dataset.true_labels(i) for i in chosen]

@@ -115,7 +115,8 @@ class Images(Fill):
         return ready
 
     def _draws_examples(self, inputs: Inputs) -> bool:
-        """Whether the pool is the examples that came with the inputs: nobody named another, and a study may have few rows."""
+        """Whether the pool is the examples that came with the inputs. They are used if no pool was named, because a study may have few
+        rows."""
         own = self.is_usual or type(self.source).__name__ == "Distractors"
         return own and inputs.examples is not None
 

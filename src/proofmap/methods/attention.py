@@ -98,9 +98,9 @@ class AttentionMethod(Method):
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
         """The relevance ``(N, T)`` of each token.
 
-        ``attention`` has a matrix ``(N, heads, T, T)`` for each layer, first to last; ``gradients`` the gradient of the
-        logit with respect to each, empty for a label-free method; ``read`` ``(1 or N, T)`` has the weights with which
-        the logits are read from the tokens, which sum to one.
+        ``attention`` has a matrix ``(N, heads, T, T)`` for each layer, first to last; ``gradients`` has the gradient of the logit with
+        respect to each, and is empty for a label-free method. ``read`` ``(1 or N, T)`` has the weight of each token in the logits; the weights
+        sum to one.
         """
         raise NotImplementedError
 

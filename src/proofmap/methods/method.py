@@ -65,10 +65,11 @@ class Cost:
 class Method(Plugin):
     """The description of a method: (classifier, images, labels) -> one heat map per label, larger = more salient.
 
-    A subclass is a class of settings: a frozen, keyword-only dataclass, which ``METHODS.register`` makes of it. It implements :meth:`compute`. A method that must find or build
-    something for a net first (a layer, a pool of images) returns it from :meth:`state_for`, and implements :meth:`make_maps` instead, which
-    is given it. A method states five facts: its ``family``, ``label_free`` (one map serves all labels of an image), ``stochastic`` (the
-    seed matters), ``signed`` (values below zero speak against the label) and ``needs``.
+    A subclass is a class of settings: a frozen, keyword-only dataclass, which ``METHODS.register`` makes of it. It implements :meth:`compute`. A
+    method that must find or build something for a net first (a layer, a pool of images) returns it from :meth:`state_for`. It implements
+    :meth:`make_maps` instead of :meth:`compute`, and gets that state as an argument. A method states five facts: its ``family``,
+    ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters), ``signed`` (values below zero speak against
+    the label) and ``needs``.
     """
 
     noun = "method"

@@ -106,7 +106,7 @@ class Probe:
         return gradient if gradient is not None and bool(gradient.abs().sum() > 0) else None
 
     def inside_attention(self, name: str) -> bool:
-        """Whether a module is part of one that computes attention, whose heads and keys are not feature maps."""
+        """Whether a module is inside an attention module: heads and keys are not feature maps."""
         return any(name.startswith(outer + ".") for outer in self.attending)
 
     def places(self, output: Tensor) -> Places | None:

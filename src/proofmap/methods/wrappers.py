@@ -128,7 +128,7 @@ class ReadyWrapper(ReadyMethod):
 
 
 def map_sources(methods: Mapping[str, ReadyMethod]) -> dict[str, str]:
-    """The methods whose maps are made from those of another of these methods, and which one that is; by name."""
+    """Names of methods that use the maps of another method in the list, each with the name of that method."""
     names = {method: name for name, method in reversed(list(methods.items()))}
     sources = {name: method.source for name, method in methods.items()}
     return {name: names[source] for name, source in sources.items() if source is not None and source in names}

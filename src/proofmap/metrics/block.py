@@ -162,7 +162,7 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
 def join_places(
     parts: Sequence[BlockResult], places: Sequence[Tensor], positions: tuple[int, ...]
 ) -> BlockResult:
-    """Results of inputs with different numbers of positions as one block, at the places that they had in it.
+    """One block, in its order, from the results of its inputs, which were judged apart because they differ in their number of positions.
 
     Maps are zero at the positions that an input lacks. Only the maps of the first inputs are kept.
     """
@@ -183,7 +183,7 @@ def join_places(
 
 
 def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
-    """The insertion game whose curves are shown: one that the metrics play already, if possible that of the proof scores."""
+    """The insertion game whose curves are shown: that of the proof scores, or else another one that the metrics play already."""
     first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
     played = [
         game

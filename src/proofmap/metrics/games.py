@@ -83,7 +83,7 @@ class Game(CurveSettings):
         raise NotImplementedError(f"{type(self).__name__} must say which positions are shown")
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
-        """What is read off ``(B, A)``: a number for every label; by default that of the target."""
+        """What is read from the net's outputs ``(B, A)``: by default the number of the target label."""
         return self.target.read(classifier, logits)
 
     def prepare(self, classifier: Classifier) -> ReadyGame:

@@ -116,7 +116,7 @@ class SufficientRegion(RegionMetric):
 
 @METRICS.register
 class ContrastiveRegion(RegionMetric):
-    """The least s for which the top s positions alone keep the label, and all others without them do not."""
+    """The least s for which the top s positions alone keep the label, and the other positions alone do not."""
 
     name = "contrastive-region"
     contrastive = True

@@ -150,8 +150,8 @@ class ComplexityRise(UnlearnedMetric):
 
         (h(maps of the randomised net) - h(maps)) / h(maps)
 
-    with h the entropy of a map's histogram. Above 0: the maps had structure, and lost it. It needs one other net in place
-    of one for each layer, and no similarity. NaN for a constant map.
+    with h the entropy of a map's histogram. Above 0: the maps had structure, and lost it. It needs one randomised net, not one for each
+    layer, and no similarity. NaN for a constant map.
     """
 
     name = "complexity-rise"

@@ -19,8 +19,8 @@ NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
 
 
 def source_of(module: str) -> str:
-    """A digest of the files of a user's module, or name and version of an installed package. Empty if there is no file (a notebook),
-    and for the script that is being run, most of which does not concern what it defines.
+    """A digest of the files of a user's module, or name and version of an installed package. Empty in a notebook, which has no file, and
+    for the script that is being run: most of a script has nothing to do with the function in it.
 
     >>> source_of("torch.nn"), source_of("__main__")
     ('', '')

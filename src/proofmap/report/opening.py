@@ -1,8 +1,8 @@
 """The opening of the report: one image, a method's pixels for a label that the net believes, and its pixels for one that it does not.
 
-The method is the first that the verdict names, or else the first with a map for each label. The image is the first, of those shown in
-full, that was judged for a label with f < .01 and whose top label the method proves; if there is none, the first with such a label. The
-label is the one of these that the method proves most.
+The method is the first that the verdict names, or else the first with a map for each label. The image is the first of those shown in full
+on which the method proves the top label and a label with f < .01 was judged; if there is none, the first with such a label. The label is
+the one with f < .01 that the method proves most.
 """
 
 from __future__ import annotations

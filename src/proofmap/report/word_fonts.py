@@ -97,7 +97,7 @@ def _fonts(size: int) -> tuple[Font, ...]:
 
 @cache
 def _has(font: Font, letter: str) -> bool:
-    """Whether a font has a character: its picture is not that of a character that no font has."""
+    """Whether a font has a character: missing characters all have the same picture."""
     return _picture(font, letter) != _picture(font, _NO_CHARACTER)
 
 

@@ -95,7 +95,8 @@ def _found(here: Sample, masks: Tensor, share: float) -> MaskSetScores:
 
 
 def overlap(masks: Tensor, share: float) -> Tensor:
-    """Mean over pairs of K masks ``(N, K, *positions)`` of the share of one's top positions that the other has too: ``(N,)``.
+    """How much K masks ``(N, K, *positions)`` agree: the share of top positions that two masks have in common, as a mean over pairs of
+    masks, ``(N,)``.
 
     >>> left, right = torch.eye(2)[:, None, None]  # two masks of a picture of one row and two columns
     >>> overlap(torch.stack([left, left], 1), 0.5), overlap(torch.stack([left, right], 1), 0.5)

@@ -118,7 +118,7 @@ def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTa
 
 
 def shared_changes(methods: Sequence[Method]) -> dict[str, list[str]]:
-    """By the name of a method: the settings that all its rows share and that differ from the defaults, if there are several rows."""
+    """For each method with several rows, by name: the settings other than defaults that all its rows share."""
     named: dict[str, list[list[str]]] = {}
     for method in methods:
         named.setdefault(method.name, []).append(method.changes())

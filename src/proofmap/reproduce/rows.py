@@ -11,8 +11,8 @@
 printed = { e1 = 0.01, e2 = 0.001 }
 released = { e1 = 0.1, e2 = 0.1 }
 
-A row whose name is what a missing need ``gives`` is left out. A ``weights`` file that is not there is left to the net or
-method, which then takes those of an installed package.
+A row whose name is what a missing need ``gives`` is left out. If a ``weights`` file is not there, the net or method takes the weights of an
+installed package.
 """
 
 from __future__ import annotations

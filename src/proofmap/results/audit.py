@@ -171,7 +171,9 @@ def audit(
     by_kind = {kind: bar for kind, bar in asked.items() if bar is not None}
     by_name = dict(bars or {})
     if (before is None) != (max_drop is None):
-        raise InputError("against and max_drop belong together: another evaluation, and how much may be lost")
+        raise InputError(
+            "against (another evaluation) and max_drop (how much a score may fall) belong together: give both, or neither"
+        )
     if not by_kind and not by_name and before is None:
         raise InputError(
             "an audit needs a bar, such as min_completeness=0.8, or another evaluation: against, max_drop"

@@ -90,7 +90,7 @@ def find_drops(
                 f"the drop allowed of {what or 'a score'} must be a number of at least 0, not {limit}"
             )
     if not (methods and limits):
-        raise InputError("there is nothing to hold against the other run: no method, or no score")
+        raise InputError("there is nothing to compare with the other run: no method, or no score")
     _check_same_settings(evaluation, against)
     lines = []
     for name in methods:
@@ -136,7 +136,7 @@ def _result(evaluation: Evaluation, name: str, where: str) -> MethodResult:
     if found is None:
         there = ", ".join(result.name for result in evaluation.results)
         raise InputError(
-            f"{where} has no method {name!r}, only {there}; judge it there too, or name the methods to hold: --method METHOD"
+            f"{where} has no method {name!r}, only {there}; judge it there too, or name the methods to check: --method METHOD"
         )
     return found
 
@@ -149,7 +149,7 @@ def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> l
         for where, there in scores.items():
             if name not in {score.name for score in there}:
                 raise InputError(
-                    f"{now.name} was not judged by {name} in {where}; judge it there too, or name the scores to hold: "
+                    f"{now.name} was not judged by {name} in {where}; judge it there too, or name the scores to check: "
                     "--max-drop METRIC=NUMBER"
                 )
         a, b = now.score(name), before.score(name)

@@ -101,7 +101,8 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
 
 
 def _own_share(share: float, count: int, positions: int) -> float:
-    """The share of the positions that an input with ``count`` of them shows at a share of the curve, which has the same shares for all."""
+    """The share of its positions that an input of ``count`` positions shows at a point of the curve. Points have the same shares for all
+    inputs, so this one is rounded to whole positions."""
     return (
         share if count == positions else max(1, round(round(share * positions) * count / positions)) / count
     )

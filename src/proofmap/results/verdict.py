@@ -177,7 +177,7 @@ def _lacking(evaluation: Evaluation, result: MethodResult, images: int) -> dict[
 
 
 def _images_that_test_soundness(evaluation: Evaluation) -> int:
-    """The number of images with a judged label whose f is below the bar: on the others soundness cannot be below it."""
+    """The number of images with a judged label whose f is below the bar. On other images soundness cannot be below the bar."""
     least = evaluation.f.masked_fill(evaluation.labels == NO_LABEL, math.inf).nan_to_num(math.inf).min(dim=1)
     return int((least.values < BAR).sum())
 

@@ -334,8 +334,8 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
-    """Refuse a method or metric that has the name of one in the run, but other settings; and one that reads values whose
-    content cannot be seen, because they may be others than in the run."""
+    """Refuse a method or metric that has the name of one in the run, but other settings; and one that reads values whose content cannot be
+    seen, because they may have changed."""
     hidden = unseen_in(old) | unseen_in(new)
     forget = (
         f"; remove the old one with: proofmap verify {folder} --forget {shlex.quote(name)}"

@@ -210,7 +210,7 @@ def open_net(
 ) -> Classifier:
     """The study's net, or the given one in its place, with the study's fit and label set.
 
-    A model of tables in a file that names no rows of its own has its columns described by the rows of the dataset.
+    A model of tables needs rows that describe its columns. If its file or model string names none, the rows of the dataset are used.
     """
     net = classifier
     if net is None:

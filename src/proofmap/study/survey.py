@@ -162,7 +162,7 @@ def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageR
 
 
 def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """Unreadable pictures that the study would or might have taken: those that come before the last one that it took."""
+    """Unreadable pictures that the study might have taken: those before the last picture that it took."""
     return [row for row in _passed(rows, selection) if row.failure is not None]
 
 

@@ -55,7 +55,7 @@ def attends(method: Method) -> bool:
 
 
 def is_trained(method: Method) -> bool:
-    """Whether it was trained for one net, and may refuse any other."""
+    """Whether the method was trained for one net, so that it may refuse other nets."""
     return "masker" in method.needs
 
 

@@ -1,7 +1,7 @@
 """Planted evidence: a net with hand-set weights, and pictures in which the evidence for each label is known.
 
-The net has four labels. The probability of *object* grows with the visible part of a bright square of 8 x 8 pixels, that of *trigger* with a small
-chequered patch of 4 x 4, nearly all of which it needs. *neither* and *nothing* have no evidence anywhere: their logits are constant.
+The net has four labels. The probability of *object* grows with the visible part of a bright square of 8 x 8 pixels. That of *trigger* needs
+nearly all of a small chequered patch of 4 x 4. *neither* and *nothing* have no evidence anywhere: their logits are constant.
 Every picture holds one square and one patch, apart from each other, at random places on noise that the net does not see:
 
     logits   object 3,  trigger 6,  neither 0,  nothing 0          f   .05, .95, .002, .002

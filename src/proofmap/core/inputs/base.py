@@ -204,7 +204,7 @@ class Inputs(ABC):
         return torch.ones_like(x, dtype=torch.bool)
 
     def for_net(self, x: Tensor) -> Tensor:
-        """Inputs ``(N, *shape)`` as the net takes them: those of one length may have to be padded again."""
+        """Inputs ``(N, *shape)`` as the net takes them; inputs that were cut to one length may be padded again."""
         return x
 
     def decode(self, x: Tensor) -> Any:

@@ -53,7 +53,7 @@ class Column:
 
 @dataclass(frozen=True)
 class ReadColumn:
-    """A column as it is in a frame: what its type says, and its values.
+    """A column of a frame: the kind of its values, by its type, and the values.
 
     ``values`` are float64 for numbers and booleans, NaN if missing, and Python objects for categories, None if missing.
     """

@@ -262,8 +262,8 @@ def label_by_label(
     seed: int,
     progress: Progress,
 ) -> Tensor:
-    """Maps ``(N, L, *positions)`` from one call per batch and label; from one call per image and label if random numbers are drawn,
-    so that those of a pair depend only on its content and the seed.
+    """Maps ``(N, L, *positions)`` from one call per batch and label; from one call per image and label if random numbers are drawn: the
+    random numbers of a pair then depend only on its content and the seed.
     """
     title, random_numbers = method.title(), method.stochastic
     labels = torch.where(labels < 0, labels[:, :1].clamp_min(0), labels)

@@ -1,7 +1,7 @@
 """Gradients at many points: SmoothGrad (around an image) and integrated gradients (on the way from a baseline to it).
 
-All labels of an image share its points, so each point costs one forward pass and one backward pass per label. Points of
-several images go through the net together, and those of one image may be spread over batches: the sums do not depend on it.
+All labels of an image share its points, so each point costs one forward pass and one backward pass per label. Points of several images may
+share a batch, and points of one image may be in several batches: the sums are the same.
 
 Some methods share out a number among the positions: integrated gradients and DeepLIFT the change of the logit from a
 baseline to the input, relevance propagation the logit itself. The values of such a map add up to that number; if they do not, because of too few

@@ -29,7 +29,7 @@ _MANY = 0.5
 
 
 class MaskerWarning(UserWarning):
-    """The maps of a masker suggest that it learned nothing, or it is asked for labels that were not in its training data."""
+    """A masker seems to have learned nothing, by its maps, or is asked for labels that were not in its training data."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Header:
 
 
 def net_digest(classifier: Classifier) -> str:
-    """A digest of the net's weights and its input, whatever its label set and however it is wrapped.
+    """A digest of the net's weights and its input. Label set and wrapper do not change it.
 
     Values are rounded to float16, so a net in half precision is the same net.
     """

@@ -77,8 +77,8 @@ def sureness(f: Tensor) -> Tensor:
 
 
 def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tensor:
-    """L ``(P, K)``, whose gradient is that of F / A for a pair with s = 0, and for one with s = 1 that of log F where the control
-    is negative and of -log(1 - F) / A elsewhere.
+    """L ``(P, K)``. For a pair with s = 0 its gradient is that of F / A. For a pair with s = 1 it is that of log F where the control is
+    negative, and that of -log(1 - F) / A elsewhere.
 
     Between these, (F / A)^(1 - s) log F and (F / A) (1 - F)^-s log F, where all factors are constants. All rise with F. The gradient
     of F is F (1 - F) times that of the logit, nearly zero if the net is sure. The other gradients vanish only if 1 - F is below 1e-5, the

@@ -151,7 +151,7 @@ def chosen_precision(classifier: Classifier, precision: Precision) -> torch.dtyp
 
     ``auto`` is the net's own, except on a GPU: there float16, which runs as fast as bfloat16 and is eight times finer.
     On EfficientNet-Lite0 the probabilities of bfloat16 were 3.6 % off in the median and those of float16 0.4 %, and a mask
-    can match f no better than that. A net that float16 does not suit (its logits move or overflow) keeps its own.
+    can match f no better than that. A net whose logits change or overflow in float16 keeps its own.
     """
     if precision != "auto":
         return getattr(torch, precision)  # type: ignore[no-any-return]
