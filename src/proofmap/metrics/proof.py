@@ -91,7 +91,7 @@ def soundness(auc: Tensor, f: Tensor, e2: float = 0.0) -> Tensor:
 
 
 def _perfect(auc: Tensor, f: Tensor) -> Tensor:
-    """1, or NaN where either is NaN, in the type of a ratio of the two."""
+    """1, or NaN where either is NaN; in the type that their ratio would have."""
     return torch.where(f.isnan() | auc.isnan(), torch.nan, 1.0).to((auc / 1).dtype)
 
 

@@ -63,7 +63,7 @@ def shared_images(method: Entry, against: Entry) -> tuple[list[int], list[int]]:
     rows = [i for i, name in enumerate(method.evaluation.image_names) if name in place]
     if not rows:
         raise InputError(
-            f"{method.name} and {against.name} were judged on no {method.evaluation.inputs.singular} of the same name"
+            f"{method.name} and {against.name} cannot be compared: no {method.evaluation.inputs.singular} of the same name was judged for both"
         )
     return rows, [place[method.evaluation.image_names[i]] for i in rows]
 

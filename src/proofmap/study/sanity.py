@@ -45,10 +45,10 @@ class Sanity:
     Attributes:
         images: how many were looked at, and ``of`` how many.
         noun: what they are.
-        known, right: of how many a true label is known, and of how many of these the net's top label is a true one.
+        known, right: the number of images whose true label is known, and the number of these whose top label is a true one.
         chosen: whether the study takes only images that the net gets right.
         labels: how many labels there are to choose from.
-        truths, tops: how many different true labels, and labels that the net puts first, there are.
+        truths, tops: the number of different true labels, and of different top labels.
         moves: mean over images of 1/2 sum_a |f(x, a) - mean over images of f(., a)|: 0 where f is always the same.
         fills: what the net makes of each fill that metrics use.
     """
