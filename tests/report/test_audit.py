@@ -193,7 +193,7 @@ def test_a_drop_is_paired_over_the_images_that_both_count() -> None:
     assert not line.passes and line.reason == "no image counts in both runs"
     nothing = with_values({"m": {"completeness": [math.nan] * 4}})
     result = audit(now, against=nothing, max_drop=0.0)
-    assert result.passes and "passes: it counted no image before" in str(result)
+    assert result.passes and "passes: it counted nothing before" in str(result)
 
 
 def test_the_whole_interval_of_a_drop_may_be_asked_for() -> None:
