@@ -16,7 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.data import TensorData, load_blocks, truths
-from proofmap.study.session import settings_of
+from proofmap.study.session import dataset_settings
 from tests.toys import conv_classifier, normal
 
 CHANNELS, STEPS = 2, 7
@@ -119,7 +119,7 @@ def test_it_travels_as_itself_and_not_by_settings() -> None:
     dataset = TensorData(normal(2, 5), kind="rows", title="scores")
     with pytest.raises(InputError, match=r"scores is held in memory.*run_study\(\.\.\., dataset=\.\.\.\)"):
         dataset.settings()
-    assert settings_of(dataset) == {}
+    assert dataset_settings(dataset) == {}
     other = pickle.loads(pickle.dumps(dataset))
     assert [other.digest(i) for i in (0, 1)] == [dataset.digest(i) for i in (0, 1)]
 

@@ -30,8 +30,8 @@ from proofmap.methods.masks.belief_terms import (
     least_change,
     pushes,
     revealed,
+    share_thresholds,
     sureness,
-    thresholds,
     top_share,
     warped,
 )
@@ -85,7 +85,7 @@ def test_a_threshold_leaves_the_share_above_it(shape: tuple[int, ...], most: flo
     up = [upsampling(low, high) for low, high in zip(grid.shape[1:], shape, strict=True)]
     maps = enlarged(grid, up) + 1e-4 * normal(3, *shape, seed=6)
     shares = torch.tensor([[0.0, 0.25, 0.5, 0.9]]).expand(3, 4)
-    shown = top_share(maps, thresholds(maps, shares), 0.3).flatten(2).mean(dim=2)
+    shown = top_share(maps, share_thresholds(maps, shares), 0.3).flatten(2).mean(dim=2)
     assert (shown - shares).abs().max() <= most + 1e-6 + 1 / math.prod(shape)
 
 

@@ -30,7 +30,7 @@ from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import HOW_TO_RUN
 
 
-class Listing(NamedTuple):
+class KindList(NamedTuple):
     """Records of one kind, the columns of their table (title and key of a record), and a note below it."""
 
     records: Sequence[Mapping[str, Any]]
@@ -91,21 +91,21 @@ def _plugins_text(registry: Registry[Any], name: str | None) -> str:
     return method_list(terminal_width()) if registry is METHODS else plugin_list(registry)
 
 
-def _models(name: str | None, _: Path) -> Listing:
+def _models(name: str | None, _: Path) -> KindList:
     records = _chosen("model", map(asdict, pm.list_models()), name)
     columns = {"model": "name", "input": "size", "weights": "weights", "what it is": "description"}
-    return Listing(records, columns)
+    return KindList(records, columns)
 
 
-def _datasets(name: str | None, _: Path) -> Listing:
+def _datasets(name: str | None, _: Path) -> KindList:
     records = _chosen("dataset", map(asdict, list_datasets()), name)
     note = "Words in capitals stand for your own values; what follows them is optional."
-    return Listing(records, {"write": "form", "what it is": "description"}, note)
+    return KindList(records, {"write": "form", "what it is": "description"}, note)
 
 
-def _figures(name: str | None, _: Path) -> Listing:
+def _figures(name: str | None, _: Path) -> KindList:
     infos = [{"name": i.name, "needs": i.needs, "description": i.description} for i in FIGURES.values()]
-    return Listing(
+    return KindList(
         _chosen("figure", infos, name), {"figure": "name", "needs": "needs", "what it shows": "description"}
     )
 
@@ -119,7 +119,7 @@ def _chosen(kind: str, records: Iterable[dict[str, Any]], name: str | None) -> l
     return list(known.values()) if name is None else [known[name]]
 
 
-def _recipes(name: str | None, data: Path) -> Listing:
+def _recipes(name: str | None, data: Path) -> KindList:
     records: list[dict[str, Any]] = []
     missing_in: dict[str, list[str]] = {}  # what is missing, and the recipes that need it
     for recipe in map(Recipe.named, recipe_names() if name is None else [name]):
@@ -130,7 +130,7 @@ def _recipes(name: str | None, data: Path) -> Listing:
             missing_in.setdefault(words, []).append(recipe.name)
     lines = [f"  {', '.join(names)}: {words}" for words, names in missing_in.items()]
     note = "\n".join(["Missing (--data names another folder):", *lines]) if lines else ""
-    return Listing(records, {"recipe": "name", "state": "state", "what it is": "description"}, note)
+    return KindList(records, {"recipe": "name", "state": "state", "what it is": "description"}, note)
 
 
 def _recipe_state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
@@ -150,14 +150,14 @@ def _recipe_state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
     return "in part" if missing else "ready", missing
 
 
-def _runs(name: str | None, _: Path) -> Listing:
+def _runs(name: str | None, _: Path) -> KindList:
     folder = Path("." if name is None else name)
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder} to look for runs in")
     records = [_run_record(path.parent, folder) for path in sorted(folder.rglob(MANIFEST))]
     found = [record for record in records if record is not None]
     note = "" if found else f"there is no run directory below {folder}; {HOW_TO_RUN}"
-    return Listing(found, {key: key for key in ("run", "model", "images", "methods", "state")}, note)
+    return KindList(found, {key: key for key in ("run", "model", "images", "methods", "state")}, note)
 
 
 def _run_record(path: Path, root: Path) -> dict[str, Any] | None:
@@ -175,7 +175,7 @@ def _run_record(path: Path, root: Path) -> dict[str, Any] | None:
         return None
 
 
-LISTS: dict[str, Registry[Any] | Callable[[str | None, Path], Listing]] = {
+LISTS: dict[str, Registry[Any] | Callable[[str | None, Path], KindList]] = {
     **{f"{registry.kind}s": registry for registry in (METHODS, METRICS, FILLS, GAMES, TARGETS)},
     "models": _models,
     "datasets": _datasets,

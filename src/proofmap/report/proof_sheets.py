@@ -38,12 +38,12 @@ MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made for the first ``MOST_IMAGES`` images, and show the first ``MOST_LABELS`` labels."""
 
 
-def verdict(shape: ProofShape) -> SheetText:
+def verdict_text(shape: ProofShape) -> SheetText:
     """The verdict on a map: what its curve does, compared with the net's belief."""
     return SheetText(shape.words, colour=STRENGTHS[shape.strength.word], wraps=True)
 
 
-def proof_cell(
+def sheet_cell(
     evaluation: Evaluation,
     result: MethodResult,
     index: int,
@@ -54,7 +54,7 @@ def proof_cell(
     """A picture of a map, the shape of its proof, its numbers, the verdict, and a note if the fill alone gives the label."""
     shape = shape_of(evaluation, result, index, place)
     numbers = f"average {_short(shape.average)}, peak {_short(shape.peak)}"
-    lines = [*first, SheetText(numbers), verdict(shape)]
+    lines = [*first, SheetText(numbers), verdict_text(shape)]
     if words := fill_words(result, index, place):
         lines.append(SheetText(words, colour=STRENGTHS["strong"]))
     return SheetCell(picture, tuple(lines), shape)
@@ -85,7 +85,7 @@ def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             SheetText(f"whole row {_short(float(evaluation.f[index, j]))}, maps by {result.name}"),
         ]
         drawn = ranked_columns(evaluation, result, index, j, side=side, most=16)
-        cells.append(proof_cell(evaluation, result, index, j, drawn, lines))
+        cells.append(sheet_cell(evaluation, result, index, j, drawn, lines))
     title, notes = finding(evaluation, result, index), sheet_notes(evaluation, index)
     return sheet(title, [cells], [_RANKED_NOTE, *notes], side=side, ratio=_ratio(cells[0].picture))
 
@@ -103,7 +103,7 @@ def word_sheet(evaluation: Evaluation, index: int) -> Image.Image:
             about = f"{evaluation.label_names[label]}{by}: whole {inputs.singular} {_short(float(evaluation.f[index, j]))}{wrong}"
             if result.label_free and k == 0:
                 about += " (one map for all labels)"
-            cell = proof_cell(evaluation, result, index, j, drawn)
+            cell = sheet_cell(evaluation, result, index, j, drawn)
             rows.append([replace(cell, above=SheetText(about, strong=True))])
     one = finding(evaluation, evaluation.results[0], index)
     title = f"{evaluation.image_names[index]}: what does each method prove?" if several else one
@@ -143,7 +143,7 @@ def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Ima
         belief = SheetText(f"whole {inputs.singular} {_short(float(evaluation.f[index, j]))}")
         over = overlay(image, heat, inputs, signed=result.signed)
         wrong = [SheetText(WRONG_WORDS)] if wrong_kind(evaluation, index, j) else []
-        top.append(proof_cell(evaluation, result, index, j, over, [name, belief, *wrong]))
+        top.append(sheet_cell(evaluation, result, index, j, over, [name, belief, *wrong]))
         if isinstance(inputs, Series):
             bottom.append(SheetCell(marked_line(image, heat, inputs, shape_of(evaluation, result, index, j))))
         else:
@@ -184,7 +184,7 @@ def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Imag
                 if ranked
                 else overlay(image, evaluation.map_of(result, index, j), inputs, signed=result.signed)
             )
-            row.append(proof_cell(evaluation, result, index, j, heat))
+            row.append(sheet_cell(evaluation, result, index, j, heat))
         rows.append(row)
     title = f"{evaluation.image_names[index]}: what does each method prove?"
     return sheet(

@@ -73,7 +73,7 @@ def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | Non
         found.select_images([place]),
         path,
         command=run.manifest.commands[-1] if run.manifest.commands else "",
-        provenance=provenance(run),
+        provenance=run_provenance(run),
         warnings=warnings,
         stored=str(run.manifest.study.get("maps", "")),
         banner=_banner(run),
@@ -180,7 +180,7 @@ def _report(
         evaluation,
         path,
         command=run.manifest.commands[-1] if run.manifest.commands else "",
-        provenance=provenance(run),
+        provenance=run_provenance(run),
         warnings=run.notes(),
         stored=str(run.manifest.study.get("maps", "")),
         failures=[(f"{f.method} on {f.image}" if f.method else f.image, f.reason) for f in run.failures()],
@@ -215,7 +215,7 @@ def _originals(
     return original
 
 
-def provenance(run: Run) -> Mapping[str, object]:
+def run_provenance(run: Run) -> Mapping[str, object]:
     """Where a run's numbers come from, beyond its settings."""
     manifest = run.manifest
     machines = [

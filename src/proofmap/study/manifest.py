@@ -22,7 +22,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.data.dataset import digest_of
 from proofmap.plugins.code import unseen_in
 from proofmap.study.environment import environment, other_versions
-from proofmap.study.session import Session, settings_of
+from proofmap.study.session import Session, dataset_settings
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import Damaged, StoreError, disk_full
@@ -203,7 +203,7 @@ def new_manifest(session: Session, *, live: bool, threads: int, images_per_unit:
         "model": None if live else study.model,
         "weights": None if live else study.weights,
         "data": list(map(str, study.data)),
-        "dataset": settings_of(session.data),
+        "dataset": dataset_settings(session.data),
         "images": asdict(study.images),
         "labels": study.labels,
         "label_set": list(study.label_set),

@@ -43,7 +43,7 @@ from proofmap.study.resume import (
     warn_of_kept_settings,
 )
 from proofmap.study.sanity import Sanity, check_sanity
-from proofmap.study.session import Session, open_session, settings_of
+from proofmap.study.session import Session, dataset_settings, open_session
 from proofmap.study.sink import RunSink
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow, Registered
@@ -353,7 +353,7 @@ class _Run:
         if isinstance(self.executor, LocalExecutor):
             return lambda: Worker(self.session, batches, self.folder, self.tally.progress)
         # another process opens the data by its settings, if it can be opened so
-        settings = settings_of(self.session.data)
+        settings = dataset_settings(self.session.data)
         opened = {**self.opened, "dataset": settings if settings.get("dataset") else self.session.data}
         opened["device"] = self.worker_device or opened["device"]
         return partial(open_worker, self.session.study, batches, self.folder, **opened)

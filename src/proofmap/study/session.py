@@ -242,7 +242,7 @@ def _placed(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
     return lambda image, *rest: watch(places[image], *rest)
 
 
-def settings_of(dataset: Dataset) -> dict[str, object]:
+def dataset_settings(dataset: Dataset) -> dict[str, object]:
     """The settings from which another process opens the dataset; empty if it exists only in this process."""
     try:
         return dataset.settings()

@@ -39,7 +39,7 @@ from proofmap.methods.masks.belief_terms import (
     FORCE,
     LARGEST,
     belief_errors,
-    thresholds,
+    share_thresholds,
     top_share,
     yielding,
 )
@@ -161,7 +161,7 @@ class BeliefObjective(Objective):
         """
         pairs = torch.arange(start, start + len(maps), device=maps.device)
         image = pairs // games.labels.shape[1]
-        shown = top_share(maps, thresholds(maps.detach(), games.shares[pairs].flatten(1)), _TEMPERATURE)
+        shown = top_share(maps, share_thresholds(maps.detach(), games.shares[pairs].flatten(1)), _TEMPERATURE)
         shown = shown.unflatten(1, (_FILLS, _SHARES))
         front, behind = games.images[image][:, None, None], games.hidden[image][:, :, None]
         log_f = self.log_f(self.inputs.composite(shown, front, behind).flatten(0, 2))

@@ -50,8 +50,8 @@ from proofmap.methods.masks.belief_terms import (
     least_change,
     pushes,
     revealed,
+    share_thresholds,
     sureness,
-    thresholds,
     warped,
     yielding,
 )
@@ -188,7 +188,7 @@ class BeliefProblem(MaskProblem):
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         maps = enlarged(weights, self.up)
         shares = self.shares(slots)
-        at, width = thresholds(maps[:, 0].detach(), shares), self.settings.temperature
+        at, width = share_thresholds(maps[:, 0].detach(), shares), self.settings.temperature
         composites = revealed(maps, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
         log_f = self.stage.log_f(composites, slots)
         loss = self.push(log_f, shares, slots).mean(dim=1)

@@ -115,12 +115,12 @@ def warped(places: Tensor, density: Tensor) -> Tensor:
     return ((part + inside.clamp(0, 1)) / parts)[..., 0].clamp_max(1 - 1e-6)
 
 
-def thresholds(maps: Tensor, shares: Tensor) -> Tensor:
+def share_thresholds(maps: Tensor, shares: Tensor) -> Tensor:
     """Thresholds ``(P, K)``: about a share ``(P, K)`` of the positions of maps ``(P, *positions)`` lies above them.
 
     For large maps every second position along each axis is used, which changes shares by less than a percent.
 
-    >>> thresholds(torch.tensor([[4.0, 1.0, 3.0, 2.0]]), torch.tensor([[0.5, 0.0]]))
+    >>> share_thresholds(torch.tensor([[4.0, 1.0, 3.0, 2.0]]), torch.tensor([[0.5, 0.0]]))
     tensor([[2., 4.]])
     """
     if maps[0].numel() > _MANY:
