@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import proofmap as pm
-from proofmap.report.html import write_report
+from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit
 from proofmap.study import Run, Study, run_study
 from proofmap.study.executors.ray_executor import RayExecutor
@@ -74,5 +74,5 @@ def test_runs_of_texts_are_audited_compared_and_reported(tmp_path: Path) -> None
     assert "occlusion" in str(found)
     compared = str(pm.compare({"one": one, "two": two}, allow_mismatch=True))
     assert "random" in compared and "completeness" in compared
-    page = write_report(one, tmp_path / "report.html").read_text(encoding="utf-8")
-    assert all(word in page for word in ("songs", "plot", "occlusion"))
+    page = write_run_report(Run(tmp_path / "one"), tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "occlusion" in page and "songs" in page  # a word of the third text
