@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.testclient import TestClient
 
 from proofmap.cli import serve as command
+from tests.app.lists import ROWS
 from tests.app.served import picture
 from tests.command import run
 
@@ -32,6 +34,8 @@ def started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Any]:
     """What would have been served, in place of serving it."""
     monkeypatch.chdir(tmp_path)
     Path("net.py").write_text(NET)
+    Path("rows.py").write_text("from tests.app.lists import rows_model as make\n")
+    Path("rows.csv").write_text(ROWS.to_csv(index=False))
     Path("method.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
     found: list[Any] = []
     monkeypatch.setattr(command, "_run", lambda app, listening: found.append((app, listening.getsockname())))
@@ -48,6 +52,23 @@ def test_it_listens_on_the_loopback_alone(
     assert (
         host == "127.0.0.1" and f"http://127.0.0.1:{port}/" in told.out and "token" not in told.out + told.err
     )
+
+
+def test_a_model_of_tables_is_served_with_its_rows(
+    started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("--model", "rows.py:make", "--data", "rows.csv", "--target", "churned")
+    assert run(monkeypatch, "serve", "--port", "0", "--no-browser", *arguments) == 0
+    ((app, (_, port)),) = started
+    with TestClient(app, base_url=f"http://127.0.0.1:{port}") as client:
+        about = client.get("/api/about").json()
+        assert (about["item"], about["data"]["name"], about["data"]["total"]) == ("row", "rows.csv", 4)
+        assert [net["name"] for net in about["nets"]] == ["rows.py:make"], "no nets of photos"
+        item = client.post("/api/items", json={"data": "data", "index": 3}).json()
+        asked = {"photo": item["photo"], "net": "rows.py:make", "labels": [0], "methods": ["random"]}
+        job = client.post("/api/jobs", json=asked).json()["job"]
+        command = client.get(f"/api/jobs/{job}").json()["command"]
+    assert command.startswith("proofmap explain rows.csv --target churned --rows row-3 --model rows.py:make")
 
 
 def test_others_need_the_token_that_is_printed(
@@ -84,6 +105,10 @@ def test_a_browser_is_opened_at_the_page(started: list[Any], monkeypatch: pytest
         (("--method", "nothing"), "no method is named"),
         (("--method", "gone.py:x"), "gone.py"),
         (("--weights", "w.safetensors"), "--model"),
+        (("--data", "rows.csv", "--target", "churned"), "name it, too"),
+        (("--model", "net.py:make", "--data", "rows.csv", "--target", "churned"), "takes photos"),
+        (("--model", "rows.py:make", "--data", "gone.csv", "--target", "churned"), "gone.csv"),
+        (("--model", "rows.py:make", "--data", "rows.csv", "--target", "gone"), "'gone'"),
         (("--runs", "gone"), "there is no folder gone"),
         (("--host", "no.such.host.invalid"), "no.such.host.invalid"),
         (("--device", "nothing"), "device"),
