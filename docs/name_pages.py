@@ -69,11 +69,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def pages(beginning: str | None = None) -> dict[str, PublicName]:
     """The names that have a page, by their path in each public module; a name of several modules has one page.
 
-    Files that differ in capitals alone would be one file on some disks, so the second has a longer name.
+    Files that differ in capitals alone would be one file on some disks, so the second and later ones have a number.
     """
     beginning = os.environ.get("DOCS_NAMES", "") if beginning is None else beginning
     seen: dict[str, PublicName] = {}
-    taken: set[str] = set()
+    taken: list[str] = []
     found = {}
     for path in MODULES:
         module = importlib.import_module(path)
@@ -81,8 +81,9 @@ def pages(beginning: str | None = None) -> dict[str, PublicName]:
             key = find(f"{path}.{name}").canonical_path
             if key not in seen:
                 file = f"{FOLDER}/{path}.{name}"
-                file += "-2" if file.lower() in taken else ""
-                taken.add(file.lower())
+                alike = sum(other == file.lower() for other in taken)
+                taken.append(file.lower())
+                file += f"-{alike + 1}" if alike else ""
                 seen[key] = PublicName(path, name, key, f"{file}.md")
             if seen[key].path.startswith(beginning):
                 found[f"{path}.{name}"] = seen[key]
