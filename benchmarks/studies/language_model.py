@@ -119,7 +119,7 @@ def main() -> None:
         "nothing shown": empty.tolist(),
         "accuracy": (f.argmax(dim=1) == right).float().mean().item(),
         "seconds": {},
-        "scores": [],
+        "rows": [],
         "orders": {},
     }
     for method in METHODS:
@@ -129,12 +129,12 @@ def main() -> None:
         (result,) = judge.compute().results
         record["seconds"][method] = round(time.process_time() - began, 1)
         for metric, name in zip(METRICS, result.values, strict=True):
-            record["scores"].append({"method": method, "metric": metric, **cell(result.values[name])})
+            record["rows"].append({"method": method, "metric": metric, **cell(result.values[name])})
         assert result.maps is not None
         record["orders"][method] = [
             [[int(k) for k in own.argsort(descending=True)] for own in maps[:, :4]] for maps in result.maps
         ]
-        print(method, record["seconds"][method], "s", record["scores"][-len(METRICS) :], flush=True)
+        print(method, record["seconds"][method], "s", record["rows"][-len(METRICS) :], flush=True)
         args.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
