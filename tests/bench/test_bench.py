@@ -190,7 +190,8 @@ def test_a_record_that_is_not_recomputed_says_so_and_is_marked(
 ) -> None:
     edited = raised(made["gradient"])  # found only by computing it again
     record = Record.read(submit(edited, tmp_path, data=NO_DATA, number=0))
-    assert record.check["images"] == [] and record.check["recomputed"] == f"0 of {len(record.images)}"
+    assert record.check["images"] == [] and "largest_difference" not in record.check
+    assert record.check["recomputed"] == f"0 of {len(record.images)}"
     (row,) = Leaderboard(tmp_path).board("mini").rows()
     assert row.hardly_checked == record.check["recomputed"] and not row.checked_elsewhere
     assert "gradient?" in Leaderboard(tmp_path).board("mini").table()
@@ -456,10 +457,11 @@ def test_the_records_of_this_repository_belong_to_their_tasks_and_were_checked()
     assert "smoke" in boards
     for name, board in boards.items():
         for record in board.records:
-            assert len(record.check["images"]) == len(chosen_images(record, record.check["salt"])), (
-                record.name
-            )
             assert images_digest(record.images) == Task.named(name).data_digest
+            names, n = record.check["images"], len(record.images)
+            places = chosen_images(record, record.check["salt"], len(names))
+            assert names == [record.images[k]["name"] for k in places], record.name
+            assert len(names) >= n / 10 or record.check["recomputed"] == f"{len(names)} of {n}", record.name
 
 
 def test_differences_are_decided_where_every_image_says_so(made: Mapping[str, Record]) -> None:

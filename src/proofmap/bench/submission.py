@@ -124,7 +124,7 @@ def check_record(
             "salt": salt,
             "recomputed": f"{len(names)} of {len(record.images)}",
             "images": names,
-            "largest_difference": found,
+            **({"largest_difference": found} if names else {}),
             **({"fresh": fresh} if fresh else {}),
             "machine": {key: here[key] for key in ("proofmap", "torch", "device", "system")},
         }
