@@ -30,9 +30,8 @@ def test_nets_in_half_precision_get_the_maps_of_the_same_net_in_full(spec: str) 
     assert bool(maps[1].isfinite().all()) and maps[1].dtype == torch.float32
     if "igos" not in spec:  # its line search may take another step
         close = torch.isclose(maps[1], maps[0], rtol=0.1, atol=0.1 * maps[0].max().item())
-        assert close.float().mean() > (
-            0.95 if "rate" in spec else 0.9999
-        )  # with torch 2.4 one cell of its grid differs
+        least = 0.98 if "rate" in spec else 0.9999  # rate-distortion: 5 of 396 values differ with torch 2.4
+        assert close.float().mean() > least
 
 
 @pytest.mark.parametrize(
