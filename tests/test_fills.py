@@ -447,6 +447,8 @@ def test_a_fill_is_known_by_its_name() -> None:
         "delete",
         "closed",
         "zero",
+        "mean-embedding",
+        "masked-lm",
         "class-median",
         "time-reversal",
         "time-shift",

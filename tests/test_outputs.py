@@ -149,7 +149,7 @@ def test_label_rules_look_at_each_label_for_itself() -> None:
 @pytest.mark.parametrize("outputs", ["logits", "probabilities"])
 def test_one_output_without_a_sigmoid_is_refused(outputs: str) -> None:
     with pytest.raises(
-        ModelError, match=r"returns one output.*would be 1 for every image.*outputs='sigmoid'"
+        ModelError, match=r"returns one output.*would be 1 for every input.*outputs='sigmoid'"
     ):
         classifier(column(0), outputs)
 

@@ -13,7 +13,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.bench import Leaderboard, Record, Task, check_record, run_task, submit, task, task_names
+from proofmap.bench import (
+    Leaderboard,
+    Record,
+    Task,
+    check_record,
+    fresh,
+    run_task,
+    submit,
+    task,
+    task_names,
+)
 from proofmap.bench.leaderboard import ALL, UNSEEN, Board, fills_in
 from proofmap.bench.page import write_page
 from proofmap.bench.passes import passes_of
@@ -52,6 +62,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def with_mini(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(task, "_folder", lambda: folder / "tasks")
+    monkeypatch.setattr(fresh, "NUMBER", 3)
 
 
 @pytest.fixture(scope="module")
@@ -344,9 +355,11 @@ def knows(classifier, images, labels):
 
 
 def test_a_method_that_knows_the_images_of_the_task_is_refused(
-    made: Mapping[str, Record], folder: Path, tmp_path: Path
+    made: Mapping[str, Record], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from proofmap.data.specs import open_data
+
+    monkeypatch.setattr(fresh, "NUMBER", 12)
 
     data = open_data(f"npz:{PACKAGE / 'tasks' / 'smoke.npz'}")
     places = [data.names.index(image["name"]) for image in made["random"].images]
@@ -354,7 +367,7 @@ def test_a_method_that_knows_the_images_of_the_task_is_refused(
     (tmp_path / "knows.py").write_text(KNOWS.format(known=known))
     record = run_task(Task.named("mini"), f"{tmp_path}/knows.py:knows", tmp_path / "run", data=NO_DATA)
     with pytest.raises(
-        InputError, match=r"knows may know the images of the task: its completeness is .* on 20 other images"
+        InputError, match=r"knows may know the images of the task: its completeness is .* on 12 other images"
     ):
         check_record(record, data=NO_DATA, allow_code=True)
 

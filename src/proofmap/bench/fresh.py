@@ -27,8 +27,8 @@ KINDS = ("completeness", "soundness", "steadiness")
 _SHUFFLES = 20_000
 
 
-def fresh_images(session: Session, record: Record, number: int = NUMBER) -> list[str]:
-    """The names of the first images in the order of the task's rule that fit the rule and are not in the record."""
+def fresh_images(session: Session, record: Record) -> list[str]:
+    """The names of the first :data:`NUMBER` images in the order of the task's rule that fit the rule and are not in the record."""
     rule, known = session.study.images, {image["name"] for image in record.images}
     order = random_choice(session.data.names, len(session.data), seed=rule.seed)
     places = [[k] for k in order if session.data.names[k] not in known]
@@ -40,7 +40,7 @@ def fresh_images(session: Session, record: Record, number: int = NUMBER) -> list
         second = session.classifier.probabilities(block.images)[0].topk(2).values[1]
         if second >= (rule.min_second_probability or 0.0):
             found.append(session.data.names[place])
-        if len(found) == number:
+        if len(found) == NUMBER:
             break
     return found
 
