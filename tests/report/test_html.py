@@ -450,6 +450,10 @@ def test_every_mark_of_the_scatter_has_its_number_in_one_text() -> None:
     assert sorted(int(n) for m in found if m.text for n in m.text.split(", ")) == list(range(1, 15))
     assert found[12].text.endswith("13, 14") and found[13].text == ""
     assert found[0].y_ends == (scatter.down(0.1), scatter.down(0.9)) and found[0].x_ends is None
+    few = scatter.marks(points, first=3)
+    assert [(m.x, m.y) for m in few] == [(m.x, m.y) for m in found]
+    assert sorted(int(n) for m in few if m.text for n in m.text.split(", ")) == [1, 2, 3]
+    assert all((m.y_ends is None) == (m.method >= 3) for m in few)
 
 
 def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:

@@ -109,14 +109,16 @@ def down(share: float) -> float:
     return round(HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * min(max(share, 0), 1), 1)
 
 
-def marks(points: Sequence[ScatterPoint]) -> list[Mark]:
-    """The points that have both values, with their intervals and numbers."""
+def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark]:
+    """The points that have both values. The ``first`` of them, or all, have their intervals and numbers."""
     drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
     places = [(across(p.x[0]), down(p.y[0])) for p in drawn.values()]
-    texts = mark_texts(places, [k + 1 for k in drawn], near=_NEAR)
+    texts = mark_texts(places[:first], [k + 1 for k in drawn][:first], near=_NEAR)
     return [
-        Mark(k, *place, _span(p.x, across), _span(p.y, down), p.label_free, text)
-        for (k, p), place, text in zip(drawn.items(), places, texts, strict=True)
+        Mark(k, *place, _span(p.x, across), _span(p.y, down), p.label_free, texts[i])
+        if i < len(texts)
+        else Mark(k, *place, None, None, p.label_free, "")
+        for i, ((k, p), place) in enumerate(zip(drawn.items(), places, strict=True))
     ]
 
 
