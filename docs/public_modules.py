@@ -1,4 +1,4 @@
-"""The modules whose ``__all__`` is public, read from their source, and what the reference says of their names."""
+"""Lists the public modules by reading ``__all__`` from their source, and describes their names for the reference."""
 
 from __future__ import annotations
 

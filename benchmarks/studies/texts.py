@@ -66,7 +66,7 @@ TRANSFORMER = (
 )
 DRAWS = 3
 MOST_WORDS = 8
-"""Of a docstring for the transformer: all orders of so many words are compared."""
+"""The largest number of words of a docstring that the transformer is given, because all orders of its words are compared."""
 
 
 def is_fitting(text: str) -> bool:

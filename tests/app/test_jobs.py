@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 import proofmap as pm
 from proofmap.app import jobs as kept
-from proofmap.app.answers import MapEvent, StateEvent
+from proofmap.app.job_answers import MapEvent, StateEvent
 from proofmap.app.jobs import RateLimit
 from proofmap.app.nets import Offer
 from proofmap.app.server import Server

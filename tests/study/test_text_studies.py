@@ -13,19 +13,10 @@ from proofmap.report.runs import write_run_report
 from proofmap.results.audit import audit
 from proofmap.study import Run, Study, run_study
 from proofmap.study.executors.ray_executor import RayExecutor
+from tests.review_net import NET
 from tests.study.forked_ray import ForkedRay
 from tests.study.studies import Stop, facts
 
-NET = """import proofmap as pm
-from proofmap.core.inputs import Text
-
-def reviewer(texts):
-    p = [0.5 + 0.1 * min(4, t.lower().count("good")) - 0.1 * min(4, t.lower().count("bad")) for t in texts]
-    return [[1 - q, q] for q in p]
-
-def make():
-    return pm.Classifier(reviewer, inputs=Text(length=12), names=["bad", "good"], batch_size=32)
-"""
 TEXTS = ("A good film", "Bad and long", "Good songs but a bad plot and a bad end", "Good, good fun")
 
 

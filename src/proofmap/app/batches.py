@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from proofmap.app.answers import BatchAnswer, BatchAsked, State
+from proofmap.app.answers import State
+from proofmap.app.job_answers import BatchAnswer, BatchAsked
 from proofmap.app.jobs import MOST_KEPT, OVER
 from proofmap.app.nets import Nets
 from proofmap.app.photos import NotFound, Photo

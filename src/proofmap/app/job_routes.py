@@ -9,10 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
-from proofmap.app import answers
-from proofmap.app.answers import JobAsked, PaintAsked
+from proofmap.app import answers, job_answers
 from proofmap.app.batches import LABEL_COUNT, Batches
 from proofmap.app.choices import MOST_PASSES
+from proofmap.app.job_answers import JobAsked, PaintAsked
 from proofmap.app.jobs import OVER, MapJob
 from proofmap.app.nets import check_known
 from proofmap.app.paint import painted
@@ -34,7 +34,7 @@ def jobs_router(server: Server) -> APIRouter:
     jobs, choices = server.jobs, server.choices
 
     @router.post("/api/jobs", status_code=202)
-    async def add_job(asked: JobAsked) -> answers.JobMade:
+    async def add_job(asked: JobAsked) -> job_answers.JobMade:
         """Start a job; it runs when the jobs before it are done. A request equal to that of a job that is kept gets that job."""
         photo, offer = server.subjects[asked.photo], server.nets.offer(asked.net)
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
@@ -47,17 +47,17 @@ def jobs_router(server: Server) -> APIRouter:
             photo.arguments, offer.options, asked.labels, written, fill.title(), asked.seed
         )
         job = jobs.add(MapJob(asked, photo, methods, fill, command))
-        return answers.JobMade(job=job.id)
+        return job_answers.JobMade(job=job.id)
 
     @router.get("/api/jobs")
-    async def all_jobs() -> answers.JobList:
+    async def all_jobs() -> job_answers.JobList:
         """All jobs that are kept, newest first."""
-        return answers.JobList(jobs=jobs.summaries())
+        return job_answers.JobList(jobs=jobs.summaries())
 
     @router.get("/api/jobs/{job}")
     async def one_job(
         job: answers.JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0
-    ) -> answers.JobAnswer:
+    ) -> job_answers.JobAnswer:
         """A job, and its events after number ``after``."""
         return jobs.answer(jobs[job], after)
 
@@ -65,7 +65,7 @@ def jobs_router(server: Server) -> APIRouter:
     async def cancel(
         job: answers.JobId,
         leave: Annotated[bool, Query(description="only if no other request wants this job")] = False,
-    ) -> answers.JobSummary:
+    ) -> job_answers.JobSummary:
         """Cancel a job: at once if it waits, after its current step if it runs."""
         found = jobs[job]
         jobs.cancel(found, leave=leave)
@@ -76,7 +76,7 @@ def jobs_router(server: Server) -> APIRouter:
         job: answers.JobId,
         method: Annotated[int, Path(ge=0, lt=answers.MOST_METHODS)],
         label: answers.LabelIndex,
-    ) -> answers.MapAnswer:
+    ) -> job_answers.MapAnswer:
         """A finished map: its ranking of pixels, its curves, and what it proves."""
         found = jobs[job]
         if (method, label) not in found.maps:
@@ -101,7 +101,7 @@ def jobs_router(server: Server) -> APIRouter:
         )
 
     @router.post("/api/batches", status_code=202)
-    async def add_batch(asked: answers.BatchAsked) -> answers.BatchAnswer:
+    async def add_batch(asked: job_answers.BatchAsked) -> job_answers.BatchAnswer:
         """Judge many photos as one run, below the folder of --runs; it starts when the jobs before it are done."""
         photos = [server.photos[photo] for photo in dict.fromkeys(asked.photos)]
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
@@ -113,19 +113,19 @@ def jobs_router(server: Server) -> APIRouter:
         return batch.answer()
 
     @router.get("/api/batches/{run}")
-    async def one_batch(run: answers.JobId) -> answers.BatchAnswer:
+    async def one_batch(run: answers.JobId) -> job_answers.BatchAnswer:
         """How far a batch is."""
         return _batches(server)[run].answer()
 
     @router.delete("/api/batches/{run}")
-    async def cancel_batch(run: answers.JobId) -> answers.BatchAnswer:
+    async def cancel_batch(run: answers.JobId) -> job_answers.BatchAnswer:
         """Stop a batch; what is computed stays in its run."""
         batch = _batches(server)[run]
         _batches(server).cancel(batch)
         return batch.answer()
 
     @router.post("/api/paint")
-    async def paint(asked: PaintAsked) -> answers.PaintAnswer:
+    async def paint(asked: PaintAsked) -> job_answers.PaintAnswer:
         """The net's answer when only the painted pixels are shown, and its answers to the methods' proofs of that size."""
         photo, fill = server.subjects[asked.photo], choices.fill(asked.fill)
         job = None if asked.job is None else jobs.find(asked.job)  # a job that is gone is no error

@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from proofmap.app.answers import Event, JobAnswer, JobAsked, JobSummary, MapAnswer, State, StateEvent
+from proofmap.app.answers import State
+from proofmap.app.job_answers import Event, JobAnswer, JobAsked, JobSummary, MapAnswer, StateEvent
 from proofmap.app.nets import Subject
 from proofmap.app.photos import NotFound
 from proofmap.app.worker import Busy, Cancelled, NetWorker

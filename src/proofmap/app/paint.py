@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.app.answers import MachineProof, MapAnswer, PaintAnswer, PaintAsked, PaintedBelief
 from proofmap.app.beliefs import top_labels
+from proofmap.app.job_answers import MachineProof, MapAnswer, PaintAnswer, PaintAsked, PaintedBelief
 from proofmap.app.jobs import MapJob
 from proofmap.app.nets import Nets, Subject, check_known, hidden_by
 from proofmap.core.errors import InputError

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.app.answers import CurveAnswer, MapAnswer, MapEvent, ProgressEvent, ScoredEvent
+from proofmap.app.job_answers import CurveAnswer, MapAnswer, MapEvent, ProgressEvent, ScoredEvent
 from proofmap.app.jobs import MapJob, RateLimit, StepTask
 from proofmap.app.nets import Nets
 from proofmap.app.worker import Cancelled, NetWorker

@@ -22,7 +22,6 @@ _FORM = "(tokens, attention) -> logits"
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class MaskedLM(Fill):
     """Hidden tokens as a masked language model draws them, given those shown.
 

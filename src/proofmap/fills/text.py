@@ -94,7 +94,6 @@ class ZeroEmbedding(TextFill):
 
 
 @FILLS.register
-@dataclass(frozen=True, kw_only=True)
 class MeanEmbedding(TextFill):
     """Hidden tokens show the mean embedding of all tokens that the net knows."""
 

@@ -152,7 +152,6 @@ class ByVariance(Blind):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class FirstWords(Blind):
     """Positions in the order of the input: M(p) = 1 - p / n for p = 0 .. n - 1. In a text the first words come first, in a picture the upper rows."""
 
@@ -170,7 +169,6 @@ class FirstWords(Blind):
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class Rarity(Blind):
     """How rare a value is among random inputs, the other texts or images of the study.
 

@@ -1,21 +1,18 @@
 // The easel: a mask painted with the pointer or the keyboard.
 
 import { scratch, byId } from "./shared.js";
+import { UndoableMask } from "./undo.js";
 
-const UNDONE = 50; // strokes that can be undone
 const FAINT = 0.22; // opacity of hidden parts
 const MOVES = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-export class Easel {
+export class Easel extends UndoableMask {
   constructor(changed) {
+    super(changed);
     this.canvas = byId("canvas");
     this.context = this.canvas.getContext("2d");
-    this.changed = changed;
-    this.past = [];
     this.setUpPointer();
     this.setUpKeys();
-    byId("undo").addEventListener("click", () => this.undo());
-    byId("clear").addEventListener("click", () => this.clear());
     byId("faint").addEventListener("input", () => this.draw());
     byId("size").addEventListener("input", () => this.resize(0));
   }
@@ -28,8 +25,7 @@ export class Easel {
     this.canvas.width = width * this.zoom;
     this.canvas.height = height * this.zoom;
     if (!keep) {
-      this.mask = new Uint8Array(width * height);
-      this.past = [];
+      this.start(width * height);
       this.place = [width / 2, height / 2];
     }
     this.resize(0);
@@ -119,29 +115,6 @@ export class Easel {
     this.draw();
   }
 
-  remember() {
-    this.past = [...this.past.slice(1 - UNDONE), this.mask.slice()];
-  }
-
-  undo() {
-    if (!this.past.length) return;
-    this.mask = this.past.pop();
-    this.after();
-  }
-
-  /** Show these pixels; undo returns to the ones before. */
-  replace(mask) {
-    this.remember();
-    this.mask = mask;
-    this.after();
-  }
-
-  clear() {
-    this.remember();
-    this.mask.fill(0);
-    this.after();
-  }
-
   /** Mark all pixels whose centre is within the radius of the line between two places. */
   stroke([x0, y0], [x1, y1]) {
     const { width, height } = this.photo.size;
@@ -162,10 +135,8 @@ export class Easel {
   }
 
   after() {
-    byId("undo").disabled = !this.past.length;
-    byId("clear").disabled = !this.mask.includes(1);
     this.draw();
-    this.changed();
+    super.after();
   }
 
   draw() {

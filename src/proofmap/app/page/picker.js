@@ -3,18 +3,13 @@
 import { textNode } from "./listed.js";
 import { ITEM } from "./sentences.js";
 import { byId, make } from "./shared.js";
+import { UndoableMask } from "./undo.js";
 
-const UNDONE = 50; // steps that can be undone
-
-export class Picker {
+export class Picker extends UndoableMask {
   /** `changed` is called after each change of the mask. */
   constructor(changed) {
-    this.changed = changed;
-    this.mask = new Uint8Array(0);
-    this.past = [];
+    super(changed);
     this.nodes = [];
-    byId("undo").addEventListener("click", () => this.undo());
-    byId("clear").addEventListener("click", () => this.replace(new Uint8Array(this.mask.length)));
     const board = byId("picker");
     board.addEventListener("pointerdown", (event) => this.press(event));
     board.addEventListener("pointerover", (event) => this.drag(event));
@@ -31,10 +26,7 @@ export class Picker {
 
   /** The positions to choose from; `keep` keeps what is chosen. */
   load(photo, keep = false) {
-    if (!keep || this.mask.length !== photo.count) {
-      this.mask = new Uint8Array(photo.count);
-      this.past = [];
-    }
+    if (!keep || this.mask.length !== photo.count) this.start(photo.count);
     if (this.photo !== photo) this.draw(photo);
     this.photo = photo;
     this.after();
@@ -84,30 +76,11 @@ export class Picker {
     this.mask[place] = mark;
   }
 
-  remember() {
-    this.past = [...this.past.slice(1 - UNDONE), this.mask.slice()];
-  }
-
-  undo() {
-    if (!this.past.length) return;
-    this.mask = this.past.pop();
-    this.after();
-  }
-
-  /** Choose exactly these positions. */
-  replace(mask) {
-    this.remember();
-    this.mask = mask;
-    this.after();
-  }
-
   after() {
     this.nodes.forEach((node, k) => {
       node.setAttribute("aria-pressed", String(Boolean(this.mask[k])));
       node.classList.toggle("chosen", Boolean(this.mask[k]));
     });
-    byId("undo").disabled = !this.past.length;
-    byId("clear").disabled = !this.mask.some(Boolean);
-    this.changed();
+    super.after();
   }
 }

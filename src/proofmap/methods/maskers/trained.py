@@ -176,7 +176,7 @@ class RealTimeSaliency(TrainedMasker):
 
     name = "real-time-saliency"
     revision = 2
-    description = "masks of a trained U-Net that is told the label"
+    description = "masks of a trained U-Net that takes the image and the label"
     reference = "Dabkowski and Gal 2017"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {"trained": {}, "released": {"confidence": 6.0}}

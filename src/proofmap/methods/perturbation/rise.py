@@ -43,7 +43,7 @@ class RISE(PerturbationMethod):
 
     name = "rise"
     reference = "Petsiuk et al. 2018"
-    description = "mean of random masks, weighted by what the net says of the input under each"
+    description = "mean of random masks, each weighted by the net's answer to the masked input"
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "fast": {},

@@ -15,7 +15,6 @@ of the relevance, so maps add up to less than the logit. Products of two activat
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -128,7 +127,6 @@ def _rms_norm(x: Tensor, shape: Any, weight: Tensor | None = None, eps: float | 
 
 
 @METHODS.register
-@dataclass(frozen=True, kw_only=True)
 class AttentionLRP(GradientMethod):
     """Relevance propagation through attention (AttnLRP, Achtibat et al. 2024), for transformers of pictures and of texts.
 
