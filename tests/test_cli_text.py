@@ -90,6 +90,14 @@ def test_a_run_on_a_column_of_texts_is_resumed(folder: Path) -> None:
             "has 13 words, and at most 12 are taken",
         ),
         (("explain", "reviews.csv", "--text-column", "x", "--model", "net.py:make"), "has no column 'x'"),
+        *(
+            (
+                (command, *place, option, "review", "--model", "net.py:make"),
+                f"{option} ({key}=review) names a column of a table or of a file of texts; . is a folder of pictures and has no columns",
+            )
+            for command, place in (("explain", (".",)), ("evaluate", ("--data", ".")), ("serve", ("--data", ".")))
+            for option, key in (("--text-column", "column"), ("--target", "target"))
+        ),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(folder: Path, words: tuple[str, ...], reason: str) -> None:

@@ -158,8 +158,11 @@ def with_columns(places: list[str] | None, target: str | None, column: str | Non
 
     >>> with_columns(["reviews.csv"], "stars", "review")
     ['reviews.csv?target=stars&column=review']
+    >>> with_columns(["hf:org/reviews"], "stars", "review")
+    ['hf:org/reviews?label=stars&text=review']
     """
-    for option, key, value in (("--target", "target", target), ("--text-column", "column", column)):
+    keys = ("label", "text") if places and places[0].startswith("hf:") else ("target", "column")
+    for option, key, value in zip(("--target", "--text-column"), keys, (target, column), strict=True):
         if value is not None:
             if not places or len(places) > 1:
                 raise InputError(f"{option} names a column of one file; give one --data FILE.csv with it")

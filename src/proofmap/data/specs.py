@@ -52,6 +52,7 @@ _BY_SUFFIX = {
     ".txt": "text",
     **dict.fromkeys(LINES, "text"),
 }
+_COLUMN_OPTIONS = {"column": "--text-column", "target": "--target"}  # on the command line
 
 
 @dataclass(frozen=True)
@@ -116,6 +117,11 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
     arguments: dict[str, object] = {}
     for key, value in {**written, **options}.items():
         if key not in known:
+            if key in _COLUMN_OPTIONS:
+                raise InputError(
+                    f"{_COLUMN_OPTIONS[key]} ({key}={value}) names a column of a table or of a file of texts; {place or kind} "
+                    f"{'is a folder of pictures and ' if kind == 'folder' else ''}has no columns. Leave it out, or name a CSV, JSONL or Parquet file"
+                )
             hint = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {_KINDS[kind].form}")
         try:

@@ -13,13 +13,23 @@ from proofmap.results.records import MethodResult
 
 _START = r"(?:file://)?(?:~|[A-Za-z]:)?[/\\]"
 _QUOTED = re.compile(rf"(['\"])({_START}[^'\"\n]*)\1")
-_BARE = re.compile(rf"(?<![\w./\\<-]){_START}[^\s/\\'\"():;,<>|]+(?:[/\\][^\s/\\'\"():;,<>|]+)*[/\\]?")
-
+_ADDRESS = "|".join(
+    (
+        r"(?!file:)[A-Za-z][\w+.-]+://[^\s/'\"<>,;|][^\s'\"<>,;|]*",  # two letters at least: C: is a drive
+        r"(?<![\w./\\-])/api(?:/[a-z]+)*(?![\w/-]|\.\w)",
+        r"(?<=url: )/[^\s'\"]*",  # as requests writes it
+    )
+)
+_BARE = re.compile(
+    rf"(?P<address>{_ADDRESS})|(?<![\w./\\<-]){_START}[^\s/\\'\"():;,<>|]+(?:[/\\][^\s/\\'\"():;,<>|]+)*[/\\]?"
+)
 _ABSOLUTE = re.compile(rf"{_START}.*[^/\\]", re.DOTALL)
 
 
 def without_folders(text: str) -> str:
-    """The text with every absolute path in it cut to its last part; relative paths stay as they are.
+    """The text with every absolute path in it cut to its last part.
+
+    Relative paths, addresses (``https://...``) and addresses of Proofmap's server (``/api/...``) stay as they are.
 
     >>> without_folders(
     ...     "evaluate --data '/home/anna/my photos' --model /home/anna/net.py:make --out runs/first"
@@ -27,7 +37,7 @@ def without_folders(text: str) -> str:
     "evaluate --data 'my photos' --model net.py:make --out runs/first"
     """
     text = _QUOTED.sub(lambda found: f"{found[1]}{_last_part(found[2])}{found[1]}", text)
-    return _BARE.sub(lambda found: _last_part(found[0]), text)
+    return _BARE.sub(lambda found: found["address"] or _last_part(found[0]), text)
 
 
 def _last_part(path: str) -> str:
