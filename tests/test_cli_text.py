@@ -95,7 +95,11 @@ def test_a_run_on_a_column_of_texts_is_resumed(folder: Path) -> None:
                 (command, *place, option, "review", "--model", "net.py:make"),
                 f"{option} ({key}=review) names a column of a table or of a file of texts; . is a folder of pictures and has no columns",
             )
-            for command, place in (("explain", (".",)), ("evaluate", ("--data", ".")), ("serve", ("--data", ".")))
+            for command, place in (
+                ("explain", (".",)),
+                ("evaluate", ("--data", ".")),
+                ("serve", ("--data", ".")),
+            )
             for option, key in (("--text-column", "column"), ("--target", "target"))
         ),
     ],

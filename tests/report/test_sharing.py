@@ -38,9 +38,15 @@ HOME = "/home/anna"
         ("photos/a.png and ../b.png", "photos/a.png and ../b.png"),
         ("hf:org/name, 300 passes/s, f / AUC, and/or", "hf:org/name, 300 passes/s, f / AUC, and/or"),
         ("https://example.org/a/b", "https://example.org/a/b"),
-        ("POST https://example.org/v1/{net}/a?of=/b, /home/c", "POST https://example.org/v1/{net}/a?of=/b, c"),
+        (
+            "POST https://example.org/v1/{net}/a?of=/b, /home/c",
+            "POST https://example.org/v1/{net}/a?of=/b, c",
+        ),
         ("refused at http://[::1]:80/api/jobs, C:/a/b", "refused at http://[::1]:80/api/jobs, b"),
-        ("port=443): failed with url: /v1/nets/a (of /home/a)", "port=443): failed with url: /v1/nets/a (of a)"),
+        (
+            "port=443): failed with url: /v1/nets/a (of /home/a)",
+            "port=443): failed with url: /v1/nets/a (of a)",
+        ),
         ("They are in /api/about.", "They are in /api/about."),
         ("it has 3, see /api/labels; /api/anna.csv", "it has 3, see /api/labels; anna.csv"),
         ("<i>one</i>", "<i>one</i>"),
