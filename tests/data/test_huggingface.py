@@ -16,8 +16,11 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.inputs import Text
 from proofmap.data import HuggingFaceImages, hugging_face, load_blocks, load_dataset, rebuild_dataset, truths
 from proofmap.data.dataset import digest_of
+from proofmap.data.given import as_dataset
+from proofmap.data.texts import TextData
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.toys import conv_classifier
 
@@ -124,6 +127,63 @@ def test_what_is_no_dataset_of_pictures_is_refused(library: ModuleType) -> None:
     ):
         HuggingFaceImages(two)
     np.testing.assert_array_equal(np.asarray(HuggingFaceImages(two, image="second").read(0)), noise(1))
+
+
+def reviews(library: ModuleType) -> Any:
+    """Texts with class labels, one of them unknown, and a column of numbers."""
+    features = library.Features(
+        {
+            "review": library.Value("string"),
+            "stars": library.ClassLabel(names=["bad", "good"]),
+            "length": library.Value("int64"),
+        }
+    )
+    columns = {"review": ["Good film.", "Bad plot.", "Good."], "stars": [1, 0, -1], "length": [2, 2, 1]}
+    return library.Dataset.from_dict(columns, features=features)
+
+
+def test_texts_in_memory(library: ModuleType) -> None:
+    rows = reviews(library)
+    for given in (
+        rows,
+        rows.with_format("torch"),
+        rows.with_format("arrow"),
+        library.DatasetDict(test=rows),
+    ):
+        data = as_dataset(given, Text(length=4))
+        assert isinstance(data, TextData) and data.texts == ["Good film.", "Bad plot.", "Good."]
+        assert [data.truth(i) for i in range(3)] == [1, 0, None] and data.label_names == ("bad", "good")
+    column = rows.select([1, 2])["review"]
+    assert Text(length=4).takes(column) and len(as_dataset(column, Text(length=4))) == 2
+    with pytest.raises(InputError, match=r'has the splits test, train; choose one: dataset\["test"\]'):
+        as_dataset(library.DatasetDict(test=rows, train=rows), Text())
+
+
+def test_texts_of_a_saved_dataset(library: ModuleType, tmp_path: Path) -> None:
+    rows, alone, both = reviews(library), tmp_path / "alone", tmp_path / "both"
+    rows.save_to_disk(alone)
+    library.DatasetDict(test=rows, train=rows.select([0])).save_to_disk(both)
+    for spec, count in (
+        (f"{alone}", 3),
+        (f"{alone}[train[:2]]", 2),
+        (f"{both}[test]", 3),
+        (f"{both}[test[1:]]", 2),
+        (f"{both}[test[:50%]]", 2),
+    ):
+        data = load_dataset(f"hf:{spec}?text=review&label=stars")
+        other = rebuild_dataset(data.settings())
+        assert isinstance(data, TextData) and isinstance(other, TextData)
+        assert len(data) == count and other.texts == data.texts
+    assert data.texts == ["Good film.", "Bad plot."]
+    for spec, reason in (
+        (f"{alone}", r"no column of images.* hf:alone\?text=COLUMN"),
+        (f"{alone}?text=reviews", "has no column 'reviews'. Did you mean 'review'"),
+        (f"{alone}?text=length", "'length' of hf:alone has no strings; those that have are: review"),
+        (f"{both}?text=review", r"has the splits test, train; choose one: hf:both\[test\]"),
+        (f"{both}[val]?text=review", r"hf:both\[val\] cannot be loaded: it has the splits test, train"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            load_dataset(f"hf:{spec}")
 
 
 def test_objects_say_how_to_reach_another_process(library: ModuleType) -> None:

@@ -84,7 +84,7 @@ def test_a_dataset_of_texts_is_judged(tmp_path: Path) -> None:
 
 
 def test_an_empty_text_of_a_file_is_named() -> None:
-    with pytest.raises(InputError, match="empty"):
+    with pytest.raises(InputError, match="text-1 of texts is empty"):
         pm.evaluate(net(), TextData(["ok", " "]), methods=["occlusion"], metrics=["insertion"], labels="all")
 
 
@@ -96,6 +96,9 @@ class Rows:
 
     def __getitem__(self, name: str) -> list[Any]:
         return self._columns[name]
+
+    def with_format(self, form: None) -> Rows:
+        return self
 
 
 STRING, CLASSES = SimpleNamespace(dtype="string"), SimpleNamespace(dtype="int64", names=["bad", "good"])
@@ -110,7 +113,7 @@ def test_texts_of_a_hugging_face_dataset() -> None:
     assert data.texts == ["Good film.", "Bad film."] and data.label_names == ("good",)
     assert [data.true_labels(i) for i in range(2)] == [(0,), ()]
     two = Rows({"review": ["Good."], "title": ["x"]}, {"review": STRING, "title": STRING})
-    with pytest.raises(InputError, match="say which has the texts, text=COLUMN"):
+    with pytest.raises(InputError, match="say which has the texts, with text=COLUMN"):
         texts_of_rows(two)
     with pytest.raises(InputError, match=r"has no column 'reviews'\. Did you mean 'review'"):
         texts_of_rows(two, column="reviews")

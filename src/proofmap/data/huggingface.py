@@ -12,7 +12,7 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends
 from proofmap.core.pictures import decode_image
 from proofmap.data.dataset import Dataset, digest_of
-from proofmap.data.texts import texts_of_rows
+from proofmap.data.texts import one_split, texts_of_rows
 
 
 class HuggingFaceImages(Dataset):
@@ -37,15 +37,14 @@ class HuggingFaceImages(Dataset):
         settings: Mapping[str, object] | None = None,
     ) -> None:
         library = require("datasets", extra="hf", purpose="a Hugging Face dataset")
-        if isinstance(rows, library.DatasetDict):
-            raise InputError(
-                f"{title} has the splits {', '.join(rows)}; choose one: {title}[{next(iter(rows))}]"
-            )
+        rows = one_split(rows, title)
         if not isinstance(rows, library.Dataset):
             raise InputError(f"expected a datasets.Dataset with a length, not {type(rows).__name__}")
         image_column = _column(rows, library.Image, image, title)
         if image_column is None:
-            raise InputError(f"{title} has no column of images; its columns are {', '.join(rows.features)}")
+            raise InputError(
+                f"{title} has no column of images; its columns are {', '.join(rows.features)}. Texts are named {title}?text=COLUMN"
+            )
         label_column = _column(rows, library.ClassLabel, label, title)
         rows = rows.with_format(None)
         self._pictures = rows.select_columns([image_column]).cast_column(
@@ -99,14 +98,15 @@ def hugging_face(
     try:
         if any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")):
             rows = library.load_from_disk(str(folder))
-            if split is not None and isinstance(rows, library.DatasetDict):
-                rows = rows[split]
+            if split is not None:
+                rows = _part(rows, split, library)
         else:
             rows = library.load_dataset(str(folder) if folder.is_dir() else path, split=split)
+    except InputError as error:
+        raise InputError(f"{title} cannot be loaded: {error}") from None
     except Exception as error:  # the library has many errors, for network, cache and parsing
         raise InputError(f"{title} cannot be loaded: {type(error).__name__}: {error}") from error
-    if isinstance(rows, library.DatasetDict) and len(rows) == 1:
-        rows = next(iter(rows.values()))
+    rows = one_split(rows, title)
     settings = {
         "dataset": "hf",
         "path": str(folder) if folder.is_dir() else path,
@@ -118,6 +118,19 @@ def hugging_face(
     if text is not None:
         return texts_of_rows(rows, column=text, target=label, title=title, settings=settings)
     return HuggingFaceImages(rows, image=image, label=label, title=title, settings=settings)
+
+
+def _part(rows: Any, split: str, library: Any) -> Any:
+    """A split of a saved dataset, or a slice of it such as ``test[:100]``. A dataset that was saved alone may have no name for its split."""
+    name = split.partition("[")[0]
+    parts = rows if isinstance(rows, library.DatasetDict) else {str(rows.split or name): rows}
+    if name not in parts:
+        raise InputError(f"it has the splits {', '.join(parts)}")
+    if split == name:
+        return parts[name]
+    (slice_,) = library.ReadInstruction.from_spec(split).to_absolute({name: len(parts[name])})
+    start, end = slice_.from_ or 0, len(parts[name]) if slice_.to is None else slice_.to
+    return parts[name].select(range(start, end))
 
 
 def _column(rows: Any, kind: type, wanted: str | None, title: str) -> str | None:

@@ -120,7 +120,7 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
             if key in _COLUMN_OPTIONS:
                 raise InputError(
                     f"{_COLUMN_OPTIONS[key]} ({key}={value}) names a column of a table or of a file of texts; {place or kind} "
-                    f"{'is a folder of pictures and ' if kind == 'folder' else ''}has no columns. Leave it out, or name a CSV, JSONL or Parquet file"
+                    f"{'is a folder of pictures and ' if kind == 'folder' else ''}has no columns. Leave it out, or name a CSV, JSONL or Parquet file, or a saved dataset of Hugging Face as hf:FOLDER"
                 )
             hint = f"it has {', '.join(known)}" if known else "it has none"
             raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {_KINDS[kind].form}")

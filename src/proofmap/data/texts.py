@@ -12,6 +12,7 @@ from typing import Any
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import distinct_names, suggest_path
 from proofmap.core.inputs import Text
+from proofmap.core.inputs.text import checked_text
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, digest_of
@@ -55,7 +56,7 @@ class TextData(Dataset):
             self.labels = [NO_LABEL if label in (None, "") else known.index(str(label)) for label in labels]
 
     def read(self, i: int) -> str:
-        return self.texts[i]
+        return checked_text(self.texts[i], f"{self.names[i]} of {self.title}")
 
     def digest(self, i: int) -> str:
         return digest_of(self.texts[i])
@@ -98,8 +99,21 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
 
 
 def is_rows(given: object) -> bool:
-    """Whether it is a ``datasets.Dataset`` of Hugging Face, or an object with the same columns."""
+    """Whether it is a ``datasets.Dataset`` of Hugging Face, several splits of one, or an object with the same columns."""
+    if isinstance(given, Mapping):
+        return bool(given) and all(is_rows(part) for part in given.values())
     return hasattr(given, "column_names") and hasattr(given, "features") and hasattr(given, "__getitem__")
+
+
+def one_split(rows: Any, title: str = "the dataset") -> Any:
+    """The only split of a ``datasets.DatasetDict``; a dataset without splits as it is."""
+    if not isinstance(rows, Mapping):
+        return rows
+    if len(rows) > 1:
+        first = next(iter(rows))
+        example = f"{title}[{first}]" if title.startswith("hf:") else f'dataset["{first}"]'
+        raise InputError(f"{title} has the splits {', '.join(rows)}; choose one: {example}")
+    return next(iter(rows.values()))
 
 
 def texts_of_rows(
@@ -111,27 +125,30 @@ def texts_of_rows(
     settings: Mapping[str, object] | None = None,
 ) -> TextData:
     """The texts of a ``datasets.Dataset``: those of a column, by default ``text`` or the only column of strings. Class labels become their names."""
-    if not isinstance(rows.column_names, list):  # of several splits
-        raise InputError(f"{title} has the splits {', '.join(rows.column_names)}; choose one")
+    rows = one_split(rows, title).with_format(None)  # columns as lists, whatever format the dataset has
     have, kinds = rows.column_names, rows.features
     strings = [name for name in have if str(getattr(kinds[name], "dtype", "")) in ("string", "large_string")]
     chosen = column or ("text" if "text" in strings else strings[0] if len(strings) == 1 else "")
-    if chosen not in have:
+    if not chosen:
         raise InputError(
-            f"{title} has no column {chosen!r}.{did_you_mean(chosen, have)} It has {', '.join(have[:12])}"
-            if chosen
-            else f"{title} has the columns {', '.join(have[:12])}: say which has the texts, text=COLUMN"
+            f"{title} has the columns {', '.join(have[:12])}: say which has the texts, with text=COLUMN after hf:, or give "
+            "dataset.select_columns([...])"
         )
     named = [name for name in have if getattr(kinds[name], "names", None)]
     truth = target or (named[0] if len(named) == 1 else "")
-    if truth and truth not in have:
+    for what in (chosen, truth):
+        if what and what not in have:
+            raise InputError(
+                f"{title} has no column {what!r}.{did_you_mean(what, have)} It has {', '.join(have[:12])}"
+            )
+    if chosen not in strings:
         raise InputError(
-            f"{title} has no column {truth!r}.{did_you_mean(truth, have)} It has {', '.join(have[:12])}"
+            f"the column {chosen!r} of {title} has no strings; those that have are: {', '.join(strings[:12]) or 'none'}"
         )
     labels = list(rows[truth]) if truth else None
     if labels is not None and (names := getattr(kinds[truth], "names", None)):
         labels = [None if label is None or label < 0 else names[label] for label in labels]
-    texts = ["" if text is None else str(text) for text in rows[chosen]]
+    texts = ["" if text is None else text for text in rows[chosen]]
     return TextData(texts, labels=labels, title=title, settings=settings)
 
 

@@ -130,7 +130,7 @@ class TextInputs(Inputs):
     def takes(self, given: object) -> bool:
         if isinstance(given, (str, bytes)):
             return True
-        if isinstance(given, (list, tuple)):
+        if isinstance(given, Sequence):
             return len(given) > 0 and any(isinstance(item, (str, bytes)) for item in given)
         return (
             getattr(getattr(given, "dtype", None), "kind", "") in ("O", "U")
