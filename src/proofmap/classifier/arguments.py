@@ -11,7 +11,9 @@ from proofmap.core.inputs import Inputs, Pictures, Rows, Text
 def described_inputs(
     net: object, data: Any, inputs: Inputs | None, size: int | tuple[int, int] | None, **pictures: Any
 ) -> Inputs:
-    """What a net takes: ``inputs``, or those that ``data`` describes, or pictures of a size with the other settings in ``pictures``."""
+    """The inputs of a net: ``inputs`` if given, else those that ``data`` describes, else pictures with this size and the settings in
+    ``pictures``.
+    """
     if data is not None:
         if inputs is not None:
             raise InputError("give data= (rows like those that the model was fitted on) or inputs=, not both")

@@ -55,7 +55,7 @@ class Classifier:
     Images are ``(N, C, H, W)`` floats in [0, 1]; the classifier normalises them, ``(x - mean) / std``. Labels are output indices.
     The net is used through a private view (:mod:`proofmap.classifier.view`) and is never altered. Weights are shared with your
     net, and batch-norm statistics are copied. After you train the net further, the view and its frozen copies are made again
-    before their next use. Changes that torch does not count (through ``.data`` or NumPy) are not seen.
+    before their next use. Changes that torch does not track (through ``.data`` or NumPy) are not noticed.
 
     Args:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``; a model with ``predict_proba``
@@ -74,7 +74,7 @@ class Classifier:
             Independent labels have no softmax.
         resize: shorter side of photos before the centre crop; the input size by default.
         fit: how photos of other proportions are fitted: ``"crop"``, ``"pad"`` or ``"squash"``.
-        inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``, ``Text``), in place of size, mean, std, resize,
+        inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``, ``Text``), instead of size, mean, std, resize,
             interpolation and fit.
         device: where to run; the net's device by default.
         batch_size: passes of the net at once; found from the device's memory by default.
@@ -169,7 +169,7 @@ class Classifier:
 
     @cached_property
     def differentiable(self) -> bool:
-        """Whether its outputs have a gradient in the input; for a function, found by one pass."""
+        """Whether its outputs have a gradient with respect to the input. For a function, one pass finds out."""
         if isinstance(self.net, (nn.Module, ProbabilityModel)):
             return isinstance(self.net, nn.Module)
         with torch.enable_grad(), torch.inference_mode(False):
@@ -188,7 +188,7 @@ class Classifier:
 
     @property
     def batches(self) -> tuple[BatchSize, BatchSize]:
-        """Passes at once (forward only, with input gradient), found from the memory of the device at first use."""
+        """Batch sizes for forward passes and for passes with input gradient, chosen at first use from the memory of the device."""
         if self._longer is not None:
             return self._longer.batches
         if self._batches is None:
@@ -226,7 +226,9 @@ class Classifier:
         return self._copy(lambda other: setattr(other, "inputs", inputs))
 
     def at_length(self, n: int) -> Classifier:
-        """The same classifier for inputs of exactly ``n`` positions, of a kind whose inputs differ in it; kept until the net changes."""
+        """The same classifier for inputs of exactly ``n`` positions, for kinds of input that vary in length. Cached until the net
+        changes.
+        """
         self.refresh()
         if n == self.inputs.count:
             return self
@@ -257,7 +259,9 @@ class Classifier:
         self._state = state
 
     def state(self) -> Hashable:
-        """A value that stays equal while the net does not change. Changes of what a function calls are not seen."""
+        """A value that stays equal as long as the net does not change. If the net is a function, changes to the code that it calls are
+        not noticed.
+        """
         self.refresh()
         return self._state
 
@@ -411,7 +415,7 @@ class Classifier:
         return LogitsModule(net, self._mean, self._std, dtype, self.outputs, self._outside).eval()
 
     def _copy(self, change: Callable[[Classifier], None]) -> Classifier:
-        """This classifier with a change, which also concerns the classifier that it was frozen from."""
+        """A changed copy of this classifier. The same change is made to the classifier that it was frozen from."""
         self.refresh()
         if self._longer is not None:
             return self._longer._copy(change).at_length(self.inputs.count)

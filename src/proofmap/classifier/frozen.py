@@ -64,8 +64,9 @@ def layout_of(net: object) -> torch.memory_format:
 def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     """A faster copy of a net in evaluation mode, for inputs shaped like ``example`` except for their number.
 
-    Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, as a hook may change outputs or
-    gradients; so is one with ``any_length``, whose steps depend on the input. A copy whose output or gradient differs from the net's is not used. If anything fails, the net is used unchanged,
+    Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, because a hook may change outputs
+    or gradients. A net with ``any_length`` is only copied too, because its steps depend on the input. A copy whose output or gradient
+    differs from the net's is not used. If anything fails, the net is used unchanged,
     with a :class:`FreezeWarning`.
     """
     net = copy_net(net).eval()
@@ -107,7 +108,7 @@ def _layouts(net: nn.Module, example: Tensor, dtype: torch.dtype) -> tuple[torch
 
 @torch.no_grad()
 def dense_conv_share(net: nn.Module, example: Tensor) -> float:
-    """The share of multiplications in a net's convolutions that join channels over more than one position.
+    """The share of a net's convolution multiplications that are in dense convolutions larger than 1x1.
 
     >>> net = nn.Sequential(nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3, padding=1), nn.Conv2d(8, 8, 3, groups=8))
     >>> round(dense_conv_share(net, torch.zeros(1, 8, 6, 6)), 2)  # 36 * 8 * (8 + 72) + 16 * 8 * 9
@@ -152,7 +153,7 @@ def _has_hooks(net: nn.Module) -> bool:
 
 
 def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Output and input gradient for two noisy images; two, because torch's batch-norm may err on one alone."""
+    """Output and input gradient for two noisy images. Two, because torch's batch-norm can fail on a single image."""
     noise = torch.randn(2, *example.shape[1:], generator=torch.Generator().manual_seed(0)).to(example)
     with torch.enable_grad(), steady_kernels(tf32=False):
         x = noise.requires_grad_(True)

@@ -38,10 +38,10 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def _products(*, tf32: bool) -> Iterator[None]:
-    """Switch TF32 on for convolutions, or off for convolutions and matrix products.
+    """Switch TF32 on (for convolutions only) or off (for convolutions and matrix products).
 
-    Torch has two interfaces for TF32, flags and (from 2.9 on) ``fp32_precision``, and raises if a flag that contradicts the other is
-    read. So both are set, and a flag that cannot be read is not restored.
+    Torch has two interfaces for TF32, flags and (from 2.9 on) ``fp32_precision``, and reading a flag raises an error if the two
+    contradict each other. So both are set, and a flag that cannot be read is not restored.
     """
     cudnn, matmul = cast(Any, torch.backends.cudnn), cast(Any, torch.backends.cuda.matmul)
     newer = [cudnn.conv, cudnn.rnn, matmul] if hasattr(cudnn, "conv") else []

@@ -24,7 +24,8 @@ def probe_batch_sizes(
 ) -> tuple[BatchSize, BatchSize]:
     """Batch sizes (forward only, forward with input gradient) that should fit a third of the device's memory.
 
-    All memory counts, not only free memory, so that a machine always uses the same batches and gives the same bits. A gradient pass
+    The device's total memory counts, not its free memory, so that a machine always uses the same batches and gives the same bits. A
+    gradient pass
     needs what autograd saves for one image; a forward pass is taken to need a quarter of that. On a CPU the largest tensor sets the
     limit.
     """

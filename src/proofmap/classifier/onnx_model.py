@@ -31,7 +31,8 @@ class OnnxModel:
     """An ONNX model as a function from an array, or a data frame, to its output of probabilities or logits ``(N, A)``.
 
     A model with one input takes all columns as one array. A model with several inputs, as skl2onnx makes them from a pipeline of a data
-    frame, takes each column by its name. Of several outputs it reads the one called probabilities, or the last one of numbers.
+    frame, takes each column by its name. If the model has several outputs, the one called probabilities is read, otherwise the last one
+    that holds numbers.
     """
 
     def __init__(self, source: Any) -> None:
@@ -63,7 +64,7 @@ class OnnxModel:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The shape of its first input, with names or None for sides that are free."""
+        """The shape of its first input, with names or None for dimensions that are not fixed."""
         return tuple(self.inputs[0].shape)
 
     def __call__(self, table: Any) -> Any:
@@ -104,7 +105,7 @@ def _type_of(given: Any) -> Any:
 
 
 def _content_of(session: Any) -> bytes | None:
-    """The model file of a session, if it is known: records of results then name the weights."""
+    """The content of a session's model file, if it is known, so that records of results identify the weights."""
     kept = getattr(session, "_model_bytes", None)
     path = getattr(session, "_model_path", None)
     if kept is None and path and Path(path).is_file():

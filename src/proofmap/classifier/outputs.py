@@ -82,7 +82,7 @@ def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> t
 
 
 def in_words(settings: Mapping[str, object]) -> str:
-    """A phrase for captions on how f was computed, from the settings of a classifier.
+    """A phrase for captions that says how f was computed, from the settings of a classifier.
 
     >>> in_words({"outputs": "logits", "renormalise": False})
     'softmax over all outputs'
@@ -101,7 +101,8 @@ def chosen_labels(
     outputs: Outputs,
     renormalise: bool | None,
 ) -> tuple[tuple[int, ...], bool]:
-    """The members of a label set as indices, and whether f is renormalised over them. By default it is for a part of the labels.
+    """The members of a label set as indices, and whether f is renormalised over them. By default f is renormalised if the label set is
+    a proper subset.
 
     >>> chosen_labels(["cup", 0], ["cat", "dog", "cup"], "logits", None)
     ((0, 2), True)

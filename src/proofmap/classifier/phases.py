@@ -47,7 +47,7 @@ class Phases(nn.Module):
     def is_faster(conv: nn.Conv2d) -> bool:
         """Whether phases are faster than the transposed convolution of PyTorch on this CPU.
 
-        They are if x has few channels, as photos have. Small groups count as few channels only without AVX, with which the
+        They are faster if x has few channels, as photos do. Small groups count as few channels only on CPUs without AVX; with AVX, the
         transposed convolution was faster. See docs/decisions.md for the measurements.
         """
         few = conv.in_channels // conv.groups < _LANES
@@ -77,7 +77,9 @@ class Phases(nn.Module):
 
 
 def _taps(size: int, stride: int, before: int) -> tuple[Tensor, tuple[int, int]]:
-    """Which tap t each phase r has for each u, from the largest u to the smallest: ``(s, u)``; and those two."""
+    """The tap t of each phase r and each u, as ``(s, u)``, from the largest u to the smallest; also returns the largest and the
+    smallest u.
+    """
     smallest, largest = -((stride - 1 + before) // stride), (size - 1 - before) // stride
     u = torch.arange(largest, smallest - 1, -1)
     taps = stride * u + torch.arange(stride)[:, None] + before

@@ -1,4 +1,5 @@
-"""Models that give probabilities and are no torch nets: scikit-learn, XGBoost, LightGBM, CatBoost, ONNX, Keras, functions of a data frame.
+"""Models that return probabilities and are not torch nets: scikit-learn, XGBoost, LightGBM, CatBoost, ONNX, Keras, functions of a data
+frame.
 
 They have no gradients. Rows ``(N, columns)`` become the data frame or the array that the model was fitted on, and texts a list of strings
 (:meth:`~proofmap.core.inputs.Inputs.decode`), whole batches in one call, because most of the time of a small call is overhead.
@@ -59,7 +60,7 @@ class ProbabilityModel:
         return torch.from_numpy(self._checked(found, len(rows))).to(x.device)
 
     def _checked(self, found: Any, count: int) -> NDArray[np.float32]:
-        """Probabilities ``(N, A)``; those of the second of two labels alone are enough."""
+        """Probabilities ``(N, A)``. With two labels, the model may return only those of the second."""
         name = self.__qualname__
         if isinstance(found, list) and found and np.ndim(found[0]) == 2:
             raise ModelError(
@@ -108,7 +109,7 @@ class ProbabilityModel:
 
 
 def is_probability_model(net: object) -> bool:
-    """Whether an object is a model that is no torch net and no function."""
+    """Whether an object is a model, but neither a torch net nor a function."""
     if isinstance(net, nn.Module):
         return False
     return hasattr(net, "predict_proba") or _is_other_model(net)
@@ -145,7 +146,7 @@ def _is_keras(net: object) -> bool:
 
 
 def _name_of(model: object) -> str:
-    """The name in messages and records; of a pipeline, that of its last step."""
+    """The model's name in messages and records. For a pipeline, the name of its last step."""
     steps = getattr(model, "steps", None)
     if isinstance(steps, Sequence) and steps:
         model = steps[-1][-1]
@@ -153,7 +154,7 @@ def _name_of(model: object) -> str:
 
 
 def _call_of(model: Any) -> Callable[[Any], Any]:
-    """What gives the probabilities of a table."""
+    """The function that returns the probabilities."""
     if hasattr(model, "predict_proba"):
         return model.predict_proba  # type: ignore[no-any-return]
     if isinstance(model, OnnxModel):

@@ -49,7 +49,9 @@ def check_repeated(
 
 
 def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
-    """Refuse a net whose outputs for the same images differ: those of a batch with others (``among``), and those ``alone``."""
+    """Refuse a net whose outputs for the same images differ between a batch with other images (``among``) and a batch without them
+    (``alone``).
+    """
     moved = _moved(among, alone)
     if moved > _OTHER_COMPANY:
         one, others = ("a row", "rows") if isinstance(inputs, Rows) else ("an image", "images")
@@ -106,7 +108,7 @@ def outputs_on_noise(
 
 
 class FirstLook:
-    """The net's outputs for a few images before the work, to compare with its outputs during the work."""
+    """Keeps the net's outputs for a few images before the work starts, to compare them with its outputs during the work."""
 
     def __init__(self, classifier: Classifier, images: Tensor) -> None:
         self.classifier, self.images = classifier, private_copy(images[:_LOOKED_AT])
@@ -129,7 +131,9 @@ class FirstLook:
 
 
 def comparable(logits: Tensor, outputs: str) -> Tensor:
-    """Logits, or probabilities if the net returns them, as rounding moves the logit of a probability near 0 or 1."""
+    """Outputs that can be compared: logits, or probabilities if the net returns them, because rounding shifts the logit of a
+    probability near 0 or 1.
+    """
     if outputs == "sigmoid-probabilities":
         return logits.sigmoid()
     return logits.exp() if outputs == "probabilities" else logits

@@ -45,7 +45,7 @@ Counted = Sequence[tuple[Tensor, int]]
 
 
 def counted_tensors(net: object) -> Counted:
-    """A net's weights and buffers with their versions, for :func:`is_changed`, which takes microseconds."""
+    """A net's weights and buffers with their versions, for :func:`is_changed`, a check that takes microseconds."""
     return [(tensor, tensor._version) for tensor in tensors_of(net) if not tensor.is_inference()]
 
 
@@ -68,7 +68,7 @@ def _tensor_state(tensor: Tensor) -> tuple[int, int]:
 
 
 def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:
-    """A deep copy of a net; ``instead`` has replacements for tensors by their ids.
+    """A deep copy of a net. ``instead`` maps the ids of tensors to their replacements.
 
     Activations that the net keeps from an earlier pass are detached, as torch cannot copy a graph.
     """
@@ -112,7 +112,7 @@ def dtype_of(net: object) -> torch.dtype:
 
 
 class LogitsModule(nn.Module):
-    """Images as the classifier takes them to logits ``(N, A)`` in float32, whose softmax is f(x, .).
+    """Module from images, as the classifier takes them, to logits ``(N, A)`` in float32 whose softmax is f(x, .).
 
     Logits are minus infinity outside a renormalised label set. Layers are found below ``net``: ``module.net.features[3]``, or by name
     ``"net.features.3"``. Weights require no gradient; the image does if gradients are enabled, so that a library finds the gradient

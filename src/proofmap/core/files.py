@@ -94,7 +94,7 @@ def remove_parts(folder: Path) -> None:
 
 
 def process_runs(process: int) -> bool:
-    """Whether a process may still run; always on Windows, where the question would end it."""
+    """Whether a process may still be running. Always True on Windows, where asking would end the process."""
     if os.name == "nt":
         return True
     try:
@@ -107,7 +107,7 @@ def process_runs(process: int) -> bool:
 
 
 def check_ends(path: str | Path, name: str = "") -> None:
-    """Refuse a pipe or a device before it is opened, as it may never end; error messages call it ``name``."""
+    """Refuse a pipe or a device, because reading it may never end. Error messages call it ``name``."""
     try:
         kind = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -136,7 +136,7 @@ def _sync(path: Path, flags: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file atomically; surrogates, which UTF-8 does not have, are escaped."""
+    """Write a text file atomically. Surrogates are escaped, because UTF-8 cannot encode them."""
     with atomic_write(path) as part:
         part.write_text(text, encoding="utf-8", errors="backslashreplace")
 

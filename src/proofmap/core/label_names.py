@@ -1,4 +1,4 @@
-"""Labels by name: from an index or a name to the output of the net, with suggestions for names that are not known."""
+"""Labels by name: from an index or a name to the output of the net, with suggestions for unknown names."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ class LabelRule:
 
     @staticmethod
     def _with_wrong(top: Tensor, labels: Tensor, f: Tensor, keys: Tensor | None) -> Tensor:
-        """The top labels and two wrong ones, drawn from ``labels`` ``(N, A)``, which have the falling probabilities ``f``."""
+        """The top labels and two wrong ones, drawn from ``labels`` ``(N, A)``, which are sorted by falling probability ``f``."""
         if keys is None:
             raise InputError("labels with '+wrong' are drawn by the seed: pass keys=wrong_keys(images, seed)")
         first = (f >= UNBELIEVED).sum(dim=1).clamp_min(top.shape[1])
@@ -288,12 +288,13 @@ def is_by_probability(rule: str) -> bool:
 
 
 def wrong_keys(images: Tensor, seed: int) -> Tensor:
-    """The streams ``(N,)`` by which the wrong labels of images are drawn: of their content and the seed."""
+    """The stream keys ``(N,)`` that draw the wrong labels of images, made from their content and the seed."""
     return streams.image_keys(images, seed, "wrong labels")
 
 
 def first_wrong(rule: str) -> int | None:
-    """The place of the first wrong label under a rule, as text; the second follows. None if the rule has none.
+    """The index (in a row of labels) of the first wrong label that a rule, given as text, adds. The second follows it. None if the rule
+    adds no wrong labels.
 
     >>> first_wrong("top3+wrong"), first_wrong("top3")
     (3, None)

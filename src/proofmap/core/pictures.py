@@ -49,11 +49,11 @@ _RESAMPLING = {
 
 
 class UnreadableImage(InputError):
-    """A file that is no picture, is damaged, or has another format than those that are read."""
+    """A file that is not a picture, is damaged, or has an unsupported format."""
 
 
 class UnreadWarning(UserWarning):
-    """A folder has pictures of a format that is not read."""
+    """A folder has pictures in an unsupported format."""
 
 
 def find_images(places: Iterable[str | Path]) -> list[Path]:
@@ -230,7 +230,7 @@ def in_colour(image: Image.Image, name: str) -> Image.Image:
 
 
 def eight_bits(levels: np.ndarray) -> np.ndarray:
-    """16-bit levels as 8-bit ones: v / 257, rounded; in whole numbers, since floats would take 20 bytes a pixel.
+    """16-bit levels as 8-bit levels: v / 257, rounded. Computed in whole numbers, because floats would take 20 bytes per pixel.
 
     >>> eight_bits(np.array([0, 128, 129, 65535], dtype=np.uint16))
     array([  0,   0,   1, 255], dtype=uint8)

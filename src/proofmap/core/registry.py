@@ -94,5 +94,5 @@ class Registry(Generic[T]):
 
 
 def _unlike(name: str, known: str) -> float:
-    """How much two names differ, ignoring case: 0 if they are equal."""
+    """A distance between two names, ignoring case: 0 if they are equal."""
     return 1 - difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio()

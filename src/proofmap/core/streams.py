@@ -104,7 +104,7 @@ def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, ...]:
 def _rounds(keys: _Whole, counters: _Whole) -> tuple[_Whole, _Whole, _Whole, _Whole]:
     """The ten rounds, for int64 values of shapes that broadcast.
 
-    Of every value the 32 low bits count. Sums and products wrap, but these bits are those of unsigned numbers.
+    Only the 32 low bits of each value matter. Sums and products may wrap, but their low bits equal those of unsigned arithmetic.
     """
     k0, k1 = keys, keys >> 32
     c0, c1, c2, c3 = counters & _LOW, counters >> 32, counters & 0, counters & 0

@@ -74,7 +74,7 @@ def _broken(text: str, where: str, width: int) -> list[str]:
 
 
 def counted(n: float, what: str) -> str:
-    """A number with its noun; a fraction has three digits.
+    """A number with its noun, such as "2 images". A fraction is printed with three digits.
 
     >>> counted(1, "image"), counted(3000, "pass"), counted(2.6667, "label"), counted(2, "series")
     ('1 image', '3,000 passes', '2.67 labels', '2 series')

@@ -46,8 +46,8 @@ _QUOTES = b'"' * 3
 def code_of(source: bytes) -> bytes:
     """Python source without blank lines, comment lines, and docstrings (statements that are strings in three double quotes).
 
-    Three double quotes are taken to begin or end a string wherever they occur, which holds for the files of this package. This
-    takes 15 ms for all files; a parser takes a second.
+    Three double quotes always count as the beginning or end of a string, which is true for the files of this package. This takes 15 ms
+    for all files; a parser takes a second.
     """
     pieces = source.split(_QUOTES)
     if len(pieces) % 2 == 0:  # they do something else too, so all of the text counts

@@ -1,7 +1,7 @@
 """Digests of code, so that results of two functions with one name are not mixed.
 
-A digest covers the loaded code, what it calls, the values that it reads by name (:mod:`proofmap.plugins.reads`), and the files
-that it comes from (:mod:`proofmap.plugins.source`). It changes with a helper, a constant, a global tensor or a class attribute.
+A digest covers the loaded code, the code that it calls, the values that it reads by name (:mod:`proofmap.plugins.reads`), and its
+source files (:mod:`proofmap.plugins.source`). It changes with a helper, a constant, a global tensor or a class attribute.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Digest:
 
     @contextmanager
     def within(self, name: str) -> Iterator[None]:
-        """Report values that are added meanwhile under this name, unless they are under another name already."""
+        """Record values that are added inside the block under this name, unless they already have another name."""
         self._where.append(name)
         try:
             yield
@@ -250,7 +250,7 @@ class Digest:
     # ---- values -----------------------------------------------------------------------------------------------
 
     def add_plain(self, values: Mapping[str, object]) -> None:
-        """Add the values that are plain data, tensors or functions; other objects may change by themselves."""
+        """Add the values that are plain data, tensors or functions. Other objects are left out, because they may change by themselves."""
         for key, value in sorted(values.items()):
             if _is_plain(value):
                 self.update(key.encode())

@@ -72,7 +72,7 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
 
 @contextmanager
 def note_errors(what: str) -> Iterator[None]:
-    """Add a note to exceptions that are raised meanwhile, except errors of Proofmap. ``sys.exit()`` becomes an error."""
+    """Add a note to exceptions that are raised inside the block, except errors of Proofmap. ``sys.exit()`` becomes an error."""
     try:
         with exit_as_error(what):
             yield
@@ -87,7 +87,7 @@ def note_errors(what: str) -> Iterator[None]:
 def exit_as_error(what: str = "") -> Iterator[None]:
     """Turn ``SystemExit`` of the user's code into an InputError that names the place, so that it cannot end the program.
 
-    Ctrl-C and exits from a signal handler pass.
+    Ctrl-C and exits from a signal handler are not changed.
 
     >>> with exit_as_error("while the method mine made maps"):
     ...     sys.exit(3)

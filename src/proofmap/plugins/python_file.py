@@ -86,7 +86,9 @@ def run_file(path: Path, name: str) -> ModuleType:
 
 
 class _FromSource(SourceFileLoader):
-    """Always compiles the file. Cached bytecode is matched by seconds and size, so it may be old after two edits in a second."""
+    """Loader that always compiles the file. Cached bytecode is matched by time in seconds and by size, so after two edits within a
+    second it may be out of date.
+    """
 
     def get_code(self, fullname: str) -> CodeType:
         path = self.get_filename(fullname)

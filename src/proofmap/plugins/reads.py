@@ -19,7 +19,8 @@ _NOTHING = object()
 def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> Iterator[tuple[str, object]]:
     """Names and values that a function and the functions inside it read.
 
-    Of an object, and of a module that ``is_own``, only the attribute counts: ``config.scale``, not all of ``config``. Built-in names
+    For an object, and for a module that ``is_own``, only the attribute that is read counts: ``config.scale``, not all of ``config``.
+    Built-in names
     and those that Python gives a module, such as ``__file__``, are left out.
 
     >>> scale, other = 2.0, 3.0

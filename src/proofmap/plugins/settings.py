@@ -116,7 +116,7 @@ class Plugin(ABC):
 
     @classmethod
     def build(cls, options: Mapping[str, Any]) -> Self:
-        """The plug-in with these settings. A setting that is given by itself wins over a shortcut."""
+        """The plug-in with these settings. A setting given by name overrides a shortcut."""
         try:
             return cls(**cls.expanded(options))
         except TypeError as error:
@@ -172,7 +172,9 @@ class Plugin(ABC):
         return self._title_name() + (f":{','.join(changes)}" if changes else "")
 
     def changes(self) -> list[str]:
-        """The settings that differ from their defaults, each as in a spec; of those without a default, only the main one."""
+        """The settings that differ from their defaults, each written as in a spec. Of the settings without a default, only the main one
+        is listed.
+        """
         written = []
         for info in settings_of(type(self)):
             text = _text(getattr(self, info.name))
@@ -233,12 +235,12 @@ class Setting:
 
     @property
     def plugin(self) -> type[Plugin] | None:
-        """The kind of plug-in that the value is; None if it is none."""
+        """The kind of plug-in, if the value is one; otherwise None."""
         return _plugin_in(self.types)
 
     @property
     def several(self) -> type[Plugin] | None:
-        """The kind of plug-in that the value is a tuple of; None if it is none."""
+        """The kind of plug-in, if the value is a tuple of plug-ins; otherwise None."""
         return _plugin_in(get_args(kind)[0] for kind in self.types if get_origin(kind) is tuple)
 
     def type_text(self) -> str:
@@ -262,7 +264,7 @@ class Setting:
         return "required" if self.default is MISSING else _text(self.default)
 
     def read(self, text: str) -> object:
-        """The value that a text stands for, by the setting's type; other text stays text."""
+        """The value of a text, converted to the setting's type if possible; otherwise the text itself."""
         if NoneType in self.types and text.lower() == "none":
             return None
         if text in self.choices:

@@ -19,8 +19,8 @@ NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
 
 
 def source_of(module: str) -> str:
-    """A digest of the files of a user's module, or name and version of an installed package. Empty in a notebook, which has no file, and
-    for the script that is being run: most of a script has nothing to do with the function in it.
+    """A digest of the files of a user's module, or name and version of an installed package. Empty for a notebook, which has no file.
+    Also empty for the running script, because most of a script has nothing to do with the function in it.
 
     >>> source_of("torch.nn"), source_of("__main__")
     ('', '')
@@ -138,7 +138,7 @@ def _distributions() -> Mapping[str, list[str]]:
 
 @cache
 def _installed_version(package: str) -> str:
-    """Name and version of an installed package; Python's own modules have that of Python."""
+    """Name and version of an installed package. For Python's own modules, those of Python."""
     found = () if package in sys.stdlib_module_names else _distributions().get(package, ())
     for distribution in found:
         try:

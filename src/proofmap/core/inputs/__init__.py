@@ -44,7 +44,7 @@ for _kind in (Pictures, Series, Rows, Text, Tokens):
 
 
 def kind_of(record: Mapping[str, Any]) -> type[Inputs]:
-    """The kind of input that a classifier's settings name, for its words; pictures if it is not known here.
+    """The class of inputs that a classifier's settings name, used for its vocabulary. Pictures if the name is unknown.
 
     >>> kind_of({"inputs": "rows"}).noun, kind_of({"inputs": "smells"}).noun
     ('rows', 'images')

@@ -24,7 +24,7 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs(ABC):
-    """One kind of input: its shape, its scale, how it is composed, read and shown. ``mean`` and ``std`` are per channel."""
+    """One kind of input: its shape and scale, and how it is composed, read and shown. ``mean`` and ``std`` are per channel."""
 
     kind: ClassVar[str]
     """The name in records: ``pictures``, ``series``, ``rows``."""
@@ -93,7 +93,7 @@ class Inputs(ABC):
         return tuple(", ".join(map(str, index)) for index in np.ndindex(*self.positions))
 
     def names_of(self, x: Tensor) -> tuple[str, ...]:
-        """A name for each position that one input ``shape`` has; of a text its words, otherwise :attr:`position_names`."""
+        """A name for each position of one input ``shape``: the words of a text, otherwise :attr:`position_names`."""
         return self.position_names
 
     def over_channels(self, values: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ class Inputs(ABC):
         return values if self.channel_axis is None else values.view(-1, *[1] * len(self.positions))
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
-        """Values of inputs ``(..., *shape)`` as one number per position ``(..., *positions)``: sum, mean or max."""
+        """Values of inputs ``(..., *shape)`` merged into one number per position ``(..., *positions)``, by sum, mean or max."""
         if how not in _MERGED:
             raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
         return values if self.channel_axis is None else _MERGED[how](values, dim=-len(self.positions) - 1)
@@ -115,10 +115,10 @@ class Inputs(ABC):
     def composite(self, keep: Tensor, shown: Tensor, hidden: Tensor) -> Tensor:
         """``shown`` where kept and ``hidden`` elsewhere: the paper's masked input.
 
-        ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``. Shares are rounded to the
-        precision of the inputs, and so is the composite: in float16 a share near one is off by .0002 at most, a small one by a
-        two-thousandth of itself. The gradient of a share is a sum over channels that is
-        rounded likewise, and overflows where that precision ends.
+        ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``. Shares and the composite are
+        rounded to the precision of the inputs. In float16 the error of a share near one is at most .0002, and that of a small share is
+        at most 1/2000 of its value. The gradient of a share is a sum over channels. It is rounded in the same way, and can overflow in
+        that precision.
 
         >>> from proofmap.core.inputs import Rows
         >>> rows = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
@@ -137,7 +137,7 @@ class Inputs(ABC):
 
     @property
     def has_sums(self) -> bool:
-        """Whether a value plus a little noise is a value again; not so for categories and whole numbers."""
+        """Whether noise may be added to values. Categories and whole numbers do not allow it."""
         return True
 
     @property
@@ -147,7 +147,9 @@ class Inputs(ABC):
 
     @property
     def neutral(self) -> Tensor:
-        """What normalises to zero ``(C,)``, within the limits: the gray of pictures, the mean or most frequent value of columns."""
+        """The value ``(C,)`` that normalises to zero, clipped to the valid range: gray for pictures, the mean or most frequent value of
+        columns.
+        """
         mean = torch.tensor(self.mean, dtype=torch.float32)
         return mean if self.limits is None else mean.clamp(*self.limits)
 
@@ -166,7 +168,7 @@ class Inputs(ABC):
         return mean + std * (2 * ramp - 1)
 
     def strong_noise(self, n: int) -> Tensor:
-        """``n`` inputs ``(n, *shape)`` of strong noise, already normalised, to see what a net's outputs can be."""
+        """``n`` inputs ``(n, *shape)`` of strong noise, already normalised, to test the range of a net's outputs."""
         return 10 * torch.randn(n, *self.shape, generator=torch.Generator().manual_seed(0))
 
     def blank_like(self, x: Tensor) -> Tensor:
@@ -176,22 +178,23 @@ class Inputs(ABC):
     # ---- inputs with different numbers of positions -------------------------------------------------------------
 
     def lengths(self, x: Tensor) -> Tensor | None:
-        """The number of positions ``(N,)`` that each input has, the first ones; None if all inputs of this kind have :attr:`count`.
+        """The number of positions ``(N,)`` of each input. They are the first ones of the grid. None if every input has :attr:`count`
+        positions.
 
-        An input with fewer is ranked, hidden and measured at its own length, with the inputs that :meth:`at_length` describes.
+        An input with fewer positions is ranked, hidden and scored at its own length, as inputs of the kind that :meth:`at_length` returns.
         """
         return None
 
     def at_length(self, n: int) -> Self:
-        """Inputs of exactly ``n`` positions, of a kind with :meth:`lengths`."""
+        """The same kind of input with exactly ``n`` positions, for kinds with :meth:`lengths`."""
         raise InputError(f"all {self.noun} have {self.count} {self.position_noun}")
 
     def cut(self, x: Tensor, n: int) -> Tensor:
-        """Inputs ``(N, *shape)`` that have ``n`` positions, in the form of :meth:`at_length`."""
+        """Inputs ``(N, *shape)`` with ``n`` positions each, cut to the shape of :meth:`at_length`."""
         return x[..., :n]
 
     def by_length(self, x: Tensor) -> list[tuple[int, Tensor]]:
-        """The inputs ``(N, *shape)`` grouped by their length: each number of positions, and the places of the inputs that have it. Empty if
+        """The inputs ``(N, *shape)`` grouped by length: each number of positions, with the indices of the inputs that have it. Empty if
         all have :attr:`count`.
         """
         lengths = self.lengths(x)
@@ -200,7 +203,7 @@ class Inputs(ABC):
         return [(n, (lengths == n).nonzero()[:, 0]) for n in lengths.unique().tolist()]
 
     def varied(self, x: Tensor) -> Tensor:
-        """Which values ``(N, *shape)`` of inputs noise may be added to: all, unless some are no numbers that a net computes with."""
+        """Mask ``(N, *shape)`` of the values to which noise may be added. By default, all values."""
         return torch.ones_like(x, dtype=torch.bool)
 
     def for_net(self, x: Tensor) -> Tensor:
@@ -208,11 +211,11 @@ class Inputs(ABC):
         return x
 
     def decode(self, x: Tensor) -> Any:
-        """Inputs ``(N, *shape)`` as a model that is no torch net takes them: an array, a data frame, a list of strings."""
+        """Inputs ``(N, *shape)`` in the form that a model other than a torch net takes: an array, a data frame, a list of strings."""
         return x.cpu().numpy()
 
     def takes(self, given: object) -> bool:
-        """Whether :meth:`encode` reads an object of this type; tensors and arrays are not asked about."""
+        """Whether :meth:`encode` can read this object. It is not called for tensors and arrays."""
         return False
 
     def encode(self, given: Any) -> Tensor:
@@ -278,14 +281,14 @@ class Inputs(ABC):
         return values
 
     def reads(self, kind: str) -> bool:
-        """Whether :meth:`prepare` takes items of a dataset of this kind."""
+        """Whether :meth:`prepare` can read items of this kind of dataset."""
         return kind == self.kind
 
     def check_readable(self) -> None:  # noqa: B027 - most kinds have nothing to refuse
         """Raise an InputError if no data can be read for this net."""
 
     def moved_boxes(self, boxes: Sequence[Box], item: Any, *, cropped: bool = False) -> tuple[Box, ...]:
-        """Boxes of an item in positions of the input that :meth:`prepare` makes from it, without those that are cut off."""
+        """Boxes of an item, converted to positions of the input that :meth:`prepare` makes. Boxes outside the crop are left out."""
         return tuple(boxes)
 
     @abstractmethod

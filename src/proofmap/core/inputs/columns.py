@@ -1,4 +1,4 @@
-"""The columns of a table: their names and kinds, and the way from a data frame to numbers and back."""
+"""The columns of a table: their names and kinds, and the conversion from a data frame to numbers and back."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Columns:
     """The columns of a table, in the order that the model takes them.
 
     A row becomes one float32 number per column: a number is itself, a category is its code, a boolean is 0 or 1, and a missing value is
-    NaN. :meth:`decode` gives the frame back, with the same columns in the same order and types. Numbers are rounded to float32.
+    NaN. :meth:`decode` restores the frame: the same columns, order and types. Numbers are rounded to float32.
 
     Args:
         columns: each :class:`Column`.
-        library: of the frames that :meth:`decode` makes; None: an array ``(N, columns)``.
+        library: the library of the frames that :meth:`decode` makes, or None for arrays ``(N, columns)``.
         groups: names of columns that are shown and hidden together, as ``(name of the group, its columns)``.
 
     >>> columns = Columns.of([[20.0, 1.0], [40.0, 0.0]], names=["age", "member"])
@@ -207,7 +207,7 @@ class Columns:
         return f"{value:.0f}" if column.whole else f"{value:.4g}"
 
     def position_text(self, row: Tensor, position: int) -> str:
-        """The value of a position of one row ``(columns,)``; of a one-hot group, the part of a name that tells its columns apart.
+        """The value of a position of one row ``(columns,)``. For a one-hot group, the part of the column's name after the common prefix.
 
         >>> columns = Columns.of([[1.0, 0.0], [0.0, 1.0]], names=["city_Ulm", "city_Bonn"], groups="one-hot")
         >>> columns.position_text(torch.tensor([0.0, 1.0]), 0)
@@ -225,7 +225,7 @@ class Columns:
     # ---- records -------------------------------------------------------------------------------------------------
 
     def record(self) -> dict[str, object]:
-        """Plain data for records of results, without settings at their defaults."""
+        """Plain data for records of results. Settings with default values are left out."""
         defaults = Column(name="")
         columns = [
             {
@@ -308,7 +308,7 @@ def _described(found: ReadColumn) -> Column:
 
 
 def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:
-    """The values of a frame's column as numbers of ``column``; raises an InputError where they do not fit it."""
+    """The values of a frame's column, encoded as ``column`` describes. Raises an InputError if a value does not fit."""
     name, values = column.name, found.values
     if (column.kind == "category") != (found.column.kind == "category"):
         raise InputError(
@@ -363,7 +363,7 @@ def _is_missing(name: str, row: int) -> InputError:
 
 
 def _one_hot(columns: Sequence[Column], found: Sequence[ReadColumn]) -> dict[str, list[str]]:
-    """Families of columns with one prefix, before ``_`` or ``=``, in which every row has one 1 and otherwise 0."""
+    """Families of columns with the same prefix (before ``_`` or ``=``) in which every row has one 1 and zeros."""
     families: dict[str, list[int]] = {}
     for k, column in enumerate(columns):
         place = max(column.name.rfind("_"), column.name.rfind("="))
@@ -385,7 +385,7 @@ def _is_one_hot(found: Sequence[ReadColumn]) -> bool:
 
 
 def _with_whole_modes(table: Columns, found: Sequence[ReadColumn]) -> tuple[Column, ...]:
-    """The columns, where the center of a one-hot group is its most frequent member: separate modes would often be all zero."""
+    """The columns, with the center of each one-hot group set to its most frequent member. Separate modes would often all be zero."""
     columns = list(table.columns)
     for _, members in table.positions:
         if _is_one_hot([found[k] for k in members]):

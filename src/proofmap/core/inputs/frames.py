@@ -22,16 +22,16 @@ _DATES = (datetime.date, datetime.time, datetime.timedelta)
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """What is known of a column of a table.
+    """The type, range and typical value of a column of a table.
 
     Attributes:
         kind: ``number``, ``category`` or ``boolean``.
         dtype: the name of its type in the frame; empty for a column of an array.
         categories: the values of a category, by their codes 0, 1, ...
-        whole: numbers are whole numbers.
-        ordered: the frame's type says that its categories have an order.
+        whole: whether the numbers are whole numbers.
+        ordered: whether the frame's type orders the categories.
         missing: whether a value may be missing.
-        none: a missing value is Python's None in the frame, which some models do not treat as NaN.
+        none: whether missing values are Python's None in the frame. Some models do not treat None as NaN.
         low, high: the least and the greatest number in the data.
         center: the mean of a number (rounded if numbers are whole), the most frequent code, or 0 or 1 of a boolean.
         spread: the standard deviation of a number; 1 for other kinds and constant columns.
@@ -63,7 +63,7 @@ class ReadColumn:
 
 
 def library_of(given: object) -> Library | None:
-    """The library that a frame belongs to; None if ``given`` is no frame.
+    """The library that a frame belongs to; None if ``given`` is not a frame.
 
     >>> library_of([[1, 2]]) is None
     True

@@ -58,7 +58,7 @@ class Pictures(Inputs):
         self._check_units()
 
     def _check_units(self) -> None:
-        """Refuse mean and std in units of 0..255, with which all pictures would look nearly the same to the net."""
+        """Refuse mean and std in units of 0..255: all pictures would look nearly the same to the net."""
         of_bytes = max(map(abs, self.mean)) > 2
         if of_bytes or max(self.std) > 2:
             mean = tuple(round(v / 255, 4) for v in self.mean) if of_bytes else self.mean
@@ -135,7 +135,7 @@ class Pictures(Inputs):
         return (right - left) * (bottom - top)
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """The first three channels, or the mean of fewer as gray."""
+        """The first three channels. With fewer channels, their mean as gray."""
         colours = x[:3] if len(x) >= 3 else x.mean(dim=0).expand(3, -1, -1)
         drawn: np.ndarray = (colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
         return drawn

@@ -119,7 +119,7 @@ class Rows(Inputs):
         return values if self.positions == self.shape else values[..., self._places(values.device)]
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
-        """Values of columns ``(..., columns)`` as one number per position: of a group the sum, mean or max."""
+        """Values of columns ``(..., columns)`` merged into one number per position: the sum, mean or max over a group."""
         values = super().merged_channels(values, how)  # refuses an unknown way
         if self.positions == self.shape:
             return values
@@ -140,7 +140,7 @@ class Rows(Inputs):
         return self.table is None or all(c.kind == "number" and not c.whole for c in self.table.columns)
 
     def probe(self) -> Tensor:
-        """A test row that differs from the fill: column by column, the values go from the lower to the upper end of the range."""
+        """A test row that differs from the fill. The first column has the low end of its range, the last column the high end."""
         if self.table is None:
             return super().probe()
         ramp = np.linspace(0, 1, self.columns)
@@ -206,7 +206,7 @@ class Rows(Inputs):
         return super().from_record({**record, "table": None if table is None else Columns.from_record(table)})
 
     def value_text(self, x: Tensor, position: int) -> str:
-        """The value of a column, or of each column of a group; of a one-hot group the name of the column that is 1."""
+        """The value of a column, or of each column of a group. For a one-hot group, the name of the column that is 1."""
         if self.table is None:
             return super().value_text(x, position)
         return self.table.position_text(x, position)
@@ -218,7 +218,7 @@ class Rows(Inputs):
 
     @property
     def _is_listed(self) -> bool:
-        """Whether the picture is a list of names and values; rows without names, or with many columns, are drawn as bars alone."""
+        """Whether the picture lists names and values. Rows without names, or with many columns, are drawn as bars only."""
         return bool(self.names) and self.count <= _MOST_LISTED
 
     def pixel_positions(self) -> Tensor:

@@ -102,7 +102,7 @@ class Series(Inputs):
         return values.unsqueeze(-2)
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
-        """Values ``(..., C, T)`` as one number per position: of all channels, and of all time steps of a segment."""
+        """Values ``(..., C, T)`` merged into one number per position, over all channels and all time steps of a segment."""
         merged = super().merged_channels(values, how)
         if self.segments is None:
             return merged
@@ -143,7 +143,9 @@ class Series(Inputs):
         return min(max(64, wide // 2), 192), wide
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """A line for each channel, the first the darkest, over two standard deviations around the mean or more; or the spectrogram."""
+        """A line for each channel, or the spectrogram. The first channel is the darkest. The vertical range is at least two standard
+        deviations around the mean.
+        """
         height, width = self.picture_size()
         if self.view == "spectrogram":
             ink = resized(spectrogram(x.cpu().mean(dim=0).numpy()), height, width)
@@ -168,7 +170,8 @@ class Series(Inputs):
 
 
 def ranges(line: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest value ``(width,)`` of a line in each column of a picture: interpolated if it has fewer values than columns.
+    """The least and the largest value ``(width,)`` of a line in each column of a picture, interpolated if the line has fewer values
+    than columns.
 
     >>> low, high = ranges(np.array([0.0, 5.0, 1.0, 2.0]), 2)
     >>> low.tolist(), high.tolist()
@@ -208,7 +211,7 @@ def spectrogram(x: np.ndarray) -> np.ndarray:
 
 
 def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """A picture by its nearest values, ``(height, width)``."""
+    """A picture resized to ``(height, width)`` by nearest values."""
     rows = np.arange(height) * picture.shape[0] // height
     columns = np.arange(width) * picture.shape[1] // width
     found: np.ndarray = picture[rows[:, None], columns]

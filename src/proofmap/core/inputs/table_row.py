@@ -1,4 +1,4 @@
-"""A row of a data frame that is not numbers yet: the columns of the net decide how it is encoded."""
+"""A row of a data frame before it is encoded. The net's columns decide how it is encoded."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TableRow:
         self.rows, self.index = rows, index
 
     def encoded(self, columns: Columns) -> Tensor:
-        """The row ``(columns,)`` as these columns encode it; they may be refused, see :meth:`Columns.encode`."""
+        """The row ``(columns,)`` as these columns encode it. Rows that do not fit are refused: see :meth:`Columns.encode`."""
         return self.rows.encoded(columns)[self.index].clone()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
