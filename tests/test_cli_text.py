@@ -83,7 +83,7 @@ def test_a_run_on_a_column_of_texts_is_resumed(folder: Path) -> None:
             ("explain", "--model", "net.py:make"),
             "name photos or a file to explain, or give a text with --text",
         ),
-        (("explain", "reviews.csv", "--text", "a", "--model", "net.py:make"), "one of the two"),
+        (("explain", "reviews.csv", "--text", "a", "--model", "net.py:make"), "not both"),
         (("explain", "--text", " ", "--model", "net.py:make"), "is empty"),
         (
             ("explain", "--text", "a " * 13, "--model", "net.py:make"),

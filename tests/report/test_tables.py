@@ -280,7 +280,7 @@ def test_captions_print_the_thresholds_of_each_score() -> None:
 def test_the_step_error_is_called_an_estimate() -> None:
     found = page_judged(2, 8, methods=["gradient"])
     error = float(found.results[0].insertion.error.max())
-    assert f"about {error:.3f} or less (measured by leaving out every second step)" in found.table()
+    assert f"about {error:.3f} or less (estimated by leaving out every second point)" in found.table()
 
 
 def test_a_heading_that_is_left_out_is_repeated_when_rows_are_stacked() -> None:

@@ -92,7 +92,7 @@ WORSE = [v - 0.3 - 0.01 * k for k, v in enumerate(GOOD)]
         (
             {"blurred": GOOD},
             [
-                "explained by blur, as it is not clearly higher than that of blurred maps: gradient .80 (blurred:gradient .80)"
+                "explained by blur: not clearly higher than that of blurred maps (in brackets): gradient .80 (blurred:gradient .80)"
             ],
         ),
         ({"noise": GOOD}, ["the same for every label: gradient .80 (random .80)"]),

@@ -30,7 +30,7 @@ def test_a_retry_touches_only_what_the_study_will_do_again(tmp_path: Path) -> No
     before = facts(tmp_path / "run")
     run_study(replace(study, methods=("random",)), tmp_path / "run", retry=True)
     assert facts(tmp_path / "run") == before, "the failures of another method stay on record"
-    with pytest.raises(InputError, match="also judged by deletion, which this study does not name"):
+    with pytest.raises(InputError, match="every metric of the run; this study does not name deletion"):
         run_study(replace(study, metrics=("insertion",)), tmp_path / "run", retry=True)
     assert facts(tmp_path / "run") == before
 

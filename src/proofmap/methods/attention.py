@@ -233,9 +233,7 @@ class LeGrad(AttentionMethod):
     def state_for(self, classifier: Classifier) -> AttentionTokens | None:
         tokens = super().state_for(classifier)
         if tokens is None and self.score == "layer":
-            raise InputError(
-                "legrad reads a logit from each layer of pictures alone; for texts use legrad:score=net"
-            )
+            raise InputError("legrad:score=layer works on pictures only; for texts use legrad:score=net")
         if tokens is not None and self.score == "layer" and None in tokens.blocks:
             raise InputError(
                 f"the layers of {classifier.name} are not modules of their own, so no logit can be read from each; "

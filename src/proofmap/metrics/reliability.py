@@ -118,7 +118,7 @@ class InterRater(ScoreMetric):
 class InterMethod(ScoreMetric):
     """The mean over pairs of methods of Spearman's correlation of their values over images, for each score.
 
-    Near 1, a score is about the images, whichever method made the maps; near 0, it is about the maps.
+    Near 1, the score depends mostly on the image, whichever method made the map. Near 0, it depends mostly on the map.
     """
 
     name = "inter-method"

@@ -76,7 +76,7 @@ class AuditResult(Tables):
 
     @property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """What the controls say about the audit itself, and how the other run differs."""
+        """Whether controls reach the bars, and how the other run differs."""
         found: tuple[str, ...] = ()
         if self.too_good:
             found = (
@@ -149,20 +149,20 @@ def audit(
     against: Results | None = None,
     max_drop: float | Mapping[str, float] | None = None,
 ) -> AuditResult:
-    """Hold every method, or the named ones, against bars, another evaluation, or both. Controls must miss a bar.
+    """Compare every method, or the named ones, with bars, another evaluation, or both. Every control must miss at least one bar.
 
-    The controls are the label-free methods of :data:`~proofmap.results.controls.NOISE` in the evaluation. A control that is named as
-    a method, or that is judged alone, is held against the bars like any other method. ``blurred:METHOD`` and ``top-label:METHOD`` are
-    shown for comparison if METHOD is judged, too; they decide nothing unless they are named.
+    The controls are the label-free methods of :data:`~proofmap.results.controls.NOISE` in the evaluation. A control that is named as a
+    method, or that is judged alone, must reach the bars like any other method. ``blurred:METHOD`` and ``top-label:METHOD`` are only
+    shown for comparison if METHOD is judged too, unless they are named.
 
     Args:
         min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name.
         bars: more bars by the name of a score: a minimum if higher is better, a maximum if lower is better.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` asks that the whole 95 % interval
             is on the good side, so that few images cannot pass by luck. A score without a counted image fails.
-        against: another evaluation of the same images, such as that of yesterday's net. A drop is the mean over the images that
-            both count of the difference on each image.
-        max_drop: how much any score may get worse; or a limit for each named score, and then only these are checked.
+        against: another evaluation of the same images, such as that of yesterday's net. A drop is the mean difference over the images
+            that both evaluations count.
+        max_drop: how much any score may get worse; or a limit for each named score, in which case only these scores are checked.
     """
     evaluation, before = evaluation_of(results), None if against is None else evaluation_of(against)
     if use not in get_args(Use):

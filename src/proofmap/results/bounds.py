@@ -1,11 +1,11 @@
-"""How far a method could have gone: its areas against the strongest and the weakest proof found for each pair.
+"""Compares a method's areas with the strongest and the weakest proof found for each pair.
 
 For a pair (x, a) of an image and a label, A is the insertion area of a method's map and f = f(x, a). A run that also judged
 a method with ``target=weakest`` and one with ``target=strongest`` knows areas that some map reaches:
 
     lo = the smallest area of all methods,      hi = the largest,
 
-which are those of the two unless another method goes beyond them. With alpha and beta of :mod:`proofmap.metrics.proof` and
+which are the areas of these two methods unless another method goes beyond them. With alpha and beta of :mod:`proofmap.metrics.proof` and
 their floors e1 and e2:
 
     overshoot = -log beta(A, f)                 = log A - log max(f, e2), or 0 where that is negative
@@ -13,11 +13,12 @@ their floors e1 and e2:
     shortfall = -log alpha(A, f)                = log f - log max(A, e1), or 0;  for labels with f >= e1
     of it by choice = -log alpha(A, min(f, hi)) = log min(f, hi) - log max(A, e1), or 0
 
-The part by choice is the excess over a map at the bound. If even the weakest proof exceeds f, an overshoot up to lo is forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
+The part *by choice* is what a map at the bound would have avoided. If even the weakest proof exceeds f, an overshoot up to lo is
+forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
 other by swaps of two neighbours, each of which changes a single term of the area. All are means over pairs, in natural logarithms.
 
-lo and hi were found, not proven. Further searches can only widen an interval, so the parts by choice and the share of pairs
-that can be matched are at least what is said here.
+lo and hi come from a search, not from a proof. A longer search can only widen the interval [lo, hi], so the parts by choice and the
+share of pairs that can be matched are lower bounds.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def reach(evaluation: Evaluation) -> Reach:
 
 
 def _target(result: MethodResult) -> str | None:
-    """Which bound a method is, by its recorded settings; None for every other method."""
+    """Which bound a method searches for, by its recorded settings; None for every other method."""
     target = result.settings.get("target")
     return str(target) if target in TARGETS else None
 
@@ -170,7 +171,7 @@ class PairMean:
 
 @dataclass(frozen=True)
 class MethodBounds:
-    """How much too strong and too weak the proofs of one method are, and how much of that was its choice."""
+    """How much too strong and too weak the proofs of one method are, and the parts of both by choice."""
 
     method: str
     overshoot: PairMean
@@ -222,10 +223,10 @@ class Bounds(Table):
 
 
 def bounds(results: Results) -> Bounds:
-    """Overshoot and shortfall of every method except the bounds, and the parts of both that were the method's choice.
+    """Overshoot and shortfall of every method except the bounds, and the parts of both by choice.
 
-    The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; if there are several, the
-    farthest counts. Pairs without both bounds, or without an area of the method, do not count.
+    The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; if there are several of either,
+    the most extreme area counts. Pairs without both bounds, or without an area of the method, do not count.
     """
     evaluation = evaluation_of(results)
     found = reach(evaluation)
@@ -299,7 +300,7 @@ def _meaning_notes(evaluation: Evaluation, found: Reach) -> list[str]:
     lacking = [f"{pairs - known} of {counted(pairs, 'pair')} lack a bound and do not count"]
     return [
         "overshoot: -log soundness of a pair; shortfall: -log completeness, where f >= e1; natural logarithms, .69 is a "
-        "factor of two. By choice: the part that the weakest proof (of overshoot) or the strongest (of shortfall) does not have",
+        "factor of two. By choice: the part that a map at the bound would have avoided",
         f"bounds of {'; '.join(map(_search_words, found.bounding))}: found, not proven. Further searches can only widen "
         "them, so the parts by choice and the share that can be matched can only grow",
         f"{subject_words(evaluation)}; means over pairs, 95 % intervals over images",

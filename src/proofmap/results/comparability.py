@@ -90,7 +90,7 @@ def what_differs(method: Entry, against: Entry, metrics: Sequence[str] | None) -
 
 
 def _different_images(method: Entry, against: Entry) -> list[str]:
-    """Images with other labels or another f: equal settings and names do not imply equal weights and pictures."""
+    """Images whose labels or f differ between the runs. Equal settings and names do not imply equal weights and pictures."""
     rows, others = shared_images(method, against)
     ours, theirs = method.evaluation, against.evaluation
     for i, j in zip(rows, others, strict=True):

@@ -138,9 +138,9 @@ def compare(
 ) -> Comparison:
     """Paired differences of methods for every metric they share, over the images both count.
 
-    One evaluation: all pairs of its methods, or all methods against ``baseline``. Several, by name: each method against
-    the same method of the first run that has it, or everything against ``baseline`` (``method``, or ``run/method``);
-    images are matched by name.
+    With one evaluation: all pairs of its methods, or all methods against ``baseline``. With several evaluations by name: each method
+    against the same method of the first run that has it, or every method against ``baseline`` (``method`` or ``run/method``). Images
+    are matched by name.
 
     Args:
         metrics: names of scores; all that two methods share when left out.
@@ -263,7 +263,7 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
 
 
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """Tests all columns; those of the same length share their random signs, which costs little more than one."""
+    """Tests all columns. Columns of the same length share their random signs, so many columns cost little more than one."""
     p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     for n in {len(column.values) for column in columns}:
         same = [k for k, column in enumerate(columns) if len(column.values) == n]

@@ -1,7 +1,7 @@
 """What controls say about methods: which rows of an evaluation are controls, and when they explain a method's soundness.
 
-A control is not a proposed method. ``noise`` knows nothing of the net (:data:`NOISE`); ``blurred`` and ``cheating`` rows are a
-judged method's own maps, blurred, or those of the top label shown for every label.
+A control is not a proposed method. A ``noise`` row does not use the net (:data:`NOISE`). A ``blurred`` row has a judged method's maps,
+blurred. A ``cheating`` row shows a judged method's map of the top label for every label.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheati
 
 NEARLY = 0.9
 """A control explains soundness if it reaches this share of it and the method is not clearly above the control."""
-NO_EFFORT = "soundness that needs no effort"
+NO_EFFORT = "soundness not clearly higher than that of one map for all labels"
 """The first words of a note on methods that are not above a map that is the same for every label."""
 FROM_FILL = 0.5
 """The fill explains soundness if it alone gives more than this share of the least sound label's area."""
@@ -51,8 +51,8 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     """Notes on methods whose soundness does not come from their maps: it is not above that of blurred maps or of maps that are the same for
     every label, or the fill alone proves the labels.
 
-    A control explains a method's soundness if it reaches nine tenths of it on average and the method is not above the control, by the
-    whole 95 % interval of the paired differences (for one image, by the number).
+    A control explains a method's soundness if its mean is at least nine tenths of the method's mean, and if the 95 % interval of the
+    paired differences does not lie above zero (for one image: if the difference is not above zero).
     """
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
     own = [
@@ -66,10 +66,10 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     free = [r for r in evaluation.results if r.label_free]
     notes = []
     for controls, words in (
-        (smooth, "soundness explained by blur, as it is not clearly higher than that of blurred maps"),
+        (smooth, "soundness explained by blur: not clearly higher than that of blurred maps (in brackets)"),
         (
             free,
-            f"{NO_EFFORT}, as it is not clearly higher than that of maps that are the same for every label",
+            f"{NO_EFFORT} (in brackets)",
         ),
     ):
         if found := list(_not_above(own, controls)):
@@ -105,7 +105,7 @@ def soundness_values(result: MethodResult) -> Tensor | None:
 
 
 def is_above(values: Tensor, control: Tensor) -> bool:
-    """Whether the mean of the paired differences is above zero by its whole 95 % interval; of one image, by the number."""
+    """Whether the whole 95 % interval of the mean paired difference is above zero. For one image, whether the difference is above zero."""
     differences = values - control
     if int((~differences.isnan()).sum()) < 2:
         return float(differences.nansum()) > 0

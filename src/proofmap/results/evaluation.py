@@ -64,7 +64,7 @@ class Evaluation:
         return self.images[self._place(index)]
 
     def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
-        """The map ``(*positions,)`` of a pictured image for the label at this place in its row of labels."""
+        """The map ``(*positions,)`` of a pictured image for the label at this index of its row of labels."""
         return result.maps[self._place(index), 0 if result.label_free else place]
 
     def maps_of(self, result: MethodResult) -> Tensor:
@@ -72,15 +72,15 @@ class Evaluation:
         return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
 
     def places_of(self, index: int) -> list[int]:
-        """The places in an image's row of labels that hold a label."""
+        """The indices in an image's row of labels that hold a label, not padding."""
         return [place for place, label in enumerate(self.labels[index].tolist()) if label != NO_LABEL]
 
     def label_name(self, index: int, place: int) -> str:
-        """The name of the label at a place in an image's row of labels."""
+        """The name of the label at an index of an image's row of labels."""
         return self.label_names[int(self.labels[index, place])]
 
     def count_of(self, index: int) -> int:
-        """The number of positions of a pictured input: of a text its own, without those that longer texts have."""
+        """The number of positions of a pictured input. For a text, its own number of positions, without the padding for longer texts."""
         lengths = self.inputs.lengths(self.image_of(index)[None])
         return self.inputs.count if lengths is None else int(lengths[0])
 
@@ -92,7 +92,7 @@ class Evaluation:
         return self.pictured.index(index)
 
     def __getitem__(self, method: str) -> MethodResult:
-        """The result of a method, by its name or by a prefix that only this name has."""
+        """The result of a method, by its name or by a unique prefix of its name."""
         for result in self.results:
             if result.name == method:
                 return result
@@ -104,7 +104,7 @@ class Evaluation:
         )
 
     def select_images(self, places: Sequence[int]) -> Evaluation:
-        """The evaluation of the images at these places, in this order; means and intervals are over them.
+        """The evaluation of the images with these indices, in this order. Means and intervals are over these images.
 
         Numbers about the run as a whole are left out.
         """

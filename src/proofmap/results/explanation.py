@@ -53,7 +53,7 @@ class Proof:
     evaluation: Evaluation
 
     def __getitem__(self, method: str) -> Proof:
-        """The proof of one method, by its name or by a prefix that only this name has."""
+        """The proof of one method, by its name or by a unique prefix of its name."""
         return Proof(replace(self.evaluation, results=(self.evaluation[method],), run_scores=()))
 
     @property

@@ -1,4 +1,4 @@
-"""Scores with several fills: a table with a row for each method and fill, and by how much scores move between the fills."""
+"""Scores with several fills: a table with a row for each method and fill, and how much scores change between fills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MOST = 3
 
 
 def scores_by_fill(scores: Sequence[Score]) -> dict[str, dict[str, Score]]:
-    """``{fill: {kind: score}}`` if scores of one kind were taken with several fills; otherwise empty.
+    """``{fill: {kind: score}}`` if a kind of score was computed with several fills; otherwise empty.
 
     Scores that use no fill are under every fill.
     """
@@ -51,7 +51,7 @@ def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
 
 
 def fill_spread(evaluation: Evaluation) -> dict[str, dict[str, float]]:
-    """By how much each method's mean score moves between fills, ``{kind: {method: largest - smallest}}``; empty with one fill."""
+    """How much each method's mean score changes between fills, ``{kind: {method: largest - smallest}}``; empty with one fill."""
     found: dict[str, dict[str, float]] = {}
     for result in evaluation.results:
         of_fills = scores_by_fill(result.scores)

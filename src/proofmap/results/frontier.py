@@ -1,8 +1,8 @@
 """The frontier of a family of settings: the methods that no other method beats in every score.
 
 Settings trade completeness against soundness, so there is rarely a best one. A method is dominated by another one whose means, over the
-images that both count, are at least as good in all scores and better in one. It is clearly dominated if paired differences
-(:mod:`proofmap.results.compare`) decide one of these advantages. The methods that are not dominated are the frontier. Which of them to take
+images that both count, are at least as good in all scores and better in one. It is clearly dominated if one of these advantages is
+statistically decided (:mod:`proofmap.results.compare`). The methods that are not dominated are the frontier. Which of them to take
 is a choice, not a result.
 """
 
@@ -69,7 +69,7 @@ class Frontier(Table):
 
 
 def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Frontier:
-    """Which methods of an evaluation no other one dominates.
+    """The methods of an evaluation that are not dominated by another one.
 
     Args:
         scores: names of the scores to compare; by default the first of completeness, soundness and best effort.
@@ -127,7 +127,7 @@ def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str
 
 
 def _gain(compared: Comparison, score: str, one: str, other: str) -> tuple[float, bool]:
-    """By how much a method is better than another, in either order of comparison, and whether that is decided."""
+    """How much better a method is than another, whichever of the two was the baseline, and whether the difference is decided."""
     for d in compared.differences:
         if d.metric == score and {d.method, d.baseline} == {one, other}:
             sign = (1 if d.higher_is_better else -1) * (1 if d.method == one else -1)

@@ -1,23 +1,24 @@
 """The interval of a mean over images. Its coverage is close to the stated level also for few images.
 
 Of n values with the mean m, the standard deviation s (n - 1 degrees of freedom) and the skewness g, let t be the quantile of
-Student's distribution with n - 1 degrees of freedom. Two intervals are known, m - s / sqrt(n) * h(t) to m - s / sqrt(n) * h(-t):
+Student's distribution with n - 1 degrees of freedom. There are two well-known intervals, m - s / sqrt(n) * h(t) to m - s / sqrt(n) * h(-t):
 
     Student's    h(t) = t                                                   exact for normal values
     Hall's       h(t) = 3 / a * (cbrt(1 + a (t - a / 6)) - 1),              a = g / sqrt(n)
 
-Hall's (1992) removes the skewness, but overcorrects if values pile up at both ends. The interval used here lies halfway between the two. In simulations that covers between 92 and 99 % for all shapes of values that scores have from 10 images on; the bootstrap's
-percentiles from some 50 on. docs/results/intervals.md has the table. Nothing is drawn, so there is no seed.
+Hall's (1992) removes the skewness, but overcorrects if values pile up at both ends. The interval used here lies halfway between the
+two. In simulations with 10 or more images it covers the mean in 92 to 99 % of cases, for all shapes of values that scores have.
+Bootstrap percentiles need about 50 images for this. docs/results/intervals.md has the table. Nothing is drawn, so there is no seed.
 
 A sample may not show all values. If a share q = 1 - ((1 - level) / 2)^(1/n) of all images had values that the sample
-does not show, n images would miss them with probability (1 - level) / 2. A sample shows what values are like within 20 standard
-deviations of its mean; what a limit L allows beyond that is hidden. The ends therefore also reach at least
+does not show, n images would miss them with probability (1 - level) / 2. A sample is taken to show all values within 20 standard
+deviations of its mean. Values between there and a limit L may be hidden. The ends therefore also reach at least
 
     m - q max(0, m - L - 20 s)      for a lower limit L,        m + q max(0, L - m - 20 s)      for an upper one
 
 and no end goes beyond its limit. If 5 images all have the value 1, the lower end is .48; the same if they differ from 1 by a
 ten-thousandth.
-A side where the limit is within 20 s, or that has no limit, keeps the ends above.
+A side whose limit is within 20 s, or that has no limit, keeps the interval above.
 
 The ends are continuous in the values: m and s are, s h is (h depends on g alone, which is bounded for a given n, so s h goes to 0 with s),
 and so are minimum and maximum. Values that differ by rounding have intervals that differ by about as little.
@@ -83,7 +84,7 @@ def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = N
 def mean_interval(
     values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS
 ) -> tuple[float, float]:
-    """The same of one column ``(N,)``."""
+    """The interval of the mean of one column ``(N,)``; see :func:`mean_intervals`."""
     low, high = mean_intervals(doubles(values)[:, None], level=level, limits=limits)[0].tolist()
     return low, high
 
@@ -91,7 +92,7 @@ def mean_interval(
 def pooled_interval(
     values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS
 ) -> tuple[float, float]:
-    """The same of the mean R over all pairs of ``(N, L)`` values, where images are drawn with all their labels.
+    """The interval of the mean R over all pairs of ``(N, L)`` values, if images are sampled with all their labels.
 
         R = sum_i s_i / sum_i c_i,      s_i the sum and c_i the number of image i's values that count
 
@@ -109,12 +110,12 @@ def pooled_interval(
 
 
 def doubles(values: ArrayLike) -> Doubles:
-    """Values as an array of double precision; of a tensor on any device, too."""
+    """Values as a float64 array; a tensor may be on any device."""
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
 
 
 def _hall(t: Doubles, a: Doubles) -> Doubles:
-    """Where Hall's transformed statistic has the value t."""
+    """The point at which Hall's transformed statistic has the value t."""
     base = 1 + a * (t - a / 6)
     found = 3 / a * (np.sign(base) * np.abs(base) ** (1 / 3) - 1)
     return np.where(np.abs(a) < 1e-6, t - a * (1 / 6 + t**2 / 3), found)

@@ -1,4 +1,4 @@
-"""An audit as JUnit XML, the form in which GitLab, GitHub and Jenkins show tests: one test per bar."""
+"""An audit as JUnit XML, the format that GitLab, GitHub and Jenkins read: one test per bar."""
 
 from __future__ import annotations
 

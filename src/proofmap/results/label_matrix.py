@@ -1,4 +1,4 @@
-"""Whose pixels prove what: the mean area of every label's probability under every label's map."""
+"""The label matrix: the mean area of every label's probability under every label's map."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proofmap.results.wrong_labels import place_names
 
 @dataclass(frozen=True, eq=False)
 class LabelMatrices(Tables):
-    """Row a, column b: the mean over images of b's AUC under the map of a; all in one order of the labels.
+    """Row a, column b: the mean over images of the AUC of label b under the map of label a.
 
     A sound proof has a diagonal near f and columns that stay below it: a value above the f of its column means that pixels shown for one
     label prove another one more than the net believes. Prints as one table per method, with f in the last row.
@@ -128,7 +128,7 @@ def label_matrices(
 ) -> LabelMatrices:
     """The mean matrix of each method, or of the named ones.
 
-    Rows and columns are labels if all images were judged for the same ones (unless ``by_label`` is False), otherwise places: the first
+    Rows and columns are labels if all images were judged for the same ones (unless ``by_label`` is False), otherwise ranks: the first
     label of each image, the second, and so on.
     """
     evaluation = evaluation_of(results)

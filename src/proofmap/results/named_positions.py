@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> list[int]:
-    """The positions of a map that the input has, best first; of equal ones the first."""
+    """The positions of a map that the input has, best first. Equal values keep their order."""
     heat = evaluation.map_of(result, index, place)
     if evaluation.count_of(index) < evaluation.inputs.count:
         heat = heat[: evaluation.count_of(index)]
@@ -29,7 +29,7 @@ def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int,
 
 
 def proof_count(evaluation: Evaluation, shape: ProofShape, count: int | None = None) -> int:
-    """How many positions give the belief, of ``count`` or of all that inputs have; 0 if the label is not believed."""
+    """The number of positions that suffice for the belief, out of ``count`` (by default all positions); 0 if the label is not believed."""
     if shape.reach is None:
         return 0
     whole = evaluation.inputs.count

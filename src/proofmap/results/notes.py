@@ -18,7 +18,7 @@ from proofmap.results.wrong_labels import rule_words
 
 
 def thresholds_words(evaluation: Evaluation) -> str:
-    """The thresholds of the scores that have any; with the scores' names where scores use several: ``e1 = 0.01, e2 = 0.001``."""
+    """The thresholds of the scores that use them, such as ``e1 = 0.01, e2 = 0.001``; with the scores' names if they differ."""
     parts = []
     for threshold in ("e1", "e2"):
         users: dict[str, list[str]] = {}
@@ -41,7 +41,7 @@ def distractor_notes(evaluation: Evaluation) -> list[str]:
 def distractor_words(
     methods: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """Which random images methods learned on and metrics judged on, by their records, and whether an image can be in both.
+    """The random images that methods learned on and that metrics judged on, from their records, and whether an image can be in both.
 
     Methods or metrics are named if their pools differ. Empty if no random images were drawn.
     """
@@ -87,7 +87,7 @@ def coverage_words(evaluation: Evaluation) -> str:
 
 
 def coverage_notes(evaluation: Evaluation) -> list[str]:
-    """Over how many labels soundness is the worst case, and whether the net itself selected them by a probability."""
+    """The number of labels over which soundness is the worst case, and whether they were selected by the net's probabilities."""
     sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
     names = [score.name for score in sound]
     if not names:
@@ -164,7 +164,9 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
 
 
 def best_effort_rule(score: Score) -> str:
-    """Which images a score of best effort counts, by its settings; nothing for other scores, and for one that is not ours."""
+    """The rule for the images that a best-effort score counts, from its settings; empty for other scores and for those of other
+    packages.
+    """
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""
     e1 = float(str(score.settings["e1"]))
@@ -179,7 +181,7 @@ def best_effort_rule(score: Score) -> str:
 def only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
     """Whether the rule about believed labels is the only reason to leave an image out of best effort.
 
-    An image may be missing also because the run is unfinished, and then from the other scores too.
+    An image may also be missing because the run is unfinished; then it is missing from the other scores too.
     """
     others = [s for r in evaluation.results for s in r.scores if s.kind != BEST_EFFORT]
     return bool(others) and all(s.n == len(evaluation) for s in others)

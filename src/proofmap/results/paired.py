@@ -18,7 +18,7 @@ _EXACT = 12
 
 
 def sign_flip_p(differences: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Tensor:
-    """How often a mean at least this far from zero arises by chance: two-sided p ``(K,)`` for columns of ``(N, K)``.
+    """Two-sided p-values ``(K,)`` for columns of ``(N, K)``: how often a mean at least this far from zero arises by chance.
 
     If two methods were equally good, each image's difference would have either sign with equal probability. All sign patterns
     are tried for up to 12 images, else the observed one and ``resamples`` random ones. NaN entries do not count.
@@ -83,8 +83,8 @@ def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
 def images_needed(
     difference: float, spread: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
 ) -> int | None:
-    """How many images tell two methods apart with probability ``power``, if their means differ by ``difference`` and the differences of
-    single images have the standard deviation ``spread``; None if no number does.
+    """The number of images needed to tell two methods apart with probability ``power``, if their means differ by ``difference`` and the
+    differences of single images have the standard deviation ``spread``; None if no number suffices.
 
         n = (z_{1 - a/2} + z_power)^2 (spread / difference)^2 + z_{1 - a/2}^2 / 2,      a = level / comparisons
 

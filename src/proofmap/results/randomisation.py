@@ -30,10 +30,10 @@ class SanityLine:
     """One similarity between a method's maps before and after some layers were randomised.
 
     Attributes:
-        order: which way layers are taken; ``labels`` is a net that was trained on shuffled labels.
-        step: how many groups were taken, from 1.
+        order: in which order layers are randomised; ``labels`` is a net that was trained on shuffled labels.
+        step: the number of groups of layers that were randomised, from 1.
         layers: the randomised layers, in words.
-        drawn, of: how many layers these are, and how many there are.
+        drawn, of: the number of randomised layers, and the number of all layers.
         measure: ``rank``, ``abs-rank``, ``ssim`` or ``complexity-rise``.
     """
 
@@ -55,7 +55,7 @@ class SanityLine:
 
 @dataclass(frozen=True)
 class MethodVerdict:
-    """Whether a method's maps depend on what the net has learned, and what says so."""
+    """Whether a method's maps depend on what the net has learned, and the numbers that show it."""
 
     method: str
     verdict: Verdict
@@ -68,9 +68,9 @@ class SanityChecks(Tables):
 
     Attributes:
         lines: every number, by method, order, step and measure.
-        floors: the same similarities (``order`` does not count) of maps of two different images of the net as it is: what
-            any two maps of a method have in common.
-        notes: what to know about them.
+        floors: the same similarities between maps of two different images, on the unchanged net: what any two maps of a method have in
+            common. ``order`` has no meaning there.
+        notes: how to read the numbers.
     """
 
     lines: tuple[SanityLine, ...]

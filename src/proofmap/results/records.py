@@ -24,7 +24,7 @@ COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort
 
 
 def setting_text(setting: object) -> str:
-    """A setting as text that does not depend on whether it was stored and read again."""
+    """A setting as text, the same before and after it was stored and read again."""
     return json.dumps(setting, sort_keys=True, default=str)
 
 
@@ -92,7 +92,7 @@ class MethodResult:
     def select_images(
         self, places: Sequence[int], pictured: Sequence[int], names: Sequence[str]
     ) -> MethodResult:
-        """The result on the images at these places, with the maps in rows ``pictured``; see :meth:`Evaluation.select_images`."""
+        """The result on the images with these indices, with the maps in rows ``pictured``; see :meth:`Evaluation.select_images`."""
         at = list(places)
         values = {name: column[at] for name, column in self.values.items()}
         return replace(
@@ -140,7 +140,7 @@ def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]
 
 
 def _run_values(results: Sequence[MethodResult]) -> RunValues:
-    """The values in tensors of their own: a metric may write into them."""
+    """Copies of the values, because a metric may write into them."""
     directions = {score.name: score.higher_is_better for result in results for score in result.scores}
     values = {result.name: {name: x.clone() for name, x in result.values.items()} for result in results}
     return RunValues(values, directions)
@@ -159,7 +159,7 @@ def method_result(
     context: Mapping[str, object],
     seconds: float,
 ) -> MethodResult:
-    """One method's result from the values of all images; ``context`` is what the evaluation's settings say."""
+    """One method's result from the values of all images; ``context`` has the settings of the evaluation."""
     assert block.insertion is not None, "a result shows its curves"
     judged_by = {key: context[key] for key in ("label_set", "renormalise", "outputs", "labels")}
     found = tuple(

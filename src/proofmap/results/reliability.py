@@ -1,7 +1,7 @@
-"""Can the metrics of a run be relied on, and which method comes first by all of them? Tables over any methods and metrics.
+"""How reliable are the metrics of a run, and which method ranks first over all of them? Tables for any methods and metrics.
 
-See :mod:`proofmap.metrics.reliability` for what is asked. Intervals are from the jackknife over images: every number is computed
-again without each image (each hundredth of the images where there are more than a hundred).
+:mod:`proofmap.metrics.reliability` defines the numbers. Intervals are from the jackknife over images: every number is computed
+again without each image (with more than a hundred images: without each of a hundred groups of images).
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Reliability(Tables):
 def reliability(
     results: Results, *, methods: Sequence[str] | None = None, metrics: Sequence[str] | None = None
 ) -> Reliability:
-    """How far the metrics of an evaluation can be relied on, over all of its methods and metrics or the named ones."""
+    """The reliability of the metrics of an evaluation, over all of its methods and metrics or the named ones."""
     evaluation = evaluation_of(results)
     chosen = evaluation.results if methods is None else [evaluation[name] for name in methods]
     names = tuple(dict.fromkeys(result.name for result in chosen))
@@ -159,7 +159,8 @@ def jackknife(statistic: Callable[[Tensor], float], table: Tensor) -> tuple[floa
 
         sd^2 = (G - 1) / G  sum over g of (value without group g - their mean)^2
 
-    Groups are single images up to a hundred, else every hundredth image. NaN where a group leaves nothing to compute.
+    Up to a hundred images, each image is a group; with more, group g has every hundredth image. NaN if the statistic cannot be computed
+    without a group.
     """
     value, groups = statistic(table), min(len(table), _GROUPS)
     if groups < 3 or math.isnan(value):
@@ -171,7 +172,7 @@ def jackknife(statistic: Callable[[Tensor], float], table: Tensor) -> tuple[floa
 
 
 def _number(what: str, subject: str, statistic: Callable[[Tensor], float], table: Tensor) -> Number:
-    """A correlation or a probability; its interval stays inside what it can be."""
+    """A correlation or a probability, with its interval clipped to the possible range."""
     value, low, high = jackknife(statistic, table)
     least = 0.0 if statistic in (_mean, concordance) else -1.0
     if not math.isnan(low):
@@ -243,7 +244,9 @@ def _won(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _overall(what: str, subject: str, value: float, columns: Sequence[Tensor]) -> Number:
-    """A mean over metrics; with an interval where they count the same images, which are then dropped together."""
+    """A mean over metrics. It has an interval if all metrics count the same images, because the jackknife then drops an image from all
+    of them.
+    """
     n = min(map(len, columns))
     if n == max(map(len, columns)):
         return Number(what, subject, *jackknife(_mean, torch.stack(list(columns), dim=1)), n)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for :func:`dataframe`."""
 LABEL_FREE_MARK = "*"
-SHAPE = "proof: a bar from 0 to 1; █ average while positions appear, │ belief (f), ─ up to the peak"
+SHAPE = "proof: a bar from 0 to 1; █ ends at the AUC (insertion), │ is at f, ─ ends at the highest probability of the curve"
 """What the bars of proofs in a terminal mean."""
 MOST_ROWS = 50
 """Rows of a table of pairs in a notebook."""
@@ -90,14 +90,14 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         f"{subject_words(evaluation)}; 95 % intervals over {evaluation.inputs.noun}",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill_text(evaluation)}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"step error of an AUC: about {error:.3f} or less (measured by leaving out every second step)",
+        f"error of an AUC because the curve has few points: about {error:.3f} or less (estimated by leaving out every second point)",
         *coverage_notes(evaluation),
         *certificate_notes(evaluation),
         *distractor_notes(evaluation),
     ]
     if any(r.label_free for r in evaluation.results):
-        effort = "" if is_independent(settings.get("outputs")) else "sound without effort, "
-        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}see best effort")
+        effort = "" if is_independent(settings.get("outputs")) else "such maps are sound without effort, so "
+        quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}also read best effort")
     quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
     return quoted + soundness_notes(evaluation) + run_notes(evaluation) + counting_notes(evaluation)
 
@@ -140,7 +140,7 @@ def _given(result: MethodResult) -> list[bool]:
 
 
 def _wrong(evaluation: Evaluation) -> list[str]:
-    """For each row of a result, words behind the name of a wrong label."""
+    """For each row of a result, the text that follows the name of a wrong label."""
     judged = (evaluation.labels != NO_LABEL).nonzero().tolist()
     return [f", {WRONG_WORDS}" if wrong_kind(evaluation, i, j) else "" for i, j in judged]
 
@@ -269,7 +269,7 @@ def _sentence(note: str) -> str:
 
 
 def _as_printed(value: float) -> float:
-    """The value behind its printed form: what a reader can tell apart."""
+    """The value rounded as it is printed, so that values that look equal are equal."""
     text = number(value)
     return value if math.isnan(value) or text[0] in "<>" else float(text)
 

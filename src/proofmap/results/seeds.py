@@ -1,7 +1,7 @@
-"""How much of a score is the luck of a seed? Evaluations that differ only in the seed are compared.
+"""How much does a score depend on the seed? Compares evaluations that differ only in the seed.
 
-The interval of a score is over images; it says nothing about what another seed would have given. For a method that draws
-(random masks, noise, starting points), or a fill that draws, the spread over seeds is the other half of its uncertainty.
+The interval of a score is over images; it says nothing about what another seed would have given. For a method or fill that uses random
+numbers (random masks, noise, starting points), the spread over seeds is a second part of the uncertainty.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class SeedLine:
 
     Attributes:
         value: the mean over seeds of the means over images.
-        spread: the standard deviation of those means from seed to seed; 0 for what draws nothing.
+        spread: the standard deviation of those means over seeds; 0 for methods without random numbers.
         least, greatest: the lowest and the highest of them.
-        per_image: how far one image's value moves from seed to seed: the root of the mean over images of its variance.
+        per_image: how much one image's value varies over seeds: the square root of its variance, averaged over images before the root.
         share: ``spread`` divided by half the width of the 95 % interval over images, averaged over seeds: above a
             third or so, one seed is not enough.
     """

@@ -1,4 +1,4 @@
-"""Results as they can be given to others: file names instead of the folders of this machine."""
+"""Results without the folders of this machine in them, so that they can be shared."""
 
 from __future__ import annotations
 

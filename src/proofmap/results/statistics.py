@@ -44,7 +44,7 @@ class Score:
         )
 
     def _repr_html_(self) -> str:
-        """One line, the settings when pointed at."""
+        """One line for notebooks; the settings appear when the mouse is over it."""
         settings = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
         plain = str(replace(self, settings={}))
         return f'<span title="{escape(settings)}"><b>{escape(self.name)}</b>{escape(plain[len(self.name) :])}</span>'
@@ -82,7 +82,7 @@ class Score:
 
 @dataclass(frozen=True)
 class RunScore:
-    """One number about a whole run: what it is about, and over how many images.
+    """One number about a whole run, with its subject and its number of images.
 
     >>> print(RunScore("ranking-agreement", "soundness", 0.731, 20, True))
     ranking-agreement of soundness 0.731, n = 20, higher is better

@@ -29,7 +29,7 @@ class Strength:
 
 
 def strength(completeness: float, soundness: float) -> Strength:
-    """The strength of a proof with this completeness and soundness; incompleteness is said first.
+    """The strength of a proof with this completeness and soundness. A proof that is both weak and strong is called weak.
 
     >>> strength(0.2, 1.0), strength(1.0, 0.798).below, strength(1.0, 0.9).word
     (Strength(word='weak', below=0.2), 0.79, 'match')
@@ -49,9 +49,8 @@ def _below(value: float) -> float:
 
 
 def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
-    """Completeness and soundness of one map, as the first scores of these kinds have them.
-
-    Where there is no such score, or none for this label, they are those of the curve that is drawn.
+    """Completeness and soundness of one map, from the first scores of these kinds. If there is no such score, or none for this label,
+    they are computed from the drawn curve.
     """
     f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
     alpha, beta = (_scored(result, kind, index, place) for kind in (COMPLETENESS, SOUNDNESS))

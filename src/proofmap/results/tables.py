@@ -157,7 +157,7 @@ def markdown(
 
 
 def _markdown(text: str) -> str:
-    """Text that Markdown prints as it is, in one line, in a table too."""
+    """Text escaped for Markdown, in one line; also safe in a table."""
     return re.sub(r"([\\`*_|<>~&])", r"\\\1", one_line(text))
 
 
@@ -184,14 +184,14 @@ def _without_nan(value: object) -> object:
 
 
 def with_interval(value: float, low: float, high: float) -> str:
-    """``.84 [.80, .88]``; the value alone where there is no interval, as of one image."""
+    """``.84 [.80, .88]``, or only the value if there is no interval, as with one image."""
     interval = "" if math.isnan(value) or math.isnan(low) else f" [{number(low)}, {number(high)}]"
     return number(value) + interval
 
 
 def number(value: object) -> str:
-    """Two decimals without the leading zero, as papers print probabilities. A smaller value has as many decimals as its first digit
-    needs, up to four.
+    """Two decimals without the leading zero, as papers print probabilities. A small value has more decimals, up to four, so that its
+    first nonzero digit is shown.
 
     >>> [number(x) for x in (0.391, 1.0, 0.0, 0.0023, 0.0006, 0.00001, -0.00001)]
     ['.39', '1.00', '.00', '.002', '.0006', '<.0001', '>-.0001']
@@ -275,7 +275,7 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Any text so that LaTeX prints it as it is, in one line.
+    """Any text escaped for LaTeX, in one line.
 
     >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
     learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$

@@ -1,4 +1,5 @@
-"""The verdict on an evaluation: one headline that the numbers earn, and the reasons for it. Every table, page and file uses this one.
+"""The verdict on an evaluation: one headline that the numbers support, and the reasons for it. All tables, pages and files use this
+verdict.
 
 A method *reaches the bar* if its completeness, its soundness and, if any image counts for it, its best effort are at least .8 on average.
 The grade is the first of these that applies:
@@ -171,7 +172,7 @@ def _lacking(evaluation: Evaluation, result: MethodResult, images: int) -> dict[
         found["control"] = "; ".join(f"{note[:1].upper()}{note[1:]}" for note in others) + "."
     elif not controls:
         found["no control"] = (
-            "No row has one map for all labels, such as random: its soundness would show what needs no effort."
+            "No row has one map for all labels. Add one, such as random: its soundness shows what is reached without effort."
         )
     return found
 
@@ -206,7 +207,7 @@ def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int
 
 
 def _close(own: Sequence[MethodResult], noun: str) -> list[str]:
-    """Methods below the bar on average whose intervals do not exclude it."""
+    """Methods whose means are below the bar and whose intervals include it."""
     close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))]
     if not close:
         return []

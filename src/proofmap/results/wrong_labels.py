@@ -21,7 +21,7 @@ def wrong_kind(evaluation: Evaluation, index: int, place: int) -> Kind:
 
 
 def place_names(evaluation: Evaluation) -> list[str]:
-    """A name for each place in the lists of labels, the same for all images: ``label 1``, ..., ``near wrong``, ``far wrong``."""
+    """A name for each column of the label table, the same for all images: ``label 1``, ..., ``near wrong``, ``far wrong``."""
     width = evaluation.labels.shape[1]
     first = first_wrong(str(evaluation.settings.get("labels", "")))
     names = [f"label {k + 1}" for k in range(width)]

@@ -172,8 +172,8 @@ def failed_units(store: Store, session: Session) -> list[int]:
     lacking = sorted(have - set(session.metrics))
     if lacking:
         raise InputError(
-            f"what failed was also judged by {', '.join(lacking)}, which this study does not name; "
-            "to compute it again, name every metric of the run"
+            "failed images are computed again with every metric of the run; this study does not name "
+            f"{', '.join(lacking)}: add what is missing"
         )
     return [unit for unit, *_ in failed]
 

@@ -48,7 +48,7 @@ def signs(d: int, gamma: float) -> LinearInput:
 
 
 def spikes(d: int, gamma: float, bound: int = 3) -> LinearInput:
-    """w and x live on the same d / B^2 coordinates, where they are +-B / sqrt(d): the largest variance that B allows."""
+    """w and x are nonzero only on the same d / B^2 coordinates, where they are +-B / sqrt(d): the largest variance that B allows."""
     k = d // bound**2
     if k < 2:
         raise InputError(f"spikes with B = {bound} need at least {2 * bound**2} coordinates, not {d}")
@@ -59,7 +59,7 @@ def spikes(d: int, gamma: float, bound: int = 3) -> LinearInput:
 
 
 def gaussian(d: int, gamma: float, *, seed: int = 0) -> LinearInput:
-    """w uniform on the sphere; x = gamma w + sqrt(1 - gamma^2) u with u uniform among the directions at right angles to w."""
+    """w uniform on the sphere; x = gamma w + sqrt(1 - gamma^2) u with u uniform among the unit vectors orthogonal to w."""
     keys = torch.tensor([key_of("linear case", seed, d, part) for part in ("w", "u")])
     w, u = normal(keys, d).double()
     w = w / w.norm()

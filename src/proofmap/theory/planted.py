@@ -6,9 +6,9 @@ Every picture holds one square and one patch, apart from each other, at random p
 
     logits   object 3,  trigger 6,  neither 0,  nothing 0          f   .05, .95, .002, .002
 
-So the net answers *trigger*, which is wrong (the picture shows an object), and the truth about the wrong label is known: its evidence is
-exactly the patch. A method notices if its map of a label ranks that label's own evidence first; a metric notices if it
-ranks methods in this way.
+So the net predicts *trigger*, which is wrong (the picture shows an object), and the evidence for this wrong label is known: it is
+exactly the patch. A method passes if its map of a label ranks that label's own evidence first. A metric passes if it ranks methods by
+how well they do this.
 """
 
 from __future__ import annotations

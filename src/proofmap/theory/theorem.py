@@ -43,7 +43,7 @@ from proofmap.theory.linear import number_of_sets
 
 @dataclass(frozen=True)
 class Population:
-    """What the bounds use of the d numbers a_i: their mean (the margin), variance, and largest distances from the mean."""
+    """What the bounds need to know about the d numbers a_i: their mean (the margin), variance, and largest distances from the mean."""
 
     d: int
     mean: float
@@ -66,7 +66,7 @@ class Population:
 
     @classmethod
     def measured(cls, z: Tensor) -> Population:
-        """From the contributions ``(d,)`` of one input: sharper than the assumptions about all inputs."""
+        """The population of one input, from its contributions ``(d,)``. Its bounds are sharper than those for all inputs."""
         a = z.double() * len(z)
         mean = a.mean()
         return cls(

@@ -60,7 +60,7 @@ def quasi_random(net: MaskedNet, points: int, dimension: int) -> Tensor:
     most = torch.quasirandom.SobolEngine.MAXDIM
     if dimension > most:
         raise InputError(
-            f"{net.name} draws {dimension} numbers for this number of cells, and at most {most} are possible; "
+            f"{net.name} needs {dimension} random numbers per point for this grid, and at most {most} are possible; "
             "lower grid, or use another method"
         )
     sequence = _sobol_sequence(points, dimension).to(net.images.device)
