@@ -95,8 +95,8 @@ WORSE = [v - 0.3 - 0.01 * k for k, v in enumerate(GOOD)]
                 "explained by blur: not clearly higher than that of blurred maps (in brackets): gradient .80 (blurred:gradient .80)"
             ],
         ),
-        ({"noise": GOOD}, ["the same for every label: gradient .80 (random .80)"]),
-        ({"cheating": GOOD}, ["the same for every label: gradient .80 (top-label:gradient .80)"]),
+        ({"noise": GOOD}, ["one map for all labels (in brackets): gradient .80 (random .80)"]),
+        ({"cheating": GOOD}, ["one map for all labels (in brackets): gradient .80 (top-label:gradient .80)"]),
         ({"noise": WORSE, "blurred": WORSE, "cheating": WORSE}, []),
         ({"blurred": [0.1, 0.9, 0.1, 1.0, 0.9, 0.9]}, []),  # not surely below, but far from it on average
         ({"blurred": [v - 0.02 * (k % 3 - 0.9) for k, v in enumerate(GOOD)]}, ["blurred:gradient .80"]),

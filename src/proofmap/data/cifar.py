@@ -33,7 +33,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _encoder() -> Callable[[str, str], bytes]:
-    """Decodes bytes of old protocols; another encoding would be imported by its name."""
+    """Decodes bytes of old pickle protocols. Only this encoding is allowed, because any other would be imported by name."""
 
     def encode(text: str, encoding: str) -> bytes:
         if encoding != "latin1":

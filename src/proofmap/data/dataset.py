@@ -162,7 +162,7 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
 
 
 def _places(names: Sequence[Sequence[str]]) -> dict[str, int | None]:
-    """The output with each name; None for a name that two outputs share."""
+    """The output index for each name; None for a name that two outputs share."""
     where: dict[str, int | None] = {}
     for k, own in enumerate(names):
         for name in set(own):
@@ -243,7 +243,7 @@ def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
 
 
 def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The indices of the wanted names, in the order they are wanted.
+    """The indices of these names, in the order given.
 
     >>> choose_names(["a.png", "b.png"], ["b.png"])
     [1]

@@ -35,7 +35,7 @@ Part = Literal["all", "learn", "judge"]
 
 @dataclass(frozen=True)
 class Pool:
-    """Pictures ``(M, *shape)``, and the marks of their sources: picture k is from source k modulo their number.
+    """Pictures ``(M, *shape)``, and the marks of their S sources: picture k is from source k modulo S.
 
     A mark (:func:`proofmap.core.streams.content_marks`) identifies a source as the net would see it, so that an image is never its
     own distractor, not even as a crop. ``part`` is the part of the sources.

@@ -1,6 +1,7 @@
 """Methods that read the attention of transformers: attention rollout, Chefer's relevance and LeGrad.
 
-They share the attention matrices of a net, the places of its patches, and which tokens the logits are read from. For texts, the value of a word is
+They share the attention matrices of a net, the places of its patches, and the tokens from which the logits are read. For texts, the
+value of a word is
 the sum over its tokens; special tokens are left out.
 """
 
@@ -34,7 +35,7 @@ class AttentionTokens:
     """The tokens between which attention runs.
 
     Attributes:
-        grid: which of them are the image's patches.
+        grid: the tokens that are the image's patches.
         read: the tokens that the logits are read from: the class token, or all if patches are averaged.
         blocks: for each attention the outermost module that contains no other attention, if its output is a tensor.
     """
@@ -47,7 +48,8 @@ class AttentionTokens:
 def find_tokens(classifier: Classifier) -> AttentionTokens:
     """The tokens of a net, found by gradients; a net without attention over the whole image is refused.
 
-    After the last attention, tokens no longer interact, so the logits are read from the tokens whose rows of it have a gradient.
+    After the last attention, tokens no longer interact, so the logits are read from the tokens whose rows of the last attention matrix
+    have a gradient.
     """
     with probed(classifier, "a map of attention") as probe:
         if not probe.attention:
@@ -105,7 +107,7 @@ class AttentionMethod(Method):
         raise NotImplementedError
 
     def state_for(self, classifier: Classifier) -> AttentionTokens | None:
-        """The tokens of a net of pictures; those of texts are known when a text is read."""
+        """The tokens of a picture net. The tokens of a text net are known only when a text is read."""
         if isinstance(classifier.inputs, Tokens):
             check_text_net(classifier)
             return None
@@ -266,7 +268,7 @@ class LeGrad(AttentionMethod):
             )  # each block has a graph of its own; what follows may work in place
 
         def read_from(own: Tensor) -> Tensor:
-            """The logits if the last block gives these tokens."""
+            """The logits computed from these tokens in place of the last block's output."""
             with watch_outputs(net, ready.state.blocks[-1:], lambda name, output: own):
                 return ready.classifier(images)
 

@@ -27,9 +27,9 @@ class AttentionMaps(TorchFunctionMode):
     """A context manager that records the attention matrices of everything that runs inside, in order; each is ``(N, heads, T, T)``, with
     rows that sum to one.
 
-    With ``differentiable`` the graph starts at the first matrix, if it has not started before. Then gradients with respect to every matrix
-    exist, and what runs before the first costs no memory. ``noted`` is called at each attention, also
-    if queries and keys are different tokens.
+    With ``differentiable`` the autograd graph starts at the first matrix, unless it has started before. Then gradients with respect to
+    every matrix exist, and the layers before the first matrix need no memory. ``noted`` is called at each attention, even if queries
+    and keys are different tokens.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ from proofmap.models.token_nets import PerLabelNet, TokenNet
 
 
 def check_text_net(classifier: Classifier) -> None:
-    """Refuse a net of texts without attention, or with that of several passes over the text."""
+    """Refuse a text net without attention, or one that reads the text in several passes."""
     check_one_pass(classifier)
     with torch.no_grad(), AttentionMaps() as recorded:
         classifier(classifier.inputs.probe().to(classifier.device))

@@ -106,7 +106,7 @@ class GradCAMPlusPlus(GradientCAM):
 
     alpha = G^2 / (2 G^2 + S G^3) with S_k the sum of A_k over places, which is 1 / (2 + S G). It is the paper's weight for
     the score exp(logit_a), up to a factor that all places share. A weight whose denominator is not positive,
-    which the paper's non-negative activations exclude, is zero.
+    which cannot occur with the paper's non-negative activations, is set to zero.
     """
 
     name = "grad-cam++"
@@ -162,8 +162,8 @@ class EigenCAM(CAM):
 def first_component(activations: Tensor, centred: bool) -> Tensor:
     """relu(A v) ``(N, h, w)`` for activations ``(N, C, h, w)``.
 
-    v is the last eigenvector of A^T A, channels x channels. With A = U S V^T the map is also the first column of U S, which
-    A A^T gives, places x places: whichever is smaller.
+    v is the last eigenvector of A^T A, channels x channels. With A = U S V^T the map is also the first column of U S, which follows
+    from A A^T, positions x positions. The smaller of the two matrices is used.
     """
     features = activations.flatten(2).transpose(1, 2)
     if centred:
@@ -215,7 +215,7 @@ class ScoreCAM(CAM):
     align_corners: bool = setting(False, "enlarge channels so that corners lie on corners")
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
-        """One pass to have the channels, and one for each of them."""
+        """One pass to compute the channels, and one pass for each channel."""
         return Cost(forward=1 + ready.state.channels)
 
     def make_maps(

@@ -1,4 +1,4 @@
-"""Maps that know nothing of the net, which any method worth its cost must beat; and the controls of a comparison."""
+"""Maps that do not use the net, which any useful method must beat; and the control rows of a comparison."""
 
 from __future__ import annotations
 
@@ -65,8 +65,9 @@ class Random(Blind):
 class CenteredGaussian(Blind):
     """An isotropic Gaussian bump in the middle, where photographers place their subject.
 
-    Curves depend only on the order of distances, so that ``sigma``, a share of the shorter side, changes no score of theirs. It does change
-    the saliency metric, which cuts a box where the map exceeds a multiple of its mean: on 224 x 224 pixels the smallest box of thresholds 0
+    ``sigma`` is a share of the shorter side. It does not change scores of curves, because these depend only on the order of distances.
+    It does change the saliency metric, which draws a box around the values above a multiple of the map's mean: on 224 x 224 pixels the
+    smallest box of thresholds 0
     to 5 has .09 of the area for sigma .1, below .05 for .2 to .35, .10 for .5 and .18 for 1. Gupta et al. do not print their sigma.
     """
 
@@ -130,7 +131,7 @@ class Edges(Blind):
 
 @METHODS.register
 class ByVariance(Blind):
-    """For rows, the variance of each column in its own unit: one order for all rows and all labels.
+    """For rows, the variance of each column in its own unit. The order is the same for all rows and all labels.
 
     For pictures and series, the squared distance of the input from the neutral value, the largest over channels.
     """
@@ -172,7 +173,8 @@ class FirstWords(Blind):
 class Rarity(Blind):
     """How rare a value is among random inputs, the other texts or images of the study.
 
-    For a text, M(p) = -log((1 + c_p) / (1 + m)), where c_p of the m texts have the word (small letters, no punctuation around it). For other
+    For a text, M(p) = -log((1 + c_p) / (1 + m)), where c_p of the m texts contain the word (compared in lower case, without punctuation
+    around it). For other
     inputs, (x - mean)^2 / variance of the random inputs at the position, the mean over channels.
     """
 

@@ -128,7 +128,7 @@ def _passes(method: Method, *, wraps: bool) -> Passes | None:
 
 
 def _stated(kind: type[Method], method: Method | None, fact: str, wraps: bool) -> bool | None:
-    """A fact of the class, or of its instance; None for a wrapper whose fact is that of METHOD."""
+    """A fact of the class, or of its instance; None if a wrapper takes this fact from METHOD."""
     of_class = getattr(kind, fact)
     if isinstance(of_class, bool):
         return of_class

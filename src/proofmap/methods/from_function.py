@@ -72,7 +72,7 @@ class FromFunction(Method):
         return {"method": self._title_name(), **code_record(self.function), **calls}
 
     def state_for(self, classifier: Classifier) -> dict[str, object]:
-        """The record, made before the first map: a value that the function reads may change while it runs."""
+        """The record. It is made before the first map, because the function may change a value that it reads."""
         return self.settings()
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:

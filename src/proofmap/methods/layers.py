@@ -30,8 +30,8 @@ def find_layer(classifier: Classifier) -> Layer:
     """The last module, in order of execution, whose output is a spatial map that the logits depend on.
 
     Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one place and the image's proportions, or tokens
-    ``(N, T, C)`` whose places gradients have proven (:mod:`proofmap.methods.probe`). The logits must depend on more than one place of
-    the tokens, which is not so after the last attention of a net with a class token. Modules inside an attention
+    ``(N, T, C)`` whose places gradients have proven (:mod:`proofmap.methods.probe`). The logits must depend on more than one token. In
+    a net with a class token, this is not true after the last attention. Modules inside an attention
     are skipped.
     """
     with probed(classifier, _WHAT) as probe:
@@ -91,8 +91,7 @@ def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
     """Collect the outputs of a layer while the net runs; leaves no hook behind.
 
     If gradients are enabled, they start at the layer: its output is detached, so the backbone keeps no
-    graph and gradients end here. The backward hooks of the layer and of the modules around it are
-    disabled meanwhile.
+    graph and gradients end here. The backward hooks of the layer and of the modules around it are disabled while the net runs.
     """
     outputs: list[Tensor] = []
     net = module_of(classifier, _WHAT)

@@ -68,8 +68,8 @@ class Method(Plugin):
     A subclass is a class of settings: a frozen, keyword-only dataclass, which ``METHODS.register`` makes of it. It implements :meth:`compute`. A
     method that must find or build something for a net first (a layer, a pool of images) returns it from :meth:`state_for`. It implements
     :meth:`make_maps` instead of :meth:`compute`, and gets that state as an argument. A method states five facts: its ``family``,
-    ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters), ``signed`` (values below zero speak against
-    the label) and ``needs``.
+    ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters), ``signed`` (values below zero are
+    evidence against the label) and ``needs``.
     """
 
     noun = "method"
@@ -102,7 +102,7 @@ class Method(Plugin):
         progress: Progress | None = None,
     ) -> Tensor:
         """Prepare the method and make maps ``(N, L, *positions)`` for labels ``(N, L)``, or for any labels that
-        :func:`proofmap.evaluate` takes. If the method needs distractors and names none, the images serve as one another's.
+        :func:`proofmap.evaluate` takes. If the method needs random images and names none, each image uses the other images.
         """
         from proofmap.data.distractors import from_images
 
@@ -215,7 +215,7 @@ class ReadyMethod(Ready):
             return ready._maps(images, labels, seed, progress)
 
     def at_length(self, n: int) -> ReadyMethod:
-        """The method for inputs of exactly ``n`` positions, of a kind whose inputs differ in it."""
+        """The method for inputs of exactly ``n`` positions, for kinds of input that vary in length."""
         return self.method.prepare(self.classifier.at_length(n))
 
     def _maps_by_length(
@@ -226,7 +226,9 @@ class ReadyMethod(Ready):
         seed: int,
         progress: Progress | None,
     ) -> Tensor:
-        """Maps of inputs with different numbers of positions, each made at its own; zero at the positions that an input lacks."""
+        """Maps of inputs with different numbers of positions. Each is made at its own length, and is zero at the positions that the
+        input lacks.
+        """
         classifier = self.classifier
         images, labels = classifier.check_images(images), labels.to(classifier.device)
         maps = torch.zeros(*labels.shape, *classifier.inputs.positions, device=classifier.device)
@@ -311,11 +313,11 @@ class ReadyMethod(Ready):
 
     @property
     def source(self) -> ReadyMethod | None:
-        """The method that this one changes the maps of; if both are judged, the maps are made once."""
+        """The method whose maps this one changes. If both are judged, the maps are made only once."""
         return None
 
     def cost_from_source(self) -> Cost:
-        """Passes for one image if the maps of :attr:`source` are there."""
+        """Passes for one image if the maps of :attr:`source` exist already."""
         return Cost()
 
 

@@ -1,8 +1,8 @@
 """A net observed while noise goes through it: which modules run, in which order, and which places of the image their outputs have.
 
-A layer's output can become a heat map if each of its places belongs to a place of the image. For convolutions the shape
-``(N, C, h, w)`` shows it, in some nets with the channels last, ``(N, h, w, C)``. For tokens ``(N, T, C)`` it does not: some of them
-may have no place (a class token, registers). There a gradient decides: where tokens first appear, the gradient of a
+A layer's output can become a heat map if each of its places corresponds to a place in the image. For convolutions the shape shows this:
+``(N, C, h, w)``, or ``(N, h, w, C)`` in some nets. For tokens ``(N, T, C)`` the shape does not show it, because some tokens may have no
+place (a class token, registers). Then a gradient decides: where tokens first appear, the gradient of a
 patch's token with respect to the image lies in the patch, and that of a class token is zero.
 """
 
@@ -83,7 +83,7 @@ class Probe:
         attention: the attention matrices, in order.
         within: the modules that were running at each attention, outermost first.
         attending: the innermost modules that compute attention.
-        reduced: whether several tokens attend to other tokens than themselves (a single one is how a head reads).
+        reduced: whether several tokens attend to tokens other than themselves. (If only one does, it is how the head reads the tokens.)
     """
 
     images: Tensor
@@ -176,7 +176,9 @@ class Probe:
 
 
 def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> float:
-    """Mean distance of tokens from their places in a grid; 1 for a token that has no place but should, or has one but should not."""
+    """Mean distance of tokens from their places in a grid. The distance is 1 for a token that should have a place and has none, or the
+    reverse.
+    """
     total = 0.0
     for token, centre in centres.items():
         row, column = divmod(token - grid.first, grid.width)

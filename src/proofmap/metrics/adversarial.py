@@ -34,14 +34,15 @@ _MOST_REGIONS = 50
 
 @METRICS.register
 class AdversarialSoundness(ProofMetric):
-    """The smallest min(max(f, e2) / A*, 1) of an image's labels other than the one that the net puts first, where
+    """The smallest min(max(f, e2) / A*, 1) over an image's labels, without the net's top label, where
 
-        A*(x, a) = the largest AUC(x, a, M) of the method's own map and the maps that searches for a strong proof of a find.
+        A*(x, a) = the largest AUC(x, a, M) over the method's own map and the maps found by searches for a strong proof of a.
 
     Two searches share ``passes`` masked inputs per label: greedy insertion of superpixels, and a mask learned to make the area
-    as large as possible, both on the fill of the curve. The value is never above the method's own soundness on these labels, and hardly
-    differs between methods: it says what the net and the fill allow. Soundness far above it is restraint of the method, not a
-    property of the net. More passes lower it, apart from chance in the search. NaN where no label but the top one is judged.
+    as large as possible, both on the fill of the curve. The value is never above the method's own soundness on these labels. It hardly
+    differs between methods, because it measures what the net and the fill allow. If a method's soundness is far above it, the method
+    did not search for such proofs, although they exist. More passes lower the value, apart from chance in the search. NaN where no
+    label but the top one is judged.
     """
 
     name = "adversarial-soundness"
@@ -65,7 +66,7 @@ class AdversarialSoundness(ProofMetric):
         return found
 
     def strongest(self, judged: Judged) -> Tensor:
-        """A*(x, a) ``(N, L)``."""
+        """A*(x, a): the largest area ``(N, L)`` that was found for each label."""
         return torch.fmax(self.curves(judged).auc, self._searched(judged))
 
     def pairs(self, judged: Judged) -> Tensor:

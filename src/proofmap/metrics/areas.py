@@ -1,4 +1,4 @@
-"""Areas under the curve of a game: insertion, deletion, pixel flipping (MoRF, LeRF), and the difference of the two (SRG)."""
+"""Areas under the curve of a game: insertion, deletion, pixel flipping (MoRF, LeRF), and the difference LeRF - MoRF (SRG)."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Which axioms of attribution (Sundararajan et al. 2017) does a method satisfy? Checked on nets made for it.
+"""Checks which axioms of attribution (Sundararajan et al. 2017) a method satisfies, on nets made for this purpose.
 
-    sensitivity (a)             input and baseline differ in one pixel, and so does the net's answer: the map marks the pixel
+    sensitivity (a) input and baseline differ in one pixel, and the net's outputs differ: the map marks the pixel
     sensitivity (b)             what the net does not look at gets no attribution
     implementation invariance   nets that are the same function get the same maps
 
-Scores use only the order of a map's values. So do the checks if an axiom is about zero, because zero means different things in a mask and
-in a gradient.
-Satisfying the axioms proves no method right; a violation is a property of the method, not of a photo.
+Scores use only the order of a map's values. If an axiom is about zero, the checks use only the order too, because zero means different
+things in a mask and in a gradient.
+A method that satisfies the axioms may still be wrong. A violation is a property of the method, not of a photo.
 
 Two kinds of net are defined first: nets whose evidence is known, and nets that compute the same function in another way. All take
 pictures of 16 x 16 pixels whose neutral gray is 0 after normalisation, have convolutions for methods that need a layer, and weights that
@@ -167,7 +167,7 @@ rounding alone comes to a thousandth."""
 
 @dataclass(frozen=True)
 class AxiomFinding:
-    """One check: the axiom, the net, what was measured, and whether the axiom is kept there."""
+    """One check: the axiom, the net, what was measured, and whether the axiom holds."""
 
     axiom: str
     net: str
@@ -185,7 +185,7 @@ class AxiomReport:
 
     @property
     def kept(self) -> dict[str, bool]:
-        """Each axiom, and whether it is kept on every net."""
+        """Each axiom, and whether it holds on every net."""
         axioms = dict.fromkeys(finding.axiom for finding in self.findings)
         return {axiom: all(f.kept for f in self.findings if f.axiom == axiom) for axiom in axioms}
 

@@ -38,7 +38,7 @@ class Subjects:
         return len(self.images)
 
     def chosen(self, places: Sequence[int]) -> Subjects:
-        """Those at these places, in this order."""
+        """The subjects with these indices, in this order."""
         truth = None if self.truth is None else self.truth[places]
         boxes, objects = (
             [each[i] for i in places] if len(each) else () for each in (self.boxes, self.objects)
@@ -81,9 +81,9 @@ def judge_block(
     """Make a method's maps for some images and measure them.
 
     Args:
-        maps: the method's maps of these images if they exist already; metrics may still run the method on others.
-        made: makes maps for methods that are judged together; by default the method itself.
-        keep_maps: the number of images, the first ones, whose maps are kept.
+        maps: the method's maps of these images, if they exist already; metrics may still run the method on other images.
+        made: a function that makes the maps, for methods that are judged together; by default the method itself.
+        keep_maps: the maps of this number of images, the first ones, are kept.
         curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
     """
     progress = progress or Silent()
@@ -118,7 +118,7 @@ def judge_block(
 
 
 def widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
-    """Values padded to ``labels`` places along these axes (by default the second); new places are ``empty``.
+    """Values padded to ``labels`` entries along these axes (by default the second); new entries are ``empty``.
 
     >>> widened(torch.tensor([[1, 2]]), 3, -1)
     tensor([[ 1,  2, -1]])
@@ -162,7 +162,7 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
 def join_places(
     parts: Sequence[BlockResult], places: Sequence[Tensor], positions: tuple[int, ...]
 ) -> BlockResult:
-    """One block, in its order, from the results of its inputs, which were judged apart because they differ in their number of positions.
+    """One block in its original order, from results of inputs that were judged separately because their numbers of positions differ.
 
     Maps are zero at the positions that an input lacks. Only the maps of the first inputs are kept.
     """
@@ -183,7 +183,7 @@ def join_places(
 
 
 def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
-    """The insertion game whose curves are shown: that of the proof scores, or else another one that the metrics play already."""
+    """The insertion game whose curves are shown: the game of the proof scores, or else another one that a metric already plays."""
     first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
     played = [
         game

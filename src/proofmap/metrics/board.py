@@ -89,7 +89,7 @@ class GameBoard:
 
 
 def _checked(maps: Tensor, labels: Tensor, inputs: Inputs) -> Tensor:
-    """The maps, checked; places without a label may hold anything."""
+    """The maps, checked; entries without a label may hold anything."""
     expected = (*labels.shape, *inputs.positions)
     if tuple(maps.shape) != expected:
         raise InputError(f"maps must be (N, L, positions) = {expected}, got {tuple(maps.shape)}")
@@ -103,7 +103,7 @@ def _checked(maps: Tensor, labels: Tensor, inputs: Inputs) -> Tensor:
 
 
 def _distinct(maps: Tensor, labels: Tensor) -> tuple[list[int], list[list[int]]]:
-    """The places of the distinct maps among all N x L, and which of them each label uses ``(N, L)``."""
+    """The indices of the distinct maps among all N x L maps, and the index of the one that each label uses ``(N, L)``."""
     flat, (n_images, n_labels) = maps.flatten(0, 1), labels.shape
     chosen, signatures = (labels != NO_LABEL).tolist(), _signatures(flat)
     distinct: list[int] = []
@@ -124,7 +124,7 @@ def _distinct(maps: Tensor, labels: Tensor) -> tuple[list[int], list[list[int]]]
 
 
 def _signatures(maps: Tensor) -> list[int]:
-    """A 64-bit number per map that equal maps share; different maps almost never do."""
+    """A 64-bit number per map. Equal maps have equal numbers; different maps almost never do."""
     odd = 2 * torch.arange(maps[0].numel(), device=maps.device) + 1
     found = [
         (some.flatten(1).float().contiguous().view(torch.int32).long() * odd).sum(dim=1)
@@ -135,5 +135,5 @@ def _signatures(maps: Tensor) -> list[int]:
 
 
 def _at_once(maps: Tensor) -> int:
-    """How many maps ``(P, *positions)`` are ranked together: enough to fill a GPU, few enough for any memory."""
+    """The number of maps ``(P, *positions)`` that are ranked together: enough to fill a GPU, few enough to fit in memory."""
     return max(1, _VALUES_AT_ONCE // maps[0].numel())

@@ -23,9 +23,9 @@ from proofmap.plugins.settings import setting
 
 @GAMES.register
 class SoftInsertionGame(Game):
-    """One look at the explanation: w x + (1 - w) x', with w the map scaled to run from 0 to 1 and x' the fill.
+    """The net sees the explanation only, in one step: w x + (1 - w) x', with w the map scaled to run from 0 to 1 and x' the fill.
 
-    With a ``share``, w is 1 on this share of the top positions and 0 on the others. There is no curve: the area is what is read at this
+    With a ``share``, w is 1 on this share of the top positions and 0 on the others. There is no curve: the area is the value at this
     one step.
     """
 
@@ -60,7 +60,9 @@ class SoftInsertionGame(Game):
 
 @GAMES.register
 class SoftDeletionGame(SoftInsertionGame):
-    """One look at the rest: (1 - w) x + w x', with w the map scaled to run from 0 to 1 and x' the fill."""
+    """The net sees everything except the explanation, in one step: (1 - w) x + w x', with w the map scaled to run from 0 to 1 and x'
+    the fill.
+    """
 
     name = "soft-deletion"
     description = "one step: each position is hidden as much as the map says"
@@ -104,7 +106,7 @@ class ConfidenceMetric(Metric):
 
 
 def drop(f: Tensor, o: Tensor) -> Tensor:
-    """max(0, f - o) / f, and 0 where f = 0: nothing can drop.
+    """max(0, f - o) / f; 0 if f = 0, because then nothing can drop.
 
     >>> drop(torch.tensor([0.8, 0.5, 0.0]), torch.tensor([0.2, 0.6, 0.0]))
     tensor([0.7500, 0.0000, 0.0000])
@@ -114,7 +116,7 @@ def drop(f: Tensor, o: Tensor) -> Tensor:
 
 @METRICS.register
 class AverageDrop(ConfidenceMetric):
-    """max(0, f - o) / f, with o the confidence when each position is shown as much as the map says.
+    """max(0, f - o) / f, with o the confidence when each position is shown in proportion to the map's value.
 
     The mean over images is the average drop (a percentage in the paper, a share here).
     """
@@ -130,7 +132,7 @@ class AverageDrop(ConfidenceMetric):
 
 @METRICS.register
 class IncreaseInConfidence(ConfidenceMetric):
-    """1 where o > f: the net is more confident in the explanation than in the whole input. The mean is a share of images."""
+    """1 if o > f: the net is more confident about the explanation than about the whole input. The mean is a share of images."""
 
     name = "increase-in-confidence"
     higher_is_better = True
@@ -143,7 +145,7 @@ class IncreaseInConfidence(ConfidenceMetric):
 
 @METRICS.register
 class DropInDeletion(AverageDrop):
-    """max(0, f - o) / f, with o the confidence when each position is hidden as much as the map says."""
+    """max(0, f - o) / f, with o the confidence when each position is hidden in proportion to the map's value."""
 
     name = "drop-in-deletion"
     plays = SoftDeletionGame

@@ -37,10 +37,11 @@ class Judged:
         labels: ``(N, L)``, -1 where an image has fewer.
         maps: ``(N, L, *positions)``.
         method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are known.
-        truth: the true labels ``(N,)``, -1 if unknown; ``(N, T)``, padded with -1, if an image has several; None if none is known. :attr:`is_true` and :attr:`knows_truth` read both forms.
-        boxes: around the objects of the true label, for each image, in its own positions; empty if unknown.
+        truth: the true labels ``(N,)``, -1 if unknown. If an image has several: ``(N, T)``, padded with -1. None if no true label is
+        known. :attr:`is_true` and :attr:`knows_truth` read both forms.
+        boxes: for each image, boxes around the objects of the true label, in positions of the input; empty if unknown.
         objects: for each image, boxes around the objects of each label, also of labels that are not true; empty if unknown.
-        seed: of all random numbers.
+        seed: the seed of all random numbers.
         games: prepared games by their descriptions; other games are prepared when first played.
         found: values that a metric keeps for all methods of one evaluation, because they do not depend on maps. They are dropped after the
             evaluation, since the net may change.
@@ -123,7 +124,7 @@ class Judged:
         return GameBoard(self.classifier, self.images, self.maps, self.labels, seed=self.seed)
 
     def places(self, image: int, label: int) -> Sequence[Box]:
-        """Where things of this label are known to be in this image; empty if unknown."""
+        """The boxes around objects of this label in this image; empty if unknown."""
         if self.objects and label in self.objects[image]:
             return self.objects[image][label]
         true = label != NO_LABEL and label in self._true_labels[image]
@@ -152,8 +153,8 @@ class Judged:
 
     @torch.no_grad()
     def read(self, what: Hashable, build: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-        """f(z, a) ``(N, L)`` of an input z made for each pair: ``build`` gives inputs ``(B, *shape)`` for the images
-        ``(B,)`` and places of labels ``(B,)``. One pass for a pair; the result is kept under the key ``what``.
+        """f(z, a) ``(N, L)`` for an input z that is made for each (image, label) pair. ``build`` returns inputs ``(B, *shape)`` for
+        image indices ``(B,)`` and label indices ``(B,)``. This takes one pass per pair. The result is kept under the key ``what``.
         """
 
         def make() -> Tensor:
@@ -174,7 +175,7 @@ class Judged:
         return self.once(what, make)
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """The result of ``make`` for these maps, computed once per key (such as the metric itself)."""
+        """The result of ``make()``. It is computed once per key (such as the metric itself) for these maps."""
         kept = (self._original or self)._kept
         if key not in kept:
             kept[key] = make()
@@ -201,7 +202,7 @@ class Judged:
         )
 
     def method_for(self, classifier: Classifier) -> ReadyMethod:
-        """The method prepared for a net: as it is for this net, prepared again for another."""
+        """The method prepared for a net. It is prepared again if the net is not the judging one."""
         if self.method is None:
             raise InputError("this metric runs the method again, but only its maps are known here")
         return self.method if classifier is self.classifier else self.method.method.prepare(classifier)

@@ -1,13 +1,14 @@
 """Steady proofs: does the curve of a map reach what the net believes, and stay there? Peak, reach and steadiness.
 
-An area can match f by cancellation: a curve that is at .1 for a while and at .7 for a while has the mean .4. Completeness and
+An area can match f by cancellation: a curve that is at .1 for half of the steps and at .7 for the other half has the mean .4.
+Completeness and
 soundness of an area do not see this. Here every point F(s) of the same insertion curve, at the share s of the positions, has its own
 completeness and soundness,
 
     alpha(s) = min( max(F(s), e1) / f , 1 ),        beta(s) = min( max(f, e2) / F(s) , 1 ),
 
-and a metric summarises these points in another way than by the area: it is a base metric of the paper's Definition 3.3. It needs no further
-passes.
+and each metric below summarises these points in a way other than the area. Each is a base metric in the sense of the paper's Definition
+3.3. They need no further passes.
 
     peak             max over s of F(s) / max(f, e2)                            how far the curve overshoots
     peak-soundness   min over s of beta(s) = min(1 / peak, 1)                   no part of the image proves more than the net believes
@@ -38,8 +39,8 @@ Q = "quantile of the curve that counts as its peak; 1: the largest point"
 
 
 def peak_of(values: Tensor, weights: Tensor, q: float = 1.0) -> Tensor:
-    """The q-quantile ``(N, L)`` of curves ``(N, L, S)`` whose points stand for shares ``weights`` ``(S,)`` of the positions: the least
-    point such that the points above it have at most the share 1 - q.
+    """The q-quantile ``(N, L)`` of curves ``(N, L, S)`` whose points have the weights ``weights`` ``(S,)``: the least value such that
+    the points above it have a total weight of at most 1 - q.
 
     >>> curve = torch.tensor([[[0.1, 0.9, 0.4, 0.4]]])
     >>> [round(peak_of(curve, torch.full((4,), 0.25), q).item(), 2) for q in (1.0, 0.75)]
@@ -73,8 +74,8 @@ def steady_share(
     factor: float = 1.5,
     s0: float = 0.1,
 ) -> Tensor:
-    """The part ``(N, L)`` of curves ``(N, L, S)`` from the share s0 on whose points, at shares ``(S,)`` and with weights ``(S,)``, are
-    within a factor of f ``(N, L)``.
+    """The share ``(N, L)`` of curves ``(N, L, S)`` that is within a factor of f ``(N, L)``, from the share s0 on. Points are at shares
+    ``(S,)`` and have weights ``(S,)``.
 
     >>> curve, shares = torch.tensor([[[0.1, 0.3, 0.9, 0.5]]]), torch.tensor([0.05, 0.25, 0.5, 1.0])
     >>> steady_share(
@@ -169,8 +170,8 @@ class ProofReach(ShapeMetric):
 
 @METRICS.register
 class Steadiness(ShapeMetric):
-    """The smallest share, of an image's labels, of the curve from s0 on that lies within a factor of f: where alpha(s) and beta(s)
-    both are at least 1 / factor.
+    """For each label, the share of the curve from s0 on that lies within a factor of f, so that alpha(s) and beta(s) are both at least
+    1 / factor. The score is the smallest of these over an image's labels.
     """
 
     name = "steadiness"

@@ -60,7 +60,7 @@ class Curves:
         return self.f if self.whole is None else self.whole
 
     def select_images(self, places: list[int]) -> Curves:
-        """The curves of the images at these places, in this order."""
+        """The curves of the images with these indices, in this order."""
         per_image = ("labels", "f", "probabilities", "auc", "error", "matrix", "whole")
         found: dict[str, Any] = {key: x[places] for key in per_image if (x := getattr(self, key)) is not None}
         return replace(self, **found)
@@ -143,7 +143,7 @@ def play(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Curves:
-    """Play a prepared game; inputs with different numbers of positions are each played at their own."""
+    """Play a prepared game. Each input is played with its own number of positions."""
     inputs = classifier.inputs
     groups = inputs.by_length(images)
     if groups:
@@ -164,7 +164,7 @@ def play(
 def play_on(
     board: GameBoard, game: ReadyGame, *, matrix: bool = False, progress: Progress | None = None
 ) -> Curves:
-    """The same on a board, which keeps what further games can share."""
+    """Play a prepared game on a board. The board keeps what further games can share."""
     with steady_kernels(tf32=False):
         return _Runner(game, board, matrix).run(progress or Silent())
 
@@ -223,7 +223,7 @@ class _Runner:
         return self._record(values, f, ends[True])
 
     def _prepared(self, images: Tensor) -> Tensor:
-        """Images as they are chosen from: normalised, unless values are mixed, and in the net's layout."""
+        """Images in the form that composites are made from: in the net's layout, and normalised unless values are mixed."""
         x = images if self.game.soft else self.classifier.normalised(images)
         return x.contiguous(memory_format=layout_of(self.classifier.net))
 
@@ -242,7 +242,7 @@ class _Runner:
         return self.game.read(self.classifier, logits).view(len(image), self.draws, -1).mean(dim=1)
 
     def _behind(self, mask: Tensor, image: Tensor, some: slice) -> Tensor:
-        """Every draw of the backgrounds ``(B, draws, *shape)``: drawn once for an image, unless it depends on what is shown."""
+        """All draws of the backgrounds ``(B, draws, *shape)``. They are drawn once per image, unless they depend on what is shown."""
         if self.fixed is not None:  # one may be that of all images
             return (self.fixed if len(self.fixed) == 1 else _rows(self.fixed, image))[:, None]
         images, draws = self.board.images, self.draws
@@ -308,12 +308,12 @@ class _Runner:
 
 
 def join_lengths(parts: Sequence[Curves], places: Sequence[Tensor], positions: int) -> Curves:
-    """Curves of inputs with different numbers of positions as one, at the places that they had among all.
+    """Joins curves of inputs with different numbers of positions, in the original order of the inputs.
 
     Areas are those of each input's own curve. For tables and figures, ``probabilities`` are given at the same shares for all:
     at the counts that an input of ``positions`` positions would have. The value at count c is that of the input's own curve, at
-    the whole number of its n positions nearest to c n / ``positions``. If an input has at most as many positions as the curve has points, every one of its
-    counts is there.
+    the whole number of its n positions nearest to c n / ``positions``. If an input has no more positions than the curve has points, all
+    of its counts are included.
     """
     first, order = parts[0], torch.cat(list(places)).argsort()
     counts = (first.quadrature or Quadrature()).nodes(positions).counts
@@ -343,7 +343,7 @@ def _label_record(classifier: Classifier) -> dict[str, object]:
 
 
 def _rows(x: Tensor, which: Tensor) -> Tensor:
-    """``x[which]`` for places ``(B,)``, in the memory layout of x; faster on a CPU."""
+    """``x[which]`` for indices ``(B,)``, in the memory layout of x; faster than plain indexing on a CPU."""
     if x.is_contiguous():
         return x.index_select(0, which)
     return x.movedim(1, -1).index_select(0, which).movedim(-1, 1)  # channels come last

@@ -64,7 +64,7 @@ class CurveSettings(Plugin):
 
 @dataclass(frozen=True, kw_only=True)
 class Game(CurveSettings):
-    """The description of a game. A subclass says which positions are shown after ``count`` of them were taken."""
+    """The description of a game. A subclass defines which positions are shown after the first ``count`` of the order."""
 
     noun = "game"
     soft: ClassVar[bool] = False
@@ -75,7 +75,7 @@ class Game(CurveSettings):
         return make_plugin(GAMES, Game, spec)
 
     def order(self, maps: Tensor, keys: Tensor) -> Tensor:
-        """Ranks ``(P, n)`` of maps ``(P, *positions)``: 0 is taken first; ``keys`` ``(P,)`` decide ties by chance."""
+        """Ranks ``(P, n)`` of maps ``(P, *positions)``; 0 comes first. Random ties use the stream keys ``(P,)``."""
         return rank(maps, ties=self.ties, keys=keys)
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
@@ -90,7 +90,7 @@ class Game(CurveSettings):
         return ReadyGame(self, self.fill.prepare(classifier))
 
     def passes(self, positions: int) -> int:
-        """Masked inputs that go through the net for one map; the ends, which all maps share, are not counted."""
+        """The number of masked inputs for one map. The two ends of the curve are not counted, because all maps share them."""
         counts = self.quadrature.nodes(positions).counts.tolist()
         inner = sum(self.all_shown(count, positions) is None for count in counts)
         return inner * (self.draws if self.fill.random else 1)
@@ -162,7 +162,7 @@ class ReadyGame(Ready):
 
     @property
     def bare(self) -> tuple[Hashable, ...]:
-        """What the values with nothing shown depend on: games with equal keys share them on the same images."""
+        """The key of the value with nothing shown: games with equal keys share this value on the same images."""
         usual = type(self.game).read is Game.read
         return self.fill, self.draws, self.game.target if usual else self.game
 

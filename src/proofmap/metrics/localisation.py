@@ -1,4 +1,6 @@
-"""Is a map where the thing is? The pointing game, the box of weakly supervised localisation, the energy inside boxes, and photos of two things."""
+"""Does a map point at the object? The pointing game, the box of weakly supervised localisation, the energy inside boxes, and photos of
+two objects.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ from proofmap.plugins.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class LocalisationMetric(Metric):
-    """A metric of maps whose label has known boxes; an image's value is the mean over these labels.
+    """A metric of maps whose labels have known boxes; an image's value is the mean over these labels.
 
     Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in a box if its
     middle does.
@@ -52,7 +54,7 @@ class LocalisationMetric(Metric):
 
 
 def known_places(judged: Judged) -> Iterator[tuple[int, int, Sequence[Box]]]:
-    """Image, place of the label and boxes of every pair whose boxes are known."""
+    """The image index, label index and boxes of every pair with known boxes."""
     for image, row in enumerate(judged.labels.tolist()):
         for place, label in enumerate(row):
             if boxes := judged.places(image, label):
@@ -60,7 +62,7 @@ def known_places(judged: Judged) -> Iterator[tuple[int, int, Sequence[Box]]]:
 
 
 def energy(map_: Tensor) -> Tensor:
-    """The part of a map that speaks for its label: what is above zero; infinite values outweigh all others."""
+    """The part of a map that supports its label: the values above zero. Infinite values outweigh all others."""
     above = map_.float().clamp_min(0)
     infinite = above == torch.inf
     return torch.where(infinite.any(), infinite.float(), above)
@@ -89,7 +91,7 @@ class PointingGame(LocalisationMetric):
 
 @METRICS.register
 class EnergyInside(LocalisationMetric):
-    """The share of the map's energy, sum of max(M, 0), that lies inside the boxes of its label; 0 for a map without any.
+    """The share of the map's energy, sum of max(M, 0), that lies inside the boxes of its label; 0 if the energy is 0.
 
     A map without structure scores the boxes' share of the area, so large objects look well explained: compare with a control.
     """
@@ -110,8 +112,8 @@ class BoxIoU(LocalisationMetric):
     """Intersection over union of the box around the map's thresholded part with the best-matching true box of its label.
 
     The map is scaled to run from 0 to 1; 0.2 of its maximum is CAM's threshold. With ``hit=0.5`` the value is 1 where the
-    overlap reaches one half, and its mean is the accuracy of weakly supervised localisation. That accuracy depends much on the
-    threshold: compare methods over several, or tune it on other images.
+    overlap reaches one half, and its mean is the accuracy of weakly supervised localisation. That accuracy depends strongly on the
+    threshold: compare methods at several thresholds, or tune it on other images.
     """
 
     name = "box-iou"
@@ -162,13 +164,13 @@ def overlap(one: Box, other: Box) -> float:
 
 @METRICS.register
 class TwoObjects(LocalisationMetric):
-    """How much a label's map prefers its own thing, A, to the things of other labels, B, in the same photo.
+    """How much a label's map prefers its own object, A, to the objects of other labels, B, in the same photo.
 
         ranks     Pr[ M(p) > M(q) ] + Pr[ M(p) = M(q) ] / 2,    p drawn from A, q from B
         energy    e_A / (e_A + e_B),    e the mean of max(M, 0) over A, over B;    1/2 where both are 0
 
-    1: the map avoids B. 1/2: it does not tell them apart. 0: it points at the other thing. Positions in both count for
-    neither. One map for both labels scores exactly 1/2 on average over the two, however well it finds things.
+    1: the map avoids B. 1/2: it does not tell them apart. 0: it points at the other object. Positions in both count for
+    neither. One map for both labels scores exactly 1/2 on average over the two, however well it finds objects.
     """
 
     name = "two-objects"
@@ -207,8 +209,8 @@ def outranks(a: Tensor, b: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Montages:
-    """Pictures ``(N, C, H, W)`` with two known things each, the labels ``(N, 2)`` of the left and the right, and where
-    they are: ``evaluate(net, m.images, labels=m.labels, objects=m.objects, metrics=["two-objects"], ...)``.
+    """Pictures ``(N, C, H, W)`` with two known objects each, the labels ``(N, 2)`` of the left and the right one, and their boxes:
+    ``evaluate(net, m.images, labels=m.labels, objects=m.objects, metrics=["two-objects"], ...)``.
     """
 
     images: Tensor
@@ -217,11 +219,11 @@ class Montages:
 
 
 def side_by_side(inputs: Pictures, images: Tensor, labels: Sequence[int] | Tensor) -> Montages:
-    """Two photos in one: the middle half of each on the left, that of the next photo with another label on the right.
+    """Two photos in one picture: on the left the middle half of each photo, on the right that of the next photo with another label.
 
     Args:
         inputs: what the net takes (``classifier.inputs``).
-        labels: of each photo's thing, ``(N,)``.
+        labels: the label of each photo's object, ``(N,)``.
     """
     if not isinstance(inputs, Pictures):
         raise InputError(f"only pictures can stand side by side, not {inputs.noun}")

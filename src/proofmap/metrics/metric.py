@@ -1,4 +1,4 @@
-"""What a metric is: the description of what it measures and how to read it, which computes values.
+"""The interface of metrics: what a metric measures, how to read it, and how it computes values.
 
 Values come per image (a mean over images with an interval is the score), per (image, label) pair behind them, or per
 run, from the values of all methods together.
@@ -35,7 +35,7 @@ class Metric(Plugin):
             ``best-effort``, ``insertion``, ``deletion`` or a word of your own; its name when empty.
         higher_is_better: the direction.
         limits: the least and the greatest value.
-        intrinsic: judged by the net itself: nothing is trained, and no data but the images is used.
+        intrinsic: whether only the net and the images are used: nothing is trained, and no other data is needed.
         per: whether there is a value per ``image`` or per ``run``.
     """
 
@@ -59,7 +59,7 @@ class Metric(Plugin):
         return None
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        """Values ``(N,)`` from those of :meth:`pairs`: the value of each image's first label unless a metric defines another."""
+        """Values ``(N,)`` from the values of :meth:`pairs`: by default, that of each image's first label."""
         return pairs[:, 0]
 
     def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
@@ -97,7 +97,9 @@ class Metric(Plugin):
 
 @dataclass(frozen=True)
 class RunValues:
-    """What all methods of a run scored: the values of each by the names of the scores, ``(N,)``; NaN: not counted."""
+    """The values of all methods of a run: for each method, values ``(N,)`` by the name of the score. NaN means that an image does not
+    count.
+    """
 
     values: Mapping[str, Mapping[str, Tensor]]
     higher_is_better: Mapping[str, bool] = field(default_factory=dict)
@@ -106,7 +108,7 @@ class RunValues:
 
 @dataclass(frozen=True)
 class RunValue:
-    """One number about a run: what it is about, the number, and how many images it is from."""
+    """One number about a run, with its subject and the number of images it was computed from."""
 
     subject: str
     value: float
@@ -138,7 +140,7 @@ def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
 
 
 def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dict[str, RunMetric]]:
-    """The metrics with values per image, of which there must be one, and those of whole runs; by name."""
+    """The metrics with values per image (at least one is required) and the metrics of whole runs, each by name."""
     of_runs = {name: metric for name, metric in metrics.items() if isinstance(metric, RunMetric)}
     per_image = {name: metric for name, metric in metrics.items() if name not in of_runs}
     if not per_image:

@@ -35,9 +35,9 @@ Keeps = Literal["share", "value", "label"]
 
 @dataclass(frozen=True, kw_only=True)
 class RegionMetric(Metric):
-    """The size of the smallest top part of a map that does something, as a share of the positions.
+    """The size of the smallest top part of a map that meets a condition, as a share of the positions.
 
-    NaN if no part does. This depends on the net and the fill, not on the map: f of the whole image is below the level, the net does not
+    NaN if no part meets it. This depends on the net and the fill, not on the map: f of the whole image is below the level, the net does not
     decide for the label, or the label stays when everything is hidden. An image's value is its first label's.
     """
 
@@ -148,9 +148,9 @@ class CompleteRegion(ContrastiveRegion):
 def sufficient_subsets(judged: Judged, metric: SufficientRegion | None = None, *, most: int = 8) -> Tensor:
     """Disjoint sufficient input subsets ``(R, N, L, *positions)``, booleans, in the order in which a map finds them.
 
-    The first is the smallest sufficient region. Each further one is the smallest top part of what is left that
-    keeps the label by itself, until what is left does not, or there are ``most``. A net that has several has several
-    reasons; a map that is a proof shows one of them.
+    The first is the smallest sufficient region. Each further subset is the smallest top part of the remaining positions that keeps the
+    label by itself. The search ends when the remaining positions do not keep the label, or after ``most`` subsets. If there are several
+    subsets, the net has several reasons for the label; a map that is a proof shows one of them.
     """
     metric = metric or SufficientRegion()
     left = (judged.labels >= 0).view(*judged.labels.shape, *[1] * len(judged.inputs.positions))

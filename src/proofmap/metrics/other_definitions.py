@@ -1,13 +1,15 @@
-"""Completeness and soundness as other people define them, under names that say whose they are.
+"""Completeness and soundness as other authors define them. The names of the metrics name the authors.
 
 **Li et al.**: is what a map marks predictive, and is what is predictive marked? Both are about one label and about the values of a
-map. Where the papers leave a choice, their released code decides. It averages over a dataset the values that are given here for each image.
+map. If the papers leave a choice, this follows their released code. That code averages over a dataset; here each image has its own value.
 
 **Merlin-Arthur classifiers**, for a net and a method that were not trained together. Arthur (the net) sees only a few positions. Merlin
-(the method, asked for the right label) shows those that should convince him; Morgana (the method, asked for wrong labels) those that should
-fool him. A method is a weak Morgana: ``belief-mask:target=strongest``, ``greedy-insertion`` and ``adversarial-soundness`` are stronger.
+(the method, run for the right label) shows positions that should convince him. Morgana (the method, run for wrong labels) shows
+positions that should fool him. A method is a weak Morgana: ``belief-mask:target=strongest``, ``greedy-insertion`` and
+``adversarial-soundness`` are stronger.
 
-**Sum to logit**: completeness as attribution methods mean it. The values of a map add up to what the label gained.
+**Sum to logit**: completeness as attribution methods mean it. The values of a map add up to the difference between the label's logit
+for the input and for the fill.
 """
 
 from __future__ import annotations
@@ -38,11 +40,12 @@ REFERENCE = "Li, Zhang, Kawaguchi, Khakzar, Bischl and Rezaei, TMLR 2024"
 
 @METRICS.register
 class LiSoundness(GameMetric):
-    """The share of the attribution shown that raised the label, while the map's top positions are shown step by step:
+    """While the map's top positions are shown step by step: the share of the shown attribution that raised the label's probability.
 
         mean over steps i of  (A_i - F_i) / A_i,      F_i = sum of (A_j - A_j-1) over the steps j < i with p_j - p_j-1 <= threshold,
 
-    where A_i is the sum of the map (its part above zero) over the positions shown at step i, and p_i = f then, p_0 = 0.
+    where A_i is the sum of the map (its part above zero) over the positions shown at step i, and p_i is the label's probability at step
+    i, with p_0 = 0.
     The value of an image is that of its first label. NaN for a map without attribution. ``curve=road`` imputes as the authors do.
     """
 
@@ -74,7 +77,8 @@ class LiCompleteness(Metric):
 
         mean over t = 1/T .. (T-1)/T of  f(x, a) - f(x with every position of M >= t max M hidden, a)
 
-    Positions go by their value, not by their rank: a map that marks more hides more. The value of an image is that of its first label.
+    Positions are hidden by their value, not by their rank, so a map that marks more positions hides more. The value of an image is that
+    of its first label.
     """
 
     name = "li-completeness"
@@ -142,7 +146,7 @@ class MerlinArthur(Metric):
         return (self.game,)
 
     def convinced(self, judged: Judged) -> Tensor:
-        """How often Arthur answers each label ``(N, L)`` when he sees the top of its map."""
+        """How often Arthur (the net) predicts each label ``(N, L)`` when it sees the top of its map."""
         return judged.play(self.game).probabilities[..., -1]
 
     def right(self, judged: Judged) -> Tensor:
@@ -170,8 +174,8 @@ class MerlinArthurCompleteness(MerlinArthur):
 class MerlinArthurSoundness(MerlinArthur):
     """1 where no wrong label's map makes the net, shown only its top ``share``, give that label; else 0.
 
-    The mean over images is the share of images on which Morgana fools nobody. With a random fill: 1 less the largest share of draws in
-    which a label is given. NaN where no wrong label was judged.
+    The mean over images is the share of images on which Morgana fails. With a random fill, the value is 1 minus the largest share of
+    draws in which a wrong label is given. NaN where no wrong label was judged.
     """
 
     name = "merlin-arthur-soundness"

@@ -91,7 +91,7 @@ def soundness(auc: Tensor, f: Tensor, e2: float = 0.0) -> Tensor:
 
 
 def _perfect(auc: Tensor, f: Tensor) -> Tensor:
-    """1, or NaN where either is NaN; in the type that their ratio would have."""
+    """1, or NaN where either input is NaN, in the dtype of their ratio."""
     return torch.where(f.isnan() | auc.isnan(), torch.nan, 1.0).to((auc / 1).dtype)
 
 
@@ -106,7 +106,7 @@ def worst_case(scores: Tensor) -> Tensor:
 
 
 def of_most_probable(scores: Tensor, f: Tensor, top: int | None) -> Tensor:
-    """The scores ``(N, L)`` of each image's ``top`` most probable labels, NaN for the others; all where it is none.
+    """The scores ``(N, L)`` of each image's ``top`` most probable labels, NaN for the others. All scores if ``top`` is None.
 
     >>> of_most_probable(torch.tensor([[0.9, 0.4, 0.1]]), torch.tensor([[0.2, 0.7, 0.1]]), 2)
     tensor([[0.9000, 0.4000,    nan]])

@@ -78,7 +78,7 @@ class ProofMetric(GameMetric):
 
 
 class WorstOfLabels(ProofMetric):
-    """A metric whose value for an image is that of its worst label, of all or of the ``top`` most probable ones."""
+    """A metric whose value for an image is that of its worst label, among all labels or among the ``top`` most probable ones."""
 
     top: int | None
 
@@ -151,12 +151,13 @@ def default_metrics(
 
 @METRICS.register
 class ClassSensitivity(GameMetric):
-    """How much more a label's own map proves it than the maps of the image's other labels do:
+    """How much more a label is proved by its own map than by the maps of the image's other labels:
 
         mean over labels a of  AUC(x, a, M_a) - mean over b != a of AUC(x, a, M_b)
 
-    Zero for one map for all labels, however good it is; below zero where maps are mixed up. Its size depends on the net, too: labels that
-    share their pixels cannot be told apart. NaN where an image has one label. It costs no passes: it reads the label x label matrix.
+    The value is zero for one map for all labels, however good it is, and below zero if the maps of labels are swapped. It also depends
+    on the net: labels that share their pixels cannot be told apart. NaN where an image has one label. It costs no passes: it reads the
+    label x label matrix.
     """
 
     name = "class-sensitivity"
@@ -185,8 +186,8 @@ class ClassSensitivity(GameMetric):
 class SecondSoundness(ProofMetric):
     """beta(x, a) of the label that the net puts second; NaN where it was not judged.
 
-    The label that is most easily confused with the top one, and the same for every method and number of labels: it does not fall when
-    more labels are judged, as the worst case does.
+    This is the label that is most easily confused with the top one. It is the same for every method and every number of labels, so the
+    score does not fall when more labels are judged. The worst case does.
     """
 
     name = "second-soundness"

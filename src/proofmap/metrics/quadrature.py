@@ -1,4 +1,4 @@
-"""How a curve becomes one number: which counts of positions are looked at, and with what weights.
+"""Quadrature: how a curve becomes one number. Which counts of positions are evaluated, and with what weights.
 
 The paper's AUC is the mean of p(s) over every s = 1 .. n. Evaluating all n = 50,176 counts is out of reach, so p is
 taken at evenly spaced *integer* counts and interpolated linearly between them; the mean over all s of that interpolant
@@ -46,7 +46,7 @@ class Quadrature:
             raise InputError(f"within must be a range of shares such as (0.2, 0.6), not {self.within}")
 
     def nodes(self, n: int) -> Nodes:
-        """The counts looked at for ``n`` positions, with weights that sum to one."""
+        """The counts that are evaluated for ``n`` positions, with weights that sum to one."""
         low, high = (_whole(n * share) for share in self.within)
         if high <= low:
             raise InputError(f"the range {self.within} holds none of {n} positions")
@@ -75,7 +75,7 @@ class Nodes:
 
 
 def _whole(count: float) -> int:
-    """The count rounded down, where 100 * 0.29 = 28.999999999999996 is 29."""
+    """The count rounded down, after rounding errors are removed: 100 * 0.29 = 28.999999999999996 gives 29."""
     return int(count + 1e-9)
 
 
@@ -90,7 +90,7 @@ def _interpolant(counts: list[int], rule: Rule) -> Tensor:
 
 
 def _halved(weights: Tensor, counts: list[int], rule: Rule) -> Tensor:
-    """The same rule on every second count, as weights on all counts; their difference estimates the error of the step."""
+    """The weights of the same rule on every second count. The difference of the two areas estimates the error from the step size."""
     n = len(counts)
     if n < 3 or (rule == "mean" and counts[-1] - counts[0] == n - 1):
         return weights  # nothing to halve, or every count was taken and there is no error

@@ -1,4 +1,4 @@
-"""Regions of positions: what a threshold keeps of a map, its largest piece, and the box around it."""
+"""Regions of positions: the part of a map above a threshold, its largest piece, and the box around it."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def above_threshold(maps: Tensor, delta: float, reading: Reading) -> Tensor:
 def largest_piece(keep: Tensor) -> Tensor:
     """The largest connected piece of masks ``(P, *positions)`` of one or two axes, neighbours across corners included.
 
-    Of pieces of equal size, the one with the last position is taken. Pieces begin as single positions. In every round each joins the
-    neighbour with the largest number, so their count at least halves. All masks are processed at once, on their device.
+    If pieces have equal size, the one with the last position is taken. Pieces start as single positions. In every round each piece
+    joins its neighbour with the largest number, so the number of pieces at least halves. All masks are processed at once, on their
+    device.
     """
     axes = keep.ndim - 1
     if axes not in (1, 2):
@@ -117,7 +118,7 @@ def boxes_around(keep: Tensor) -> Boxes:
 
 
 def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
-    """What lies in each box of images ``(P, *shape)``, enlarged to the whole input, linearly along each axis.
+    """The content of each box of images ``(P, *shape)``, enlarged to the size of the input by linear interpolation.
 
     The same as ``interpolate(crop, mode="bilinear", align_corners=False)`` for each box, all at once.
     """
@@ -147,7 +148,7 @@ def _enlarging(start: Tensor, stop: Tensor, length: int) -> Tensor:
 
 
 def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:
-    """How far the middle of each position is from a box ``(*positions)``: 0 inside. A line uses left and right alone."""
+    """How far the middle of each position is from a box ``(*positions)``: 0 inside. Inputs with one axis use only left and right."""
     left, top, right, bottom = box
     sides = [(left, right)] if len(positions) == 1 else [(top, bottom), (left, right)]
     total = torch.zeros(tuple(positions), device=device)

@@ -1,8 +1,8 @@
-"""Can a metric be relied on? What Tomsett et al. ask of metrics, as metrics of a whole run.
+"""Is a metric reliable? The three criteria of Tomsett et al., as metrics of a whole run.
 
-inter-rater:    do the images, as raters, rank the methods alike?                Krippendorff's alpha, Kendall's W
+inter-rater:    do the images, as raters, rank the methods in the same order?                Krippendorff's alpha, Kendall's W
 inter-method:   is an image that is easy for one method easy for another?       Spearman's correlation
-consistency:    do two metrics say the same of one method's maps?               Spearman's correlation
+consistency:    do two metrics agree on one method's maps?               Spearman's correlation
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def krippendorff_alpha(ratings: Tensor) -> float:
 
         alpha = 1 - D_observed / D_expected,      distance(c, k)^2 = (sum of n_g for g = c .. k, minus (n_c + n_k) / 2)^2
 
-    where D are mean distances between two ratings of one thing, and of any two, and n_g says how often g was given.
+    where D_observed is the mean distance between two ratings of one thing, D_expected that between any two ratings, and n_g the number
+    of times that g was given.
     1: all raters agree; 0: they agree as often as by chance. Things with one rating do not count; NaN where nothing can be compared.
 
     >>> krippendorff_alpha(torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]))
@@ -134,7 +135,7 @@ class InterMethod(ScoreMetric):
 @METRICS.register
 class InternalConsistency(RunMetric):
     """The mean over methods of Spearman's correlation, over images, of two scores of one method's maps; larger = better
-    in both. Low values: the two do not measure one thing.
+    in both. A low value means that the two scores do not measure the same thing.
     """
 
     name = "internal-consistency"
@@ -159,7 +160,8 @@ class RankingAgreement(ScoreMetric):
         W = 12 S / (m^2 (k^3 - k) - m T),    S = sum over methods of (R - mean R)^2
 
     with m images, k methods, R the sum of a method's ranks over images, and T the sum of t^3 - t over groups of t
-    tied methods. 1: every image ranks the methods alike, so a mean says something about each; 0: there is no order.
+    tied methods. 1 means that every image ranks the methods in the same order, so the mean is true for each image. 0 means that the
+    images share no order.
     """
 
     name = "ranking-agreement"

@@ -1,4 +1,4 @@
-"""How ragged the top part of a map is: can a person read it?"""
+"""Roughness of the top part of a map: can a person read it?"""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ REFERENCE = "Dabkowski and Gal 2017"
 class BoxMetric(Metric):
     """A metric of the box around the part of a map that reaches a threshold; an image's value is its first label's.
 
-    The map is scaled to run from 0 to 1. The paper's threshold delta runs from 0 to 5, which as a value makes no sense
-    above 1; ``reading=mean`` takes it as a multiple of the map's mean, ``reading=value`` as it stands.
+    The map is scaled to run from 0 to 1. The paper's threshold delta runs from 0 to 5, but no value of a scaled map is above 1.
+    ``reading=mean`` takes delta as a multiple of the map's mean, ``reading=value`` as a value.
     """
 
     reference = REFERENCE
@@ -88,8 +88,9 @@ class BoxMetric(Metric):
 class SaliencyMetric(BoxMetric):
     """s(a, p) = log(max(a, 0.05)) - log p, with a the box's share of the picture and p the label's f on the crop.
 
-    Lower is better. The whole picture with p = 1 has 0. Look at the area, at p, and at how many boxes are tiny: where few
-    labels are possible, a crop of one pixel scores well for no reason (log 0.05 = -3, and -log p is 2.3 for a guess of ten).
+    Lower is better. The whole picture with p = 1 scores 0. Also read the area, p, and the share of tiny boxes: if the net has few
+    labels, a crop of one pixel scores well without showing anything. With ten labels, a guess (p = .1) on a tiny box scores log 0.05 +
+    2.3 = -0.7.
     """
 
     name = "saliency-metric"
@@ -168,7 +169,7 @@ class SweepRow:
 
 @dataclass(frozen=True)
 class SaliencySweep:
-    """The result of every threshold on the holdout; ``metric`` has the first of the best."""
+    """The result of every threshold on the holdout. ``metric`` is the metric with the best threshold (the first, if several are equal)."""
 
     rows: tuple[SweepRow, ...]
     base: SaliencyMetric
@@ -215,7 +216,7 @@ def saliency_sweep(
     """Try every threshold on a holdout: images that are not judged later. One pass for each image and threshold.
 
     Args:
-        labels: for which label each image is explained: the first of those that ``labels`` means for :func:`proofmap.evaluate`.
+        labels: as in :func:`proofmap.evaluate`; each image is explained for the first of its labels.
         metric: its other settings, such as the reading of the threshold.
     """
     if len(holdout) == 0:
@@ -232,7 +233,7 @@ def saliency_sweep(
 def sweep_of(
     judged: Judged, *, metric: SaliencyMetric | None = None, deltas: Sequence[float] = DELTAS
 ) -> SaliencySweep:
-    """The same for existing maps: every threshold, for the first label of each image."""
+    """:func:`saliency_sweep` for existing maps: every threshold, for the first label of each image."""
     base = metric or SaliencyMetric()
     rows = []
     for delta in deltas:

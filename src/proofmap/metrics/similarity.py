@@ -1,4 +1,6 @@
-"""How similar are two maps, or two rows of numbers? Correlation of values and ranks, and structural similarity; many pairs at once."""
+"""The similarity of two maps or two rows of numbers: correlation of values and of ranks, and structural similarity, for many pairs at
+once.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ _SIGMA, _WINDOW = 1.5, 11
 def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
     """The similarity of each map of ``(P, *positions)`` with its partner's, ``(P,)``: 1 for equal maps.
 
-    ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their sizes, ``ssim`` is :func:`ssim` of the maps
+    ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their absolute values, ``ssim`` is :func:`ssim` of the maps
     scaled to [0, 1]. 0 if one of the two is constant; NaN if both are.
     """
     flat, other = a.flatten(1), b.flatten(1)

@@ -1,4 +1,4 @@
-"""What is read off the net: the paper's target function h, of which f(x, a) is one.
+"""Targets: what is read from the net. This is the paper's target function h; f(x, a) is one example.
 
 Definition 3.3 of the paper: an input modification Gamma and a target function h of the net make a base metric,
 
@@ -81,7 +81,7 @@ class Decision(Target):
 
 @TARGETS.register
 class Rival(Target):
-    """h = f_a / (f_a + f_b) with b the best other label: the belief in a where only a and b can be right.
+    """h = f_a / (f_a + f_b) with b the best other label: the belief in a if only a and b can be right.
 
     With independent labels a label has no rival, and h = f.
     """

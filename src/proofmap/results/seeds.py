@@ -29,7 +29,7 @@ class SeedLine:
         value: the mean over seeds of the means over images.
         spread: the standard deviation of those means over seeds; 0 for methods without random numbers.
         least, greatest: the lowest and the highest of them.
-        per_image: how much one image's value varies over seeds: the square root of its variance, averaged over images before the root.
+        per_image: how much the value of one image varies over seeds: the square root of the mean, over images, of its variance.
         share: ``spread`` divided by half the width of the 95 % interval over images, averaged over seeds: above a
             third or so, one seed is not enough.
     """

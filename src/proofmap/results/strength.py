@@ -29,7 +29,7 @@ class Strength:
 
 
 def strength(completeness: float, soundness: float) -> Strength:
-    """The strength of a proof with this completeness and soundness. A proof that is both weak and strong is called weak.
+    """The strength of a proof with this completeness and soundness. If both are below the bar, the proof is called weak.
 
     >>> strength(0.2, 1.0), strength(1.0, 0.798).below, strength(1.0, 0.9).word
     (Strength(word='weak', below=0.2), 0.79, 'match')

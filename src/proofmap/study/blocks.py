@@ -1,7 +1,7 @@
-"""How many images a unit of work has: enough to fill the device's batches, and few enough that a lost unit costs little.
+"""The number of images in a unit of work: enough to fill the device's batches, few enough that a lost unit costs little.
 
-The size decides the last bits of a result, so it comes from what is planned and from the device, never from a clock: from
-the multiply-adds of the net, the passes that each image needs, and the kind of device. A run keeps the size it began with.
+The size affects the last bits of a result. So it is computed from the multiply-adds of the net, the passes that each image needs, and
+the kind of device, and never from measured time. A run keeps the size that it began with.
 """
 
 from __future__ import annotations
@@ -111,9 +111,9 @@ def _forward_passes(cost: Cost | None, labels: int) -> int:
 
 
 def multiply_adds(classifier: Classifier) -> int:
-    """Multiply-adds of one pass, counted where a layer has weights: each number it gives is a sum over one row of them.
+    """Multiply-adds of one pass, counted in layers with weights: each output number is a sum over one row of weights.
 
-    For a function, or a net without such layers, a typical number for its number of inputs.
+    For a function, or a net without such layers, a typical value for this input size.
     """
     counted = 0
 

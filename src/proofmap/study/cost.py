@@ -1,4 +1,4 @@
-"""What work costs in passes of the net, and how long these take here."""
+"""The cost of work in passes of the net, and how long the passes take on this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHARE = 0.03  # of the work's time, for a quick measurement
 
 @dataclass(frozen=True)
 class Expected:
-    """Passes as far as they are known, and the methods that do not report theirs."""
+    """The known number of passes, and the methods that do not report theirs."""
 
     known: Cost
     unknown: tuple[str, ...] = ()
@@ -85,7 +85,7 @@ def expected_cost(
 
 
 def expected_labels(rule: LabelRule, classifier: Classifier) -> int:
-    """About how many labels an image has under a rule, before any image was read."""
+    """The expected number of labels per image under a rule, before any image is read."""
     most = len(classifier.label_set)
     if rule.kind == "top":
         return min(int(rule.number) + WRONG * rule.wrong, most)
@@ -98,7 +98,7 @@ def expected_labels(rule: LabelRule, classifier: Classifier) -> int:
 
 @dataclass(frozen=True)
 class Speed:
-    """Passes per second, as measured on this machine now; those with gradient are measured only if they are needed."""
+    """Passes per second, measured now on this machine. Passes with gradient are measured only if they are needed."""
 
     forward: float
     gradient: float = math.inf
@@ -169,7 +169,9 @@ def measure_speed(
 
 
 def speed_if_slow(classifier: Classifier, expected: Expected, at_once: int | None = None) -> Speed | None:
-    """The speed, if the work takes at least :data:`WORTH_REPORTING` seconds; otherwise None, usually after two passes."""
+    """The speed, if the work takes at least :data:`WORTH_REPORTING` seconds, otherwise None. Two passes usually suffice to see that it
+    is fast.
+    """
     fast, cost = classifier.frozen(), expected.known
     times = []
     for _ in range(2):  # the first one is slow

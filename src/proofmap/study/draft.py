@@ -31,7 +31,7 @@ class FoundData:
 
     Attributes:
         kind: photos, table or series.
-        place: the file or folder.
+        place: its file or folder.
         words: what it is, for a comment.
         number: how many images, rows or series; None if that is not known without reading everything.
         target: the column of true labels, for a table.
@@ -214,7 +214,7 @@ def _data(found: FoundData, file: Path) -> str:
 
 
 def _relative(place: Path, file: Path) -> str:
-    """A path as the study file names it: relative to its own folder, unless that needs to leave the folder above it."""
+    """A path as written in the study file: relative to the file's folder, if that needs at most one ".."."""
     text = os.path.relpath(place, file.parent)
     return place.absolute().as_posix() if text.startswith(f"..{os.sep}..") else Path(text).as_posix()
 

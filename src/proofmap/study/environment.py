@@ -45,7 +45,7 @@ def _device_name(device: torch.device) -> str:
 
 
 def environment_notes(environments: Sequence[Mapping[str, object]]) -> list[str]:
-    """What a reader should know where a run was made on more than one machine or version.
+    """Notes for readers if a run was made on more than one machine or version.
 
     >>> environment_notes([{"torch": "2.4", "device": "cpu"}, {"torch": "2.5", "device": "cpu"}])
     ['made on more than one machine or version (torch 2.4 and 2.5): numbers may differ in rounding']

@@ -127,7 +127,7 @@ def _plugin(base: type[Plugin], registry: Registry[Any]) -> Schema:
 
 
 def _settings(kind: type[Plugin], noun: str) -> Schema:
-    """What the table of a plug-in may contain beside its name."""
+    """The settings that the table of a plug-in may contain in addition to its name."""
     infos = settings_of(kind)
     properties: Schema = {noun: {"description": kind.description}, "name": {}}
     properties |= {info.name: _setting(info) for info in infos}

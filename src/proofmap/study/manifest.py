@@ -1,7 +1,7 @@
 """The manifest of a run, ``manifest.json``: the settings, the net, the machines and versions it was made with.
 
-A run only grows: methods, metrics and images may be added. Whatever else differs makes other numbers, so it is
-refused with a list of what differs.
+A run can only grow: methods, metrics and images may be added. Any other difference would change numbers, so it is refused with a list
+of what differs.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Manifest:
         )
 
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
-        """With this machine and command noted; another version of Proofmap is refused."""
+        """The manifest with this machine and command added; another version of Proofmap is refused."""
         check_version(self.environments, str(here.get("proofmap")))
         environments = self.environments if here in self.environments else (*self.environments, here)
         commands = self.commands if not command or command in self.commands else (*self.commands, command)
@@ -196,7 +196,7 @@ def _no_run(folder: Path) -> StoreError:
 
 
 def new_manifest(session: Session, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
-    """The manifest of a new run. ``live``: the net is an object of this process, which no other process can load."""
+    """The manifest of a new run. ``live`` means that the net is an object of this process, which no other process can load."""
     study = session.study
     forward, gradient = session.classifier.frozen().batches
     settings = {
@@ -225,7 +225,7 @@ def new_manifest(session: Session, *, live: bool, threads: int, images_per_unit:
 
 
 def asked_by(study: Study) -> dict[str, object]:
-    """What a study judges and by what, as plain data; objects of a Python process cannot be kept, and are left out."""
+    """The methods and metrics of a study as plain data. Objects of a Python process cannot be stored, and are left out."""
     kept: dict[str, object] = {
         key: [entry for entry in getattr(study, key) if _is_plain(entry)] for key in ("methods", "metrics")
     }
@@ -244,7 +244,7 @@ def _is_plain(entry: object) -> bool:
 
 
 def identity_of(session: Session) -> dict[str, object]:
-    """What two studies must share for their numbers to belong together, as plain data."""
+    """What two studies must have in common so that their numbers can be in one run, as plain data."""
     study, classifier, selection = session.study, session.classifier, session.study.images
     identity = {
         **classifier.settings(),
@@ -303,7 +303,7 @@ def check_same(
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """One line per setting that differs: what it is there, and what it is now; inner tables are looked into.
+    """One line per setting that differs, with its stored and its new value; nested tables are compared entry by entry.
 
     >>> differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
     ['b.c: 2 there, 3 now']
@@ -326,7 +326,7 @@ def _shown(value: object) -> str:
 
 
 def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Settings as they are when they were stored and read again."""
+    """Settings as they would be after they were stored and read again."""
     record: dict[str, Any] = json.loads(json.dumps(settings, default=str))
     return record
 
@@ -334,8 +334,9 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
-    """Refuse a method or metric that has the name of one in the run, but other settings; and one that reads values whose content cannot be
-    seen, because they may have changed."""
+    """Refuse a method or metric that has the name of one in the run, but other settings; and one that reads values whose content cannot
+    be digested, because they may have changed.
+    """
     hidden = unseen_in(old) | unseen_in(new)
     forget = (
         f"; remove the old one with: proofmap verify {folder} --forget {shlex.quote(name)}"

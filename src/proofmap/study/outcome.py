@@ -1,4 +1,4 @@
-"""How a call of :func:`~proofmap.study.run.run_study` ended, and what is kept of one that was stopped."""
+"""How a call of :func:`~proofmap.study.run.run_study` ended, and what was kept if it was stopped."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Outcome:
 
 
 def describe_kept(work: Work, finished: Collection[tuple[str, int]], item: str = "image") -> str:
-    """What a run that was stopped has kept: the work, and which (method, block) of those to do were finished."""
+    """A description of what a stopped run has kept, from the work and the finished (method, block) pairs."""
     waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
     images = sum(map(len, work.images.values()))
     methods = work.units // max(1, len(work.images))
     kept = images * methods - sum(len(unit.subjects) for unit in waiting)
     return (
         f"kept {kept:,} of {counted(images * methods, 'result')} ({counted(images, item)} x {counted(methods, 'method')}); "
-        "the same command goes on from there"
+        "run the same command to continue"
     )

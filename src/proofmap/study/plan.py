@@ -1,4 +1,4 @@
-"""The plan: which units there are, which of them are still to do, and what they will cost."""
+"""The plan: the units, which of them remain to be done, and their cost."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def at_once(self) -> int:
-        """Composites that the images of a unit give to one batch."""
+        """The number of composites that the images of a unit add to one batch."""
         return max(1, round(AT_ONCE * self.labels_per_image * self.images / max(1, self.blocks)))
 
     @property
@@ -80,7 +80,7 @@ def new_blocks(images: Sequence[ImageRow], size: int) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Work:
-    """The units of a run: all of them, and those still to do in the order they will be done, block by block."""
+    """The units of a run: all of them, and the remaining ones in the order in which they will be computed, block by block."""
 
     units: int
     waiting: tuple[Unit, ...]
@@ -96,7 +96,7 @@ def work_of(
     context: str,
     taken: Mapping[str, str] | None = None,
 ) -> Work:
-    """What is still to do for these images; ``context`` is a digest of the net, seed and settings of the run. A method
+    """The remaining work for these images. ``context`` is a digest of the net, seed and settings of the run. A method
     that takes its maps from another, as ``taken`` says, comes right after it.
     """
     sources = taken or {}

@@ -21,7 +21,7 @@ _LOOKED_AT = 16  # pictures read to estimate how many labels an image has
 
 @dataclass(frozen=True)
 class Preview:
-    """A plan with the speed of this machine; ``sure`` is False where the selection may choose fewer images."""
+    """A plan with the speed of this machine; ``sure`` is False if the selection may choose fewer images."""
 
     plan: Plan
     speed: Speed

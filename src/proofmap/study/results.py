@@ -106,9 +106,8 @@ class Run:
     def unfinished(
         self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None
     ) -> dict[str, int]:
-        """Methods that are not finished, and how many images they lack; failed images are not counted.
-
-        ``methods`` and ``metrics`` name those to look at, by default all of the run.
+        """Methods that are not finished, and how many images they lack. Failed images are not counted. ``methods`` and ``metrics``
+        restrict this to some of the run's.
         """
         asked = {*(self.metrics if metrics is None else metrics)}
         wanted = [metric.id for metric in self.metrics.values() if metric.name in asked]
@@ -215,7 +214,7 @@ class Run:
         return found[image]
 
     def mapped(self, place: int) -> list[str]:
-        """The methods with stored maps of the image at this place."""
+        """The methods that have stored maps of the image with this index."""
         image, pictures = self.images[place], self._pictures
         return [name for name, method in self.methods.items() if pictures.maps(method, [image])]
 
@@ -231,7 +230,7 @@ class Run:
         """All numbers of the run, with pixels and maps of the pictured images. Images without all maps are not pictured.
 
         Args:
-            pictured: the number of images, the first ones; or their places; or a function that chooses places from the numbers.
+            pictured: a number n for the first n images, or a list of indices, or a function that chooses indices from the numbers.
             methods: names of the methods to read, by default all. Methods without a value are left out.
             dataset: where the pixels are read from; by default the data of the study.
         """
@@ -280,11 +279,11 @@ class Run:
 
     @cached_property
     def _place(self) -> dict[int, int]:
-        """The place of each image in ``images``, by its id."""
+        """The index of each image in ``images``, by its id."""
         return {image.id: k for k, image in enumerate(self.images)}
 
     def _surveyed(self, table: Tensor) -> np.ndarray:
-        """f as the survey found it, in the places of the table of labels."""
+        """f as the survey measured it, in the shape of the table of labels."""
         f = np.full(tuple(table.shape), np.nan, dtype=np.float32)
         for k, image in enumerate(self.images):
             f[k, : len(image.f)] = image.f
@@ -377,6 +376,8 @@ class Run:
 
     @cached_property
     def _game(self) -> str:
-        """The curves that most images have, the same for all methods: metrics that came later may have drawn others."""
+        """The game whose curves most images have, the same for all methods. Metrics that were added later may have stored curves of
+        another game.
+        """
         games = self.store.rows("SELECT game FROM curves GROUP BY game ORDER BY count(*) DESC, min(rowid)")
         return games[0][0] if games else ""

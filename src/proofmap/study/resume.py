@@ -1,4 +1,4 @@
-"""Before a run writes anything: what it continues, and every reason to refuse it."""
+"""Checks before a run writes anything: what it continues, and every reason to refuse it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def resolve_manifest(
 ) -> tuple[Manifest, bool]:
     """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
 
-    Nothing is written yet. Units of a new run are planned for ``planned_methods`` too, which it gets afterwards. An existing run without results does not bind: a study of something else replaces it.
+    Nothing is written yet. Units of a new run are also planned for ``planned_methods``, which are added later. An existing run without
+    results may be replaced by a study of something else.
     """
     study, existing = session.study, existing_manifest(folder)
     has_results = False
@@ -98,7 +99,7 @@ def remove_empty_run(folder: Path) -> None:
 
 
 def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, threads: int | None) -> None:
-    """Warn where the study asks for another block, batch size or number of threads than the run began with."""
+    """Warn if the study asks for a block size, batch size or number of threads that differs from the run's."""
     requested = {
         "images per unit": (study.images_per_unit, [run.images_per_unit]),
         "threads": (threads, [run.threads]),
@@ -130,7 +131,7 @@ def registrations(session: Session) -> dict[str, list[Registered]]:
 def check_registered(folder: Path, store: Store, session: Session) -> None:
     """Refuse a method or metric that has the name of one in the run, but other settings or other code.
 
-    A method that has given no value yet is no obstacle: it was corrected, and is replaced.
+    A method that has given no value yet is replaced, because it was probably corrected.
     """
     without_values = methods_without_values(store)
     for kind, things in registrations(session).items():
@@ -148,7 +149,7 @@ def methods_without_values(store: Store) -> set[str]:
 
 
 def replace_corrected(store: Store, session: Session) -> None:
-    """Delete those methods of the study that gave no value and are no longer what they were."""
+    """Delete the study's methods that gave no value and whose code or settings have changed."""
     known, without_values = store.registered("methods"), methods_without_values(store)
     for method in registrations(session)["methods"]:
         name = method.name
@@ -213,10 +214,8 @@ def check_disk_space(folder: Path, plan: Plan) -> None:
 
 @contextmanager
 def run_folder(out: str | Path, *, wait: bool = False) -> Iterator[Path]:
-    """The folder of a run, made where it is missing, and locked.
-
-    Where the study is refused before a new run has any result, all that was written is removed. What a full disk or
-    another process stopped is kept: it can go on.
+    """The folder of a run, created if it is missing, and locked. If the study is refused before a new run has any result, everything
+    that was written is removed. If a full disk or another process stopped it, it is kept and can be continued.
     """
     missing = [folder for folder in (Path(out), *Path(out).parents) if not os.path.exists(folder)]
     folder = output_folder(out)

@@ -82,7 +82,7 @@ def run_study(
     """Compute all of a study that is not done yet, into the run directory ``out``.
 
     Args:
-        classifier, dataset: a net and pictures of this process, in place of the study's model and data.
+        classifier, dataset: a net and pictures of this process, instead of the study's model and data.
         executor: where units are computed; this process when left out.
         device, worker_device: where the net runs here, and in other processes if that is somewhere else.
         batch_size, threads: they affect the last bits of a result; a run keeps those it began with.
@@ -294,7 +294,7 @@ class _Run:
         return chosen_images(self.store.images(), selection)
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
-        """Add the study's methods and metrics to the run. What earlier studies judged stays; this one computes its own."""
+        """Add the study's methods and metrics to the run. Results of earlier studies stay; this study adds its own."""
         replace_corrected(self.store, self.session)
         for kind, things in registrations(self.session).items():
             self.store.register(kind, things)

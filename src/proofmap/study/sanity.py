@@ -1,4 +1,4 @@
-"""Before a study: does the net see the pictures at all? A few numbers that show a wrong mean, wrong names or lost weights.
+"""A check before a study: do the net's outputs depend on the pictures? A few numbers reveal a wrong mean, wrong names or lost weights.
 
 If pictures are normalised with the wrong units, the net sees nearly the same input whatever is shown. Then every map is
 a perfect proof. No score can show this; these numbers do.
@@ -31,7 +31,7 @@ CERTAIN = 0.9
 
 @dataclass(frozen=True)
 class FillAlone:
-    """What the net makes of a fill with nothing shown: the label it gives the most to on average, and how much."""
+    """The net's output for a fill with nothing shown: the label with the highest mean probability, and that probability."""
 
     fill: str
     label: str
@@ -43,14 +43,14 @@ class Sanity:
     """What the net does with some of a study's images.
 
     Attributes:
-        images: how many were looked at, and ``of`` how many.
+        images, of: the number of images that were checked, and the number of all images.
         noun: what they are.
         known, right: the number of images whose true label is known, and the number of these whose top label is a true one.
         chosen: whether the study takes only images that the net gets right.
         labels: how many labels there are to choose from.
         truths, tops: the number of different true labels, and of different top labels.
-        moves: mean over images of 1/2 sum_a |f(x, a) - mean over images of f(., a)|: 0 where f is always the same.
-        fills: what the net makes of each fill that metrics use.
+        moves: mean over images of 1/2 sum_a |f(x, a) - mean over images of f(., a)|: 0 if f is the same for all images.
+        fills: the net's output for each fill that metrics use.
     """
 
     images: int

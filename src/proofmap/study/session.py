@@ -140,7 +140,7 @@ class Session:
         return join_places(parts, [places.cpu() for _, places in groups], self.classifier.inputs.positions)
 
     def at_length(self, n: int) -> Session:
-        """The same study on inputs of exactly ``n`` positions, of a kind whose inputs differ in it; prepared once."""
+        """The same session for inputs of exactly ``n`` positions, for kinds of input that vary in length. Prepared once per length."""
         if n not in self._lengths:
             net = self.classifier.at_length(n)
             self._lengths[n] = Session(
@@ -157,7 +157,7 @@ class Session:
             self._look = FirstLook(self.classifier.frozen(), images)
 
     def check_net(self, during: str) -> None:
-        """Refuse a net whose outputs have moved since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""
+        """Refuse a net whose outputs have changed since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""
         if self._look is not None:
             self._look.check(during)
 
@@ -224,7 +224,7 @@ def open_net(
 
 
 def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Session:
-    """A session without data, on a net that is open. Random images that nobody named are drawn from these pools."""
+    """A session without data, on an open net. Fills and methods that name no random images draw from these pools."""
     metrics, run_metrics = split_metrics(study.named_metrics())
     methods = {name: pools.bind(method) for name, method in study.named_methods(classifier.inputs).items()}
     judges = {name: pools.bind(metric) for name, metric in metrics.items()}
@@ -238,7 +238,7 @@ def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Sessi
 
 
 def _placed(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
-    """The watcher of the images at these places among all."""
+    """A watcher that translates indices within this part to indices among all images."""
     return lambda image, *rest: watch(places[image], *rest)
 
 

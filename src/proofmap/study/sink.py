@@ -21,7 +21,7 @@ from proofmap.study.unit import Unit, UnitResult
 
 
 class RunSink:
-    """Writes finished units to the store of a run, their maps to files; :attr:`finished` are their (method, block)."""
+    """Writes finished units to the store of a run, and their maps to files. :attr:`finished` has the (method, block) of each."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RunSink:
             self.manifest = manifest
 
     def _row(self, unit: Unit, result: UnitResult) -> UnitRow:
-        """What the store keeps of a unit, apart from its maps."""
+        """The row of a unit for the store: everything except its maps."""
         image_scores: list[tuple[int, int, float]] = []
         label_scores: list[tuple[int, int, int, float]] = []
         curves: dict[int, tuple[object, ...]] = {}
@@ -117,7 +117,7 @@ class RunSink:
 
 
 def _curve_rows(game: str, curves: Curves, images: Sequence[ImageRow]) -> dict[int, tuple[object, ...]]:
-    """One row for each image, by its id, without the places of labels that it does not have."""
+    """One row for each image, by its id, without the padding of its row of labels."""
     tensors = (curves.probabilities, curves.f, curves.auc, curves.error, curves.matrix)
     # numpy cuts them up faster than torch
     arrays: list[Any] = [None if tensor is None else tensor.numpy() for tensor in tensors]

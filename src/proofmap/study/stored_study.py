@@ -1,4 +1,4 @@
-"""The study that a run came from, made again: whether it would still compute the same, and controls that the run lacks."""
+"""Rebuilds the study that a run came from: to check whether it would still compute the same, and to add missing controls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _net_and_rules(run: Run, session: Session) -> list[str]:
 
 
 def _things(run: Run, opened: list[Session]) -> list[str]:
-    """Methods and metrics that are not what they were; what a later command named replaces what an earlier one did."""
+    """Methods and metrics that have changed. If two commands named the same one, the later counts."""
     changed = []
     for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):
         now = {thing.name: thing.settings for one in opened for thing in registrations(one)[kind]}
@@ -104,7 +104,7 @@ def add_controls(
     on_start: Callable[[Sequence[str]], None] | None = None,
     on_end: Callable[[Outcome], Sequence[Path]] | None = None,
 ) -> str:
-    """Judge the controls that a run lacks and store them in it; empty, or why it was not done.
+    """Judge the controls that a run lacks, and store them in it. Returns an empty text, or the reason why this was not done.
 
     Stored maps are used, so the rows ``blurred`` and ``top-label`` cost only their games.
     """

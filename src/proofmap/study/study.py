@@ -210,7 +210,7 @@ def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]
 
 
 def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple[str, Any]]:
-    """The things with distinct names: the names that were given, and names made from the others' titles."""
+    """The plug-ins by distinct names: the given names, and names made from the titles of the others."""
     given = [name for name, _ in made if name]
     doubled = [name for name in given if given.count(name) > 1]
     if doubled:

@@ -1,7 +1,7 @@
 """The survey: read each picture that a study may take once, choose those it wants, and store what was found.
 
-Every picture looked at becomes a row: its digest, its labels under the study's rule with their probabilities, whether it
-passes the selection, or why it cannot be read. The rows are kept, so nothing is looked at twice.
+Every surveyed picture becomes a row: its digest, its labels under the study's rule with their probabilities, whether it passes the
+selection, or why it cannot be read. The rows are stored, so no picture is surveyed twice.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Survey:
                 )
 
     def order(self) -> list[int]:
-        """The pictures that may be taken, in the order they are looked at."""
+        """The pictures that may be used, in the order in which they are surveyed."""
         names, selection = self.dataset.names, self.selection
         if selection.names:
             return choose_names(names, selection.names)
@@ -61,9 +61,8 @@ class Survey:
     def complete(
         self, store: Store, *, retry: bool = False, on_progress: Callable[[int], None] | None = None
     ) -> None:
-        """Look at pictures until enough are chosen; those in the store are not looked at again.
-
-        ``retry`` looks again at those that could not be read. ``on_progress`` is called with how many were looked at.
+        """Survey pictures until enough are chosen; those in the store are skipped. ``retry`` reads those again that could not be read.
+        ``on_progress`` is called with the number of surveyed pictures.
         """
         if retry:
             unread = [row.name for row in store.images() if row.failure is not None]
@@ -156,7 +155,7 @@ class Survey:
 
 
 def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """The pictures that the study takes, in the order they were looked at."""
+    """The pictures that the study uses, in the order of the survey."""
     eligible = [row for row in rows if row.eligible]
     return eligible if selection.number is None else eligible[: selection.number]
 
@@ -179,7 +178,7 @@ def _passed(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
 
 
 def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:
-    """A message for each picture that changed since the survey; and new stamps of pictures that only look newer.
+    """A message for each picture that changed since the survey, and new stamps for pictures that were written again with the same content.
 
     A picture with an unchanged stamp is not read.
     """

@@ -1,7 +1,7 @@
 """The unit of work: one method on one block of images; and the worker that does it, in this process or another.
 
-A unit's result depends on the unit and the worker's session alone, so it is the same bits wherever it is done on the
-same kind of machine. A failure belongs to the image that causes it: the rest of its block is judged without it.
+A unit's result depends on the unit and the worker's session alone, so it is identical to the bit on every machine of the same kind. A
+failure belongs to the image that causes it: the rest of its block is judged without it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from proofmap.study.watchers.status import UnitProgress
 class Unit:
     """One method, one block of images, and the metrics that are still to be computed.
 
-    ``curves``: the insertion curves are to be kept; not if they are stored already and only a metric is added.
+    ``curves``: whether to keep the insertion curves. They are not kept again if only a metric is added.
     ``maps`` names a stored file with this unit's exact maps, if there is one; they are not made again.
-    ``together``: it takes maps of the unit before it, and is best done by the same worker.
+    ``together``: whether it uses maps of the previous unit, so that the same worker should compute it.
     """
 
     method: str
@@ -58,7 +58,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Part:
-    """Images of a unit that were judged together: their places in the unit, and what was found."""
+    """Images of a unit that were judged together: their indices in the unit, and their results."""
 
     places: tuple[int, ...]
     result: BlockResult
@@ -66,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """What a unit gave: parts (one, unless an image failed), reasons of failures by place, and what it cost."""
+    """The result of a unit: parts (one, unless an image failed), the reasons for failures by image index, and the cost."""
 
     parts: tuple[Part, ...]
     failures: Mapping[int, str]
@@ -79,7 +79,7 @@ class UnitResult:
 
 @dataclass
 class Worker:
-    """Does units of a session that has data.
+    """Computes units of a session that has data.
 
     Args:
         batches: the run's batch sizes (forward only, with gradient): part of what decides the bits of a result.
@@ -140,7 +140,7 @@ class Worker:
         return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
-        """The unit's maps of these images, if all of them are stored here; maps that are made again are the same bits."""
+        """The unit's maps of these images, if all of them are stored here. (Maps that are made again are identical to the bit.)"""
         if not unit.maps or self.folder is None:
             return None
         try:
@@ -233,7 +233,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The images that could be read, in order, with what is known to be in them, and why the others could not, by place."""
+    """The images that could be read, in order, with their known objects; and for the others, by index, why they could not be read."""
 
     images: Tensor
     objects: Sequence[Objects]

@@ -56,7 +56,7 @@ class PytorchGradCam(LibraryMethod):
         return True
 
     def _parameters(self) -> tuple[Parameters, tuple[str, ...]]:
-        """The options of the constructor, and those of the call, which some classes hand on to their ``forward``."""
+        """The options of the constructor and of the call. Some classes pass the latter on to their ``forward``."""
         kind, given = self.class_named(self.call.name), ("input_tensor", "targets")
         called = (Parameters.of(kind.__call__, without=given), Parameters.of(kind.forward, without=given))
         return (
@@ -128,7 +128,7 @@ def grad_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> A
 
 
 def torch_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Tensor:
-    """The maps ``(n, h, w)`` of an object of torch-cam: one pass of its own model, then the maps of what its hooks saw."""
+    """The maps ``(n, h, w)`` of an object of torch-cam: one pass of its own model, then the maps from what its hooks recorded."""
     scores = cam.model(images)
     maps: list[Tensor] = cam(labels.tolist(), scores, normalized=False, **options)
     return maps[0] if len(maps) == 1 else cam.fuse_cams(maps)

@@ -48,8 +48,9 @@ class Captum(LibraryMethod):
     """Any attribution of Captum, called as ``CLASS(classifier.as_module(), ...).attribute(images, target=label, ...)``.
 
     A class that takes baselines gets by default the input that normalises to zero, like our own methods: gray
-    for pictures, the mean for rows and series, the text with every word hidden for tokens. Given baselines are in the classifier's units: 0 is a black picture,
-    ``gray`` the default, ``none`` leaves the choice to Captum. ``channels`` merges the channels of a position. Attributions of layers are enlarged
+    for pictures, the mean for rows and series, the text with every word hidden for tokens. Baselines that you pass are in the
+    classifier's units: 0 is a black picture, ``gray`` is the default, and ``none`` uses Captum's own default. ``channels`` merges the
+    channels of a position. Attributions of layers are enlarged
     bilinearly; those of the tokens of a text are summed over each word. A class inside another, such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
     """
 
@@ -144,7 +145,9 @@ class Captum(LibraryMethod):
 
 
 def merged_attribution(found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
-    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``. Of a tuple, which may also hold convergence errors, the first is taken."""
+    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``. If it is a tuple, which may also hold convergence errors, its first
+    entry is used.
+    """
     values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
     inputs = classifier.inputs
     if isinstance(inputs, Tokens) and tuple(values.shape[1:]) == inputs.shape:
@@ -168,7 +171,7 @@ def takes_target(kind: Any) -> bool:
 
 
 def takes_baselines(kind: Any) -> bool:
-    """Whether its attributions are relative to an input of the net."""
+    """Whether its attributions are relative to a baseline input."""
     return _BASELINES in Parameters.of(kind.attribute).names
 
 
@@ -190,7 +193,9 @@ def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
 
 
 def baselines(name: str, given: object, classifier: Classifier) -> Tensor | str | None:
-    """Baselines ``(1, *shape)`` of one colour: a number for all channels, one for each, or ``gray``; None for Captum's own."""
+    """Baselines ``(1, *shape)`` of one colour: one number for all channels, one number per channel, or ``gray``. None for Captum's
+    default.
+    """
     if given is None:
         return None
     rows = 2 if name in _TWO_BASELINES else 1

@@ -188,7 +188,7 @@ class LibraryMethod(NamedClass):
     @classmethod
     @abstractmethod
     def serves(cls, kind: Any) -> bool:
-        """Whether a class of the library makes maps of labels."""
+        """Whether this class of the library makes a map for a label."""
 
     @abstractmethod
     def takes_layer(self) -> bool:
@@ -212,7 +212,7 @@ class LibraryMethod(NamedClass):
         return as_tensor(found, self.title())
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
-        """What a record names in addition to the options: what the class gets for this net."""
+        """What a record states in addition to the options: what the class is given for this net."""
         return {}
 
     def state_for(self, classifier: Classifier) -> str:
@@ -240,7 +240,7 @@ class LibraryMethod(NamedClass):
 
 
 def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
-    """The layers by their names in the net, joined by +, with or without the ``net.`` that the module has before them."""
+    """The layers by their names in the net, joined by +. The prefix ``net.`` of the module may be left out."""
     known = dict(module.named_modules())
     found = []
     for name in names.split("+") if names else []:
@@ -262,8 +262,8 @@ def label_by_label(
     seed: int,
     progress: Progress,
 ) -> Tensor:
-    """Maps ``(N, L, *positions)`` from one call per batch and label; from one call per image and label if random numbers are drawn: the
-    random numbers of a pair then depend only on its content and the seed.
+    """Maps ``(N, L, *positions)`` from one call per batch and label. If the class draws random numbers, there is one call per image and
+    label, so that the random numbers of a pair depend only on its content and the seed.
     """
     title, random_numbers = method.title(), method.stochastic
     labels = torch.where(labels < 0, labels[:, :1].clamp_min(0), labels)

@@ -30,8 +30,9 @@ class LimeTabular(Method):
 
     LIME draws rows near the one that is explained and fits a weighted ridge regression to the net's probabilities. A number is replaced by whether it is in
     the quartile (or decile) of the explained row; a category by whether it is the same. With ``discretizer=none``, numbers stay numbers.
-    The package's own choice of columns is switched off, so every column has a coefficient. ``lime`` hides columns behind a fill; here they are drawn as they are
-    distributed in ``rows``. All labels share the drawn rows. Small pictures and short series are taken as rows of their values.
+    The package's own choice of columns is switched off, so every column has a coefficient. The method ``lime`` hides columns behind a
+    fill; here they are drawn from their distribution in ``rows``. All labels share the drawn rows. Small pictures and short series are
+    taken as rows of their values.
     """
 
     name = "lime-tabular"

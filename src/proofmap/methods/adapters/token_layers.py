@@ -1,4 +1,4 @@
-"""Layers of nets of texts, for libraries: the layer of the embeddings, and attributions of its tokens as maps of words."""
+"""Layers of text nets, for libraries: the embedding layer, and its token attributions as maps of words."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def of_token_layer(found: Any, texts: Tensor, classifier: Classifier, channels: 
 
 
 def _tokens_read(classifier: Classifier, texts: Tensor) -> int:
-    """The number of tokens that the net reads of the longest text, special ones included."""
+    """The number of tokens that the net reads for the longest text, special tokens included."""
     net: Any = classifier.net
     assert isinstance(classifier.inputs, Tokens)
     there = int(classifier.inputs.token_numbers(texts)[1].sum(dim=1).max())

@@ -1,11 +1,11 @@
-"""Gradients at many points: SmoothGrad (around an image) and integrated gradients (on the way from a baseline to it).
+"""Gradients at many points: SmoothGrad (around an image) and integrated gradients (on the path from a baseline to it).
 
 All labels of an image share its points, so each point costs one forward pass and one backward pass per label. Points of several images may
 share a batch, and points of one image may be in several batches: the sums are the same.
 
-Some methods share out a number among the positions: integrated gradients and DeepLIFT the change of the logit from a
-baseline to the input, relevance propagation the logit itself. The values of such a map add up to that number; if they do not, because of too few
-steps or an operation that is handled wrongly, :func:`check_sums` warns.
+Some methods distribute a number over the positions. Integrated gradients and DeepLIFT distribute the change of the logit from a
+baseline to the input; relevance propagation distributes the logit itself. The values of such a map must add up to that number.
+:func:`check_sums` warns if they do not, because of too few steps or an operation that is handled wrongly.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ TOLERANCE = 0.05
 
 
 class SumRuleWarning(UserWarning):
-    """Maps do not add up to the number that they share out."""
+    """Maps do not add up to the number that they distribute."""
 
 
 def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
-    """sum |found - expected| / sum |expected| over all (image, label) pairs ``(N, L)``; 0 if nothing is shared out.
+    """sum |found - expected| / sum |expected| over all (image, label) pairs ``(N, L)``; 0 if nothing is distributed.
 
     >>> gap(Tensor([[1.0, 3.0]]), Tensor([[1.0, 4.0]]), Tensor([[0, 1]]))
     0.2
@@ -238,19 +238,19 @@ Noise = Literal["range", "normalised"]
 class SmoothGrad(Method):
     """The mean over K noisy copies x_k = x + s e_k of v(x_k), e_k standard normal (Smilkov et al. 2017).
 
-        of = gradient                   v = d logit_a / d x        the size of the mean, |mean v|
+        of = gradient                   v = d logit_a / d x        the absolute value of the mean, |mean v|
         of = absolute-gradient          v = |d logit_a / d x|      the mean of the sizes
         of = gradient-x-input           v = x * d logit_a / d x    signed
         of = absolute-gradient-x-input  v = |x * d logit_a / d x|  the mean of the sizes
 
     all in normalised units. ``squared`` is the mean of v^2 (Hooker et al. 2019), ``variance`` that of v (Adebayo et al.
-    2018), both for each channel. s is ``sigma`` times the range (largest less smallest value) of the normalised image, or
+    2018), both for each channel. s is ``sigma`` times the range (largest minus smallest value) of the normalised image, or
     ``sigma`` itself with ``noise=normalised``. The copies are the same for all labels of an image, and are not clipped. For texts, noise
     is added to the embeddings of the text's tokens.
 
     Presets, because the sources differ: ``smilkov`` (the defaults) is the paper's, ``captum`` is the default of its NoiseTunnel around
     Saliency, ``gupta`` follows the text of Gupta et al. 2022 (samples and sigma, which they do not state, are Captum's). Their tables
-    say "Smooth-Grad saliency" and use Captum, which can also mean ``captum``.
+    say "Smooth-Grad saliency" and were made with Captum, so they may have used the settings of ``captum``.
 
     >>> SmoothGrad.preset("captum").samples
     5

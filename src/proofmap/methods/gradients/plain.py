@@ -59,7 +59,7 @@ def check_differentiable(outputs: Tensor) -> None:
 
 
 def scale_of(classifier: Classifier) -> tuple[Tensor, Tensor]:
-    """What normalises the classifier's inputs, shaped to meet them: x_normalised = (x - mean) / std."""
+    """Mean and std of the classifier's inputs, in shapes that broadcast with them: x_normalised = (x - mean) / std."""
     inputs = classifier.inputs
     mean, std = (torch.tensor(values, device=classifier.device) for values in inputs.normalisation)
     return inputs.per_channel(mean), inputs.per_channel(std)

@@ -91,10 +91,10 @@ class RectifiedMethod(GradientMethod):
 
 @METHODS.register
 class GuidedBackprop(RectifiedMethod):
-    """|d logit_a / d x|, but every rectifier lets only positive gradients back (Springenberg et al. 2015).
+    """|d logit_a / d x|, where every rectifier passes only positive gradients back (Springenberg et al. 2015).
 
-    At a rectifier with input z:  R_z = 1[z > 0] max(R, 0). Beware: such maps depend little on the label and on the weights of
-    later layers (Adebayo et al. 2018); soundness shows it.
+    At a rectifier with input z:  R_z = 1[z > 0] max(R, 0). Caution: such maps depend little on the label and on the weights of later
+    layers (Adebayo et al. 2018), which soundness reveals.
     """
 
     name = "guided-backprop"
@@ -111,7 +111,7 @@ class GuidedBackprop(RectifiedMethod):
 
 @METHODS.register
 class RectGrad(RectifiedMethod):
-    """The gradient through the most important units of each layer alone, times the input (Kim et al. 2019).
+    """The gradient through only the most important units of each layer, times the input (Kim et al. 2019).
 
     At a rectifier with output a:  R_z = 1[a R > tau] R, tau the ``quantile`` of a R over the units of the layer, for each
     image and label separately, and at least 0 (with 0 this is guided backpropagation). The released code also removes the border

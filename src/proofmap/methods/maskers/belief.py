@@ -13,7 +13,7 @@ gradient of each map is scaled to one size, times min(1, e / .5): unscaled, the 
 near zero, and labels that it does not believe would dominate. Labels with f >= .01, which are few, have the same total weight as all others. Half
 of the images have one half replaced by that of another image, so that the net is undecided and labels are in different places.
 
-Adam at 2e-3, falling to zero as a half cosine; gradient norms up to 1.
+Adam with a rate of 2e-3 that falls to zero as a half cosine; gradient norms are clipped at 1.
 """
 
 from __future__ import annotations

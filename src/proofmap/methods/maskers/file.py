@@ -29,7 +29,7 @@ _MANY = 0.5
 
 
 class MaskerWarning(UserWarning):
-    """A masker seems to have learned nothing, by its maps, or is asked for labels that were not in its training data."""
+    """The masker's maps suggest that it has learned nothing, or it is asked for labels that were not in its training data."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def summarise_maps(ready: ReadyMethod, images: Tensor) -> MapSummary:
 
 
 def _short(value: Tensor) -> float:
-    """Four digits: a record that rounding does not change."""
+    """The number rounded to four digits, so that storing it does not change it."""
     return float(f"{float(value):.4g}")
 
 
@@ -129,7 +129,7 @@ class Header:
         learned: statistics of its maps.
         present: the labels in the data; a masker that takes a label knows nothing about other labels.
 
-    Headers are equal if maskers are trained in the same way from the same data; the last three do not count.
+    Two headers are equal if the maskers were trained in the same way from the same data. The last three attributes are not compared.
     """
 
     recipe: TrainingRecipe

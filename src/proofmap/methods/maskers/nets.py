@@ -114,7 +114,7 @@ class BeliefNet(nn.Module):
     scaled to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over places p of softmax(C)(p) E(p). Untrained
     it is 2 C_a, where belief masks start, for the likeliest label, and C_r - C_a for a label that is not believed at all: evidence for the rival and not
     for the label comes first, so nothing is proved. Games use only the order of a map's places. The map's size is fixed because nothing
-    else bounds it: it grew to thousands, and the soft step of the mask had no gradient.
+    else bounds it: without this the values grew to thousands, and the soft step of the mask had no gradient.
     """
 
     def __init__(self, channels: Sequence[int], width: int = 32) -> None:

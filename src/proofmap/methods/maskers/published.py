@@ -7,9 +7,9 @@ are wrong ones. Then the decoder learns masks m, with three wrong labels in ten:
 
     loss = destroyer + .3 preserver + 8 mean((m + .0005)^.3) + .005 smoothness(m),
 
-with Carlini and Wagner's hinges on the lead d of the true label over all others. For a label that is there the preserved image
-must show it (relu(1 - d)) and the destroyed one must not (relu(d + 5)); for a wrong label it is the reverse (by 1 each), so
-that its mask is empty. This is the released code; the paper's text has log-probabilities instead of the hinges.
+with Carlini and Wagner's hinges on the lead d of the true label over all others. For a label that is there the preserved image must
+show it (relu(1 - d)) and the destroyed one must not (relu(d + 5)). For a wrong label the two terms are exchanged, each with a margin of
+1, so that its mask is empty. This is the released code; the paper's text has log-probabilities instead of the hinges.
 
 The preserved image is m x + (1 - m) b, the destroyed one has m and 1 - m exchanged. In units where pixels lie in [-1, 1], x
 has noise N(0, .03); b is a colour U(-.33, .33) with noise N(0, .11) or, half of the time, x blurred by a Gaussian of sigma 11 in a
@@ -161,7 +161,7 @@ class RealTimeObjective(Objective):
         return losses.mean()
 
     def asked(self, batch: TrainingBatch, wrong: float) -> Tensor:
-        """The label given to the masker for each image: its own, or with probability ``wrong`` another one of the data."""
+        """The label given to the masker for each image: the image's own, or with probability ``wrong`` another label of the data."""
         coin, drawn = batch.uniform("asked", 2).unbind(dim=1)
         if len(self.present) < 2:
             return batch.labels

@@ -3,8 +3,8 @@
 Every random number of a step comes from the seed and the number of the step. The weights, the state of the optimisers and the number of
 the step are all that a step takes over from the previous one; a checkpoint holds all of them.
 
-With a time limit T the schedule (rates, phases) is at step max(k, floor(n t / T)) of n after k steps in the time t, and
-training ends once that is n: a training that the clock ends has gone through the whole schedule. The number of steps then
+With a time limit T the schedule (rates, phases) is at step max(k, floor(n t / T)) of n after k steps in the time t, and training ends
+when this is n. So a training that the time limit ends has also gone through the whole schedule. The number of steps then
 depends on the machine, so two such trainings differ; without a limit nothing depends on the clock.
 """
 

@@ -8,7 +8,7 @@ After De Cao, Schlichtkrull, Aziz and Titov (2020), who train a net to place the
 z are hard concrete gates (Louizos et al. 2018): random, u uniform, and exactly 0 or 1 with positive probability; tau = 2/3,
 gamma = -.1, zeta = 1.1, so P(z > 0) = sigmoid(W - tau log(-gamma / zeta)). KL is the divergence of f(x~, a) from f(x, a), both
 as probabilities of "is a": a label that the net does not believe needs no gates. lambda rises while KL is above the margin and falls
-while it is below (dual ascent), so the constraint is met instead of weighted. x' is a random image. The map is sigmoid(W) up.
+while it is below (dual ascent), so the constraint is met instead of weighted. x' is a random image. The map is sigmoid(W), enlarged.
 """
 
 from __future__ import annotations

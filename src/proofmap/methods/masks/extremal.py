@@ -261,7 +261,7 @@ def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:
 
 
 class _SmoothMaximum(torch.autograd.Function):
-    """Written out, because torch's own gradient sums over the middle axes of a tensor with seven axes, one number at a time."""
+    """Has its own backward pass, because torch's sums over the middle axes of a tensor with seven axes, one number at a time."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, kernel: Tensor) -> Tensor:
@@ -282,7 +282,7 @@ class _SmoothMaximum(torch.autograd.Function):
 
 
 def _with_edges(values: Tensor, axis: int, reach: int) -> Tensor:
-    """The first and last of an axis repeated ``reach`` times; torch's own padding has no exact gradient on a GPU."""
+    """The first and last entries of an axis repeated ``reach`` times. torch's own padding has no deterministic gradient on a GPU."""
     first, last = values.narrow(axis, 0, 1), values.narrow(axis, values.shape[axis] - 1, 1)
     shape = list(values.shape)
     shape[axis] = reach

@@ -11,7 +11,7 @@ product must do both. The map is 1 - (D I) up. Written from the paper's mathemat
   F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, with masks clamped to [0, 1]; F itself, without integration and noise. One pass tries
   as many steps as fill a batch.
 - **Momentum** (Nesterov): the next direction is taken at M_t + t / (t + 3) (M_t - M_(t-1)).
-- **Never up**: a step that raises F is not taken (if D and I are both zero, no gradient leads back).
+- **Never up**: a step that raises F is not taken. (If D and I both reach zero, the gradient vanishes and the search cannot recover.)
 - **Bilateral total variation**: half the mean squared difference of neighbours on the grid, half the same at full size, where
   each difference has the weight e^(-(difference of the image)^2 / sigma^2): masks may jump where the image does. The image is in [0, 1],
   its channels are averaged, and sigma^2 = .01 is the published constant.

@@ -1,4 +1,5 @@
-"""What each region adds to a label: LIME fits a linear model, Shapley values are means over all orders in which regions appear.
+"""LIME and Shapley values: what each region adds to a label. LIME fits a linear model; Shapley values are means over all orders in
+which regions appear.
 
     phi_r = mean over orders of  v(those before r, and r) - v(those before r),      v(S) = f(x with S shown, a)
 

@@ -67,7 +67,7 @@ class Occlusion(PerturbationMethod):
         return window, min(self.stride or math.ceil(window / 2), window)
 
     def starts(self, inputs: Inputs) -> list[range]:
-        """Where windows start along each axis."""
+        """The positions at which windows start, along each axis."""
         window, stride = self.sides(inputs)
         return [range(0, max(1, side - window + stride), stride) for side in inputs.positions]
 

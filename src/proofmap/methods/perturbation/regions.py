@@ -132,7 +132,7 @@ _NEIGHBOURS = [(0, 0), *((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (
 
 
 def _means(features: Tensor, index: Tensor, count: int) -> Tensor:
-    """The mean ``(N, F, count)`` of integers ``(N, F, pixels)`` over each region; far away for an empty region."""
+    """The mean ``(N, F, count)`` of integers ``(N, F, pixels)`` over each region. An empty region gets a value far from all others."""
     n, kinds, _ = features.shape
     sums = torch.zeros(n, kinds, count, dtype=torch.long, device=features.device)
     sums.scatter_add_(2, index[:, None].expand(-1, kinds, -1), features)

@@ -2,8 +2,8 @@
 
     M_a(p) = E[ f(x * m, a) | m(p) ]  ~  sum_i f(x * m_i, a) m_i(p) / sum_i m_i(p)
 
-The paper divides by N E[m] instead of the sum of the masks (``coverage=false``): equal in expectation, but with the
-noise of how often each position was shown. Masks are made when they are needed and not kept.
+The paper divides by N E[m] instead of the sum of the masks (``coverage=false``): equal in expectation, but noisier, because the number
+of times that each position was shown varies. Masks are made when they are needed and not kept.
 """
 
 from __future__ import annotations

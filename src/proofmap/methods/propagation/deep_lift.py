@@ -1,4 +1,4 @@
-"""DeepLIFT: the change of the logit from a baseline to the input, shared out by the rescale rule.
+"""DeepLIFT: the change of the logit from a baseline to the input, distributed over the input by the rescale rule.
 
 The multiplier of an activation a is its slope between the two, m = (a(z) - a(z')) / (z - z'), or its derivative if z = z'.
 Linear layers keep their gradients, so the multipliers of a net are gradients with other slopes at the activations.

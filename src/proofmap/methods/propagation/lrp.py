@@ -146,7 +146,7 @@ class RelevanceMethod(Method):
 
 @METHODS.register
 class LRP(RelevanceMethod):
-    """Layer-wise relevance propagation (Bach et al. 2015): the logit, shared out layer by layer until it is at the input.
+    """Layer-wise relevance propagation (Bach et al. 2015): the logit is distributed layer by layer back to the input.
 
     The rules are in :mod:`proofmap.methods.propagation.relevance`. The defaults, the preset ``epsilon-gamma-box``, are those
     of Montavon et al. 2019: gamma for convolutions, epsilon for dense layers, and at the input the box rule for pictures,
@@ -186,7 +186,7 @@ class LRP(RelevanceMethod):
 
 @METHODS.register
 class ContrastiveLRP(RelevanceMethod):
-    """max(0, R - R'), the relevance of the label less that of its dual, which begins as large (Gu et al. 2018).
+    """max(0, R - R'), the relevance of the label minus that of its dual, which starts with the same amount (Gu et al. 2018).
 
     R starts with |logit_a| at the label. The dual R' is the evidence for everything else:
 

@@ -23,12 +23,12 @@ from proofmap.plugins.settings import setting
 class CertifiedPixels(Metric):
     """The share of positions that randomised smoothing certifies; at the others it abstains.
 
-    ``samples`` maps of x + sigma * noise are cut at their top ``share``. A position is certified as shown when a binomial test
-    rejects, at alpha / positions, that it is shown with probability tau or less; as hidden likewise. All certificates of one map
-    hold together with probability 1 - alpha: no change of the input by less than sigma * Phi^-1(tau) in the l2 norm turns the smoothed
+    ``samples`` maps of x + sigma * noise are cut at their top ``share``. A position is certified as shown if a binomial test, at the
+    level alpha / positions, rejects that it is shown with probability tau or less; and likewise for hidden. All certificates of one map
+    hold together with probability 1 - alpha: no change of the input by less than sigma * Phi^-1(tau) in the l2 norm changes a certified
     position. Noise has the units of pixels (0 to 1), elsewhere of the input's std. Noisy pixels are clamped to what a picture can hold.
 
-    The value of an image is that of its first label. Maps that do not look at the input are certified everywhere, and prove nothing.
+    The value of an image is that of its first label. Maps that do not depend on the input are certified everywhere, and prove nothing.
     """
 
     name = "certified-pixels"
@@ -47,7 +47,7 @@ class CertifiedPixels(Metric):
 
     @property
     def radius(self) -> float:
-        """Changes of the input that are shorter turn no certified position."""
+        """The radius: a smaller change of the input does not change a certified position."""
         return self.sigma * NormalDist().inv_cdf(self.tau)
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
@@ -83,7 +83,7 @@ def noisy(x: Tensor, noise: Tensor, sigma: float, inputs: Inputs) -> Tensor:
 
 
 def least_count(n: int, tau: float, alpha: float) -> int:
-    """The smallest c with Pr[Binomial(n, tau) >= c] <= alpha; n + 1 where even n of n is not enough.
+    """The smallest c with Pr[Binomial(n, tau) >= c] <= alpha; n + 1 if even c = n does not satisfy this.
 
     >>> least_count(100, 0.75, 0.001 / 50176), least_count(10, 0.75, 1e-6)
     (96, 11)

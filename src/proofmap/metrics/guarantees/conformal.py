@@ -1,4 +1,4 @@
-"""Split conformal bounds: a value that at least 95 % of further images meet, and the share of a holdout that met it.
+"""Split conformal bounds: a bound that a further image meets with probability at least 95 %, and the share of a holdout that met it.
 
 For n images that are exchangeable with the next one (drawn in the same way), the k-th smallest of n values,
 k = ceil((n + 1) level), is not exceeded by the next value with probability at least ``level``, whatever the values are.
@@ -43,8 +43,8 @@ class Conformal(RunMetric):
 class ConformalBound(Conformal):
     """The bound that a further image of this kind meets with probability at least ``level``.
 
-    It is a bound from above where lower is better (of ``proof-size``: showing this share of the pixels keeps the label), from below
-    where higher is better. NaN with fewer than level / (1 - level) images: 19 for 95 %. It holds on average over calibration
+    It is an upper bound if lower is better (for ``proof-size``: showing this share of the pixels keeps the label), and a lower bound if
+    higher is better. NaN with fewer than level / (1 - level) images: 19 for 95 %. It holds on average over calibration
     sets and images of the same kind; nothing is said about one image or another kind.
     """
 
@@ -63,7 +63,7 @@ class ConformalBound(Conformal):
 
 @METRICS.register
 class ConformalCoverage(Conformal):
-    """The share of a holdout that meets the bound of the other half: the mean over ``splits`` random halves.
+    """The share of one half of the images that meets the bound computed on the other half: the mean over ``splits`` random splits.
 
     A check of ``conformal-bound`` on the run itself: the value is near the level or above it if all images were drawn in the same way.
     """
@@ -95,7 +95,7 @@ class ConformalCoverage(Conformal):
 
 
 def bound(values: Tensor, level: float, higher_is_better: bool) -> float:
-    """The conformal bound of ``(n,)`` values: from below where higher is better; NaN where n is too small.
+    """The conformal bound of ``(n,)`` values: a lower bound if higher is better, else an upper bound; NaN if n is too small.
 
     >>> bound(torch.arange(1.0, 20.0), 0.95, False), bound(torch.arange(1.0, 20.0), 0.95, True)
     (19.0, 1.0)

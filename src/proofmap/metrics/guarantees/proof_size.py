@@ -1,4 +1,6 @@
-"""The size of a proof: the share of positions, best first, from which on the net gives the label as its answer."""
+"""The size of a proof: the share of positions, best first, at which the net predicts the label, and keeps predicting it as more are
+shown.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Soft stability: how often the net's answer stays when more is shown than the map shows, with a certificate."""
+"""Soft stability: how often the net's answer stays the same if further cells are shown besides the map's top cells, with a certificate."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class SoftStability(Metric):
 
     @property
     def samples(self) -> int:
-        """How many draws the certificate needs.
+        """The number of draws that the certificate needs.
 
         >>> SoftStability().samples
         150
@@ -123,7 +123,7 @@ def shown_cells(maps: Tensor, regions: Regions, share: float) -> Tensor:
 def added_cells(shown: Tensor, radius: int, keys: Tensor) -> Tensor:
     """Sets ``(B, K)`` drawn evenly from those that hold ``shown`` ``(B, K)`` and at most ``radius`` further cells.
 
-    There are C(h, k) sets with k of the h hidden cells: first k is drawn in proportion to that, then which.
+    There are C(h, k) sets with k of the h hidden cells. First k is drawn in proportion to this number, then the k cells.
     """
     hidden = (~shown).sum(dim=1)
     k = exact(torch.arange(radius + 1, device=shown.device).float())

@@ -36,7 +36,7 @@ class Lost:
 
 
 class Executor(Protocol):
-    """Computes units and hands back each with its result, in order of completion."""
+    """Computes units and yields each with its result, in order of completion."""
 
     def run(
         self, make_worker: Callable[[], Worker[Unit, Result]], units: Iterable[Unit]

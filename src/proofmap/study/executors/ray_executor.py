@@ -1,8 +1,8 @@
 """The executor for several processes and machines: Ray actors, each with its own worker.
 
-The driver, in the consumer's thread, hands out groups of units and takes back their results. A group is one unit at
-first, and grows when units are so short that the calls would cost more than the work. An actor works
-on a group for a slice of time and hands back the rest, so a wrong guess costs nothing.
+The driver, in the consumer's thread, sends groups of units to actors and receives their results. A group is one unit at first, and
+grows if units are so short that the calls would cost more than the work. An actor works on a group for a slice of time and returns the
+rest, so a wrong guess costs nothing.
 
 An actor answers its calls in order, so when it dies, the oldest unanswered group is the likely cause: it was being
 computed, or its answer was being sent. Each of its units runs again alone, on an actor without other work, and only a
@@ -177,7 +177,9 @@ class _Jobs(Generic[Unit]):
         return self._queue[0].alone
 
     def take(self, size: int) -> list[_Job[Unit]]:
-        """The next group of the queue: one job that must be alone, or up to ``size`` others and what belongs to the last."""
+        """The next group of the queue: one job that must run alone, or up to ``size`` other jobs and the jobs that go together with the
+        last of them.
+        """
         group = [self._queue.popleft()]
         while self._queue and not (group[0].alone or self._queue[0].alone):
             if len(group) >= size and not _goes_together(self._queue[0].unit):
@@ -271,7 +273,7 @@ class _Pool(Generic[Unit, Result]):
             )
 
     def _hand_out(self) -> None:
-        """Groups to the actors in turn; near the end, smaller ones and to idle actors only, so that all end together."""
+        """Send groups to the actors in turn. Near the end, send smaller groups, and only to idle actors, so that all end together."""
         plenty = len(self._hosts) * (1 + self._wanted.ahead) * self._size
         for waiting in range(1 + self._wanted.ahead):
             for host in self._hosts:

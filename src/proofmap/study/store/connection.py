@@ -135,7 +135,7 @@ class Connection:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Everything read within is from one moment, even if another process writes."""
+        """Everything that is read inside the block is from one moment, even if another process writes."""
         with self._store_errors():
             self.database.execute("BEGIN")
         try:

@@ -52,7 +52,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class UnitRow:
-    """Everything stored of a finished unit, by the ids of images and metrics and the places of labels."""
+    """Everything stored of a finished unit, by the ids of images and metrics and the indices of labels."""
 
     method: int
     block: int

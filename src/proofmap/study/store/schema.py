@@ -1,8 +1,8 @@
 """The database of a run: its tables, and the seals that detect damage.
 
 Methods, metrics and labels are rows, never columns: nothing here knows one by name. ``per_image`` and ``per_label`` are
-views with names in place of numbers, for people and pandas. A value that does not count (NaN) is NULL. Everything that a
-number depends on has a ``seal``: a digest of its row, of a picture with its labels, or of all values of a unit.
+views with names in place of numbers, for people and pandas. A value that does not count (NaN) is NULL. Everything that a number depends
+on has a ``seal``: a digest of a row, of a picture with its labels, or of all values of a unit.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def seal_of(values: object) -> str:
 
 
 def is_sealed(seal: object, values: object) -> bool:
-    """Whether these are the values that were sealed; they are not if damage has left values of another type."""
+    """Whether these are the values that were sealed. False if damage has changed the type of a value."""
     try:
         return seal_of(values) == seal
     except (TypeError, ValueError):

@@ -47,7 +47,7 @@ def copied(path: Path) -> TemporaryDirectory[str]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Changes when the file does; None if there is none."""
+    """A stamp that changes when the file changes; None if there is no file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:

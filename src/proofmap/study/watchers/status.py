@@ -77,7 +77,7 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """By passes where their total is known, else by units; None while it is unknown."""
+        """An estimate from the number of passes if their total is known, else from the number of units; None while it is unknown."""
         if self.state != "running":
             return 0.0 if self.state == "finished" else None
         rate = self.passes_per_second
@@ -88,10 +88,10 @@ class Status:
 
     @property
     def seconds_left_range(self) -> tuple[float, float] | None:
-        """From the shortest to the longest that is plausible now; None while it is unknown.
+        """The shortest and the longest plausible time left; None while it is unknown.
 
-        The rate so far and that of the last third of the run each give an estimate. Passes do not all take equally long, and those with
-        gradient may be yet to come, so the longest is never less than what was expected before the run, less the time it has taken.
+        The rate so far and that of the last third of the run each give an estimate. Passes with gradient take longer and may come last.
+        So the longest estimate is never less than the time expected before the run minus the time used so far.
 
         >>> Status(
         ...     state="running",
@@ -164,8 +164,8 @@ class Watchers:
 class UnitProgress:
     """Counts the passes of all running units, from any thread.
 
-    ``tick`` is called after passes were made, at most once in ``every`` seconds and never twice at a time, by the
-    thread that made them. So a view moves inside a unit of several minutes, and no thread of our own is needed.
+    ``tick`` is called after passes, at most once in ``every`` seconds and never twice at a time, by the thread that made the passes. So
+    a view is updated during a unit of several minutes, without a thread of its own.
     """
 
     def __init__(

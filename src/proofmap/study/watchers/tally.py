@@ -37,7 +37,7 @@ class Tally:
         passes: int | None,
         seconds: float | None = None,
     ) -> None:
-        """Begin with what earlier runs have stored; ``seconds`` is the expected time of the work."""
+        """Start from what earlier runs have stored; ``seconds`` is the expected time of the work."""
         query = "SELECT method, metric, sum(value), count(value) FROM per_image GROUP BY method, metric"
         means = store.rows(query)
         query = (

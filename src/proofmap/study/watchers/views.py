@@ -177,7 +177,7 @@ class LiveView:
         self._live.stop()
 
     def picture(self) -> RenderableType:
-        """What is drawn: how far, how long, how fast, how much memory; then the scores so far."""
+        """The text of the view: progress, time, speed and memory, then the scores so far."""
         now, width = self.status, min(self.console.width, self.widest)
         memory = memory_of(now.device)
         total = "" if now.passes_total is None else f"/{now.passes_total:,}"
