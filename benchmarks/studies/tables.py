@@ -1,6 +1,6 @@
 """Are SHAP's values complete and sound on tables? Four datasets, seven models, four fills.
 
-    python benchmarks/studies/tables.py --out tables.json [--rows 24] [--datasets cancer wine digits insurance] [--models logistic forest ...] [--print]
+    python benchmarks/studies/tables.py --out tables.json [--rows 24] [--datasets cancer wine digits insurance] [--models logistic forest ...] [--methods belief-order ...] [--print]
 
 Models are fitted on one half of the rows. Rows of the other half are judged: the worst of all labels (digits: the three most probable), then the
 mean over rows. Random fills draw from the rows that the models were fitted on. The file is written after every model, and a method that is in it is not
@@ -17,6 +17,7 @@ import importlib.util
 import json
 import tarfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -132,15 +133,17 @@ def fitted_model(dataset: str, model: str) -> tuple[Any, pd.DataFrame, pd.DataFr
     return made, fitted_on, other, float(made.score(other, other_truth))
 
 
-def judged(dataset: str, model: str, number: int, entry: dict[str, Any] | None) -> dict[str, Any]:
-    """What every method scored with one model; those that the entry has are not judged again."""
+def judged(
+    dataset: str, model: str, number: int, entry: dict[str, Any] | None, chosen: Sequence[str] = METHODS
+) -> dict[str, Any]:
+    """What every chosen method scored with one model; those that the entry has are not judged again."""
     fitted, fitted_on, other, accuracy = fitted_model(dataset, model)
     net = pm.Classifier(fitted, data=fitted_on, batch_size=4096)
     rows = net.inputs.encode(other.iloc[:number])
     done = {} if entry is None else {score["method"]: 1 for score in entry["scores"]}
     trees = model in TREES and not hasattr(fitted, "steps")
     wanted = [*METHODS[:2], *([TREE] if trees else []), *METHODS[2:]]
-    methods = [method for method in wanted if method not in done]
+    methods = [method for method in wanted if method not in done and method in (*chosen, TREE)]
     entry = entry or {
         "dataset": dataset,
         "model": model,
@@ -227,6 +230,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=24)
     parser.add_argument("--datasets", nargs="+", choices=DATASETS, default=list(DATASETS))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument(
         "--print", action="store_true", help="print the tables of the file, and judge nothing"
     )
@@ -250,7 +254,7 @@ def main() -> None:
     for dataset in args.datasets:
         for model in args.models:
             there = [each for each in record["rows"] if (each["dataset"], each["model"]) == (dataset, model)]
-            entry = judged(dataset, model, args.rows, there[0] if there else None)
+            entry = judged(dataset, model, args.rows, there[0] if there else None, args.methods)
             record["rows"] += [] if there else [entry]
             args.out.write_text(json.dumps(record, indent=1) + "\n")
             print(dataset, model, entry["processor"], "s", flush=True)

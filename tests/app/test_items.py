@@ -75,6 +75,10 @@ def test_the_page_is_in_the_words_of_what_the_model_takes(
     offered = {method["name"] for method in about["methods"]}
     assert {"belief-order", "kernel-shap", "by-variance"} <= offered
     assert not {"grad-cam", "gradient", "belief-mask"} & offered, "the model has no gradients"
+    assert not {"centered-gaussian", "edges", "first-words"} & offered, (
+        "columns have no neighbours and no order"
+    )
+    assert "first-words" in {method["name"] for method in texts[0].get("/api/about").json()["methods"]}
     assert [fill["name"] for fill in about["fills"]] == ["gray", "images", "class-median"]
     page = rows[0].get("/").text
     assert "Which columns prove what the model believes?" in page and "pixel" not in page

@@ -127,6 +127,10 @@ METHODS: dict[str, tuple[Method, str]] = {
         computing(per_label),
         "series end in RuntimeError: .*; raise an InputError instead",
     ),
+    "inputs_that_lack_what_it_needs_are_refused": (
+        method(needs=frozenset({"neighbours"}), check_needs=lambda method, classifier: None),
+        "it needs neighbours, which rows have not, but takes them",
+    ),
     "pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps": (
         computing(halved),
         r"pictures of 3 channels and 7 x 9 pixels ends in InputError: .*returned maps \(1, 3, 6, 8\)",

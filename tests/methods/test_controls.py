@@ -130,7 +130,7 @@ def test_edges_of_a_series_are_its_steps_and_rows_have_none() -> None:
     scaled = x[0] / torch.tensor(SERIES.std)[:, None]
     step = (scaled[:, 2:] - scaled[:, :-2]).square().sum(dim=0).sqrt() / 2
     torch.testing.assert_close(maps[1:-1], step)
-    with pytest.raises(InputError, match="rows have no edges"):
+    with pytest.raises(InputError, match="edges has no meaning for rows: their columns have no neighbours"):
         Edges()(classifier_of(ROWS), values(ROWS, 1), torch.tensor([[0]]))
 
 
@@ -149,7 +149,7 @@ def test_blurred_is_scipys_gaussian_filter_with_a_border_that_weighs_nothing(ima
 
 
 def test_maps_of_rows_cannot_be_blurred() -> None:
-    with pytest.raises(InputError, match="maps of rows cannot be blurred"):
+    with pytest.raises(InputError, match="has no meaning for rows"):
         Blurred.wrap("gradient")(classifier_of(ROWS), values(ROWS, 1), torch.tensor([[0]]))
 
 
@@ -212,8 +212,8 @@ def test_cheating_is_label_free_and_as_random_as_what_it_wraps() -> None:
     assert TopLabel.wrap("random").stochastic
 
 
-@pytest.mark.parametrize("name", ["inverse", "blurred", "top-label"])
-def test_a_wrapper_needs_what_the_method_inside_needs(name: str) -> None:
-    assert make_method(f"{name}:random").needs == frozenset()
-    assert make_method(f"{name}:iba").needs == {"gradients", "layer", "distractors"}
-    assert make_method(f"{name}:inverse:chefer").needs == make_method("chefer").needs != frozenset()
+@pytest.mark.parametrize("name, own", [("inverse", set()), ("blurred", {"neighbours"}), ("top-label", set())])
+def test_a_wrapper_needs_what_the_method_inside_needs(name: str, own: set[str]) -> None:
+    assert make_method(f"{name}:random").needs == own
+    assert make_method(f"{name}:iba").needs == {"gradients", "layer", "distractors", *own}
+    assert make_method(f"{name}:inverse:chefer").needs == make_method("chefer").needs | own

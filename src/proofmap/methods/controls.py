@@ -12,7 +12,6 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
@@ -73,6 +72,7 @@ class CenteredGaussian(Blind):
 
     name = "centered-gaussian"
     description = "a bump in the middle of the picture"
+    needs = frozenset({"neighbours"})
     sigma: float = setting(
         0.25,
         "width of the bump, a share of the shorter side; changes the display and the saliency metric",
@@ -103,14 +103,10 @@ class Edges(Blind):
     name = "edges"
     reference = "Adebayo et al. 2018"
     description = "an edge detector: where the input changes, whatever the net"
+    needs = frozenset({"neighbours"})
     sigma: float = setting(0.0, "sigma of a blur before the filter, in positions; 0: none", least=0)
 
     label_free = True
-
-    def state_for(self, classifier: Classifier) -> None:
-        inputs = classifier.inputs
-        if not inputs.has_neighbours:
-            raise InputError(f"{inputs.noun} have no edges: their {inputs.position_noun} have no neighbours")
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
@@ -138,6 +134,7 @@ class ByVariance(Blind):
 
     name = "by-variance"
     description = "columns by their variance, whatever the model"
+    needs = frozenset({"numbers"})
 
     label_free = True
 
@@ -158,6 +155,7 @@ class FirstWords(Blind):
 
     name = "first-words"
     description = "the first words of a text, whatever the model"
+    needs = frozenset({"order"})
 
     label_free = True
 
@@ -227,10 +225,10 @@ def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tens
 
 
 def control_rows(methods: Sequence[Method], inputs: Inputs) -> list[Method]:
-    """The controls that are missing among the methods: ``random``, ``centered-gaussian``, and for each method that is not a control itself
-    ``blurred:METHOD``, if positions have neighbours, and ``top-label:METHOD``, if it has a map for each label.
+    """The controls that are missing among the methods: ``random``, and for each method that is not a control itself ``top-label:METHOD``, if it has a
+    map for each label. If positions have neighbours, also ``centered-gaussian`` and ``blurred:METHOD``.
     """
-    wanted: list[Method] = [Random(), CenteredGaussian()]
+    wanted: list[Method] = [Random(), *([CenteredGaussian()] if inputs.has_neighbours else [])]
     for method in methods:
         if method.family == "control":
             continue

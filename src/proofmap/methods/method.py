@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
@@ -13,7 +13,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import TextInputs
+from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.registry import Registry
@@ -24,7 +24,14 @@ from proofmap.plugins.failures import check_call, note_errors
 from proofmap.plugins.settings import Plugin, Ready, settings_class
 from proofmap.plugins.specs import make_plugin
 
-Need = Literal["gradients", "layer", "attention", "distractors", "masker"]
+Need = Literal["gradients", "layer", "attention", "distractors", "masker", "neighbours", "order", "numbers"]
+"""What a method needs of the net, of the study, or of the kind of input, whose needs are in :data:`INPUT_NEEDS`."""
+INPUT_NEEDS: Mapping[Need, tuple[Callable[[Inputs], bool], str]] = {
+    "neighbours": (lambda inputs: inputs.has_neighbours, "have no neighbours"),
+    "order": (lambda inputs: inputs.has_order, "come in no order"),
+    "numbers": (lambda inputs: not isinstance(inputs, TextInputs), "are no numbers"),
+}
+"""For each need of the kind of input: whether it is there, and what is said if not."""
 Family = Literal[
     "gradients",
     "cam",
@@ -115,11 +122,17 @@ class Method(Plugin):
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
         """The method for this net, with everything found and built that its maps and its record depend on."""
-        self.check_gradients(classifier)
+        self.check_needs(classifier)
         return ReadyMethod(self, classifier, self.state_for(classifier))
 
-    def check_gradients(self, classifier: Classifier) -> None:
-        """Refuse a net without gradients, if the method needs them."""
+    def check_needs(self, classifier: Classifier) -> None:
+        """Refuse a net without gradients, and a kind of input for which the method has no meaning. Lists of methods leave these out."""
+        inputs = classifier.inputs
+        for need, (is_there, reason) in INPUT_NEEDS.items():
+            if need in self.needs and not is_there(inputs):
+                raise InputError(
+                    f"{self.title()} has no meaning for {inputs.noun}: their {inputs.position_noun} {reason}; use another method"
+                )
         if "gradients" in self.needs and not classifier.differentiable:
             known = [name for name in sorted(METHODS) if METHODS[name].family == "perturbation"]
             raise InputError(

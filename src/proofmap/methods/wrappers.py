@@ -52,6 +52,7 @@ class Wrapper(Method):
         return self.of.needs
 
     def prepare(self, classifier: Classifier) -> ReadyWrapper:
+        self.check_needs(classifier)
         return ReadyWrapper(self, classifier, self.state_for(classifier))
 
     def state_for(self, classifier: Classifier) -> ReadyMethod:
@@ -193,13 +194,9 @@ class Blurred(Wrapper):
     description = "another method's maps, blurred"
     sigma: float = setting(0.05, "width of the Gaussian, a share of the shorter side", above=0)
 
-    def state_for(self, classifier: Classifier) -> ReadyMethod:
-        inputs = classifier.inputs
-        if not inputs.has_neighbours:
-            raise InputError(
-                f"maps of {inputs.noun} cannot be blurred: their {inputs.position_noun} have no neighbours"
-            )
-        return super().state_for(classifier)
+    @property
+    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+        return self.of.needs | {"neighbours"}
 
     def changed_maps(self, maps: Tensor) -> Tensor:
         positions = maps.shape[2:]

@@ -13,12 +13,13 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.progress import SilentTask
 from proofmap.methods import Method
-from proofmap.methods.method import Family, Need
+from proofmap.methods.method import INPUT_NEEDS, Family, Need
 from proofmap.testing.contract import raises
 from proofmap.testing.nets import (
     PICTURES,
     ROWS,
     SERIES,
+    TEXT,
     blinded,
     classifier_of,
     linear_net,
@@ -168,6 +169,20 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
             assert bool(maps.isfinite().all()), f"a map of {inputs.noun} has NaN or infinity"
             alone = method(f, x[1:2], LABELS[1:2])
             assert_close(alone, maps[1:2], f"maps of {inputs.noun}", "when one is alone")
+
+
+@check_method.promise
+def inputs_that_lack_what_it_needs_are_refused(method: Method) -> None:
+    """A map without meaning is not made: the first words of a row, the middle of a text."""
+    for inputs in (SERIES, ROWS, TEXT):
+        lacking = [n for n, (there, _) in INPUT_NEEDS.items() if n in method.needs and not there(inputs)]
+        if not lacking:
+            continue
+        try:
+            method.prepare(shared_classifier(inputs))
+        except InputError:
+            continue
+        raise AssertionError(f"it needs {lacking[0]}, which {inputs.noun} have not, but takes them")
 
 
 @check_method.promise

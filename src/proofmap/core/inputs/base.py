@@ -44,6 +44,8 @@ class Inputs(ABC):
     """The axis of the channels in one input; None if each position is a single number."""
     has_neighbours: ClassVar[bool] = True
     """Whether adjacent positions belong together, so that blur, grids and smoothness have a meaning."""
+    has_order: ClassVar[bool] = True
+    """Whether positions come one after another, so that the first ones have a meaning. The columns of a table do not."""
     limits: ClassVar[tuple[float, float] | None] = None
     """The least and the greatest value; None if values are unlimited."""
 

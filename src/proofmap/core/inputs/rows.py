@@ -52,6 +52,7 @@ class Rows(Inputs):
     neutral_words = "the mean or the most frequent value of each column"
     channel_axis = None
     has_neighbours = False
+    has_order = False
 
     columns: int = 0
     names: tuple[str, ...] = ()

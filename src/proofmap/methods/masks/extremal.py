@@ -33,7 +33,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.masks.engine import MaskProblem, Slots
-from proofmap.methods.masks.method import MaskMethod, MaskState, ReadyMask, WholeNet, distinct_images
+from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, distinct_images
 from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
@@ -67,7 +67,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
     description = "smooth masks of given areas that show the label best, summed"
     revision = 2
     reference = "Fong, Patrick and Vedaldi 2019"
-    needs = frozenset({"gradients"})
+    needs = frozenset({"gradients", "neighbours"})
     shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
         "preset": {
             "fast": {},
@@ -99,14 +99,6 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
         super().__post_init__()
         if not self.areas or not all(0 < area < 1 for area in self.areas):
             raise InputError(f"areas must be shares between 0 and 1, such as 0.05:0.1, not {self.areas}")
-
-    def state_for(self, classifier: Classifier) -> MaskState:
-        inputs = classifier.inputs
-        if not inputs.has_neighbours:
-            raise InputError(
-                f"extremal-perturbation needs positions with neighbours, and {inputs.noun} have none; use another method"
-            )
-        return super().state_for(classifier)
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> ExtremalProblem:
         return ExtremalProblem(self, fast)

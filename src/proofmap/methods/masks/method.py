@@ -52,7 +52,7 @@ class MaskMethod(Method):
     )
 
     def prepare(self, classifier: Classifier) -> ReadyMask:
-        self.check_gradients(classifier)
+        self.check_needs(classifier)
         return ReadyMask(self, classifier, self.state_for(classifier))
 
     def state_for(self, classifier: Classifier) -> MaskState:
