@@ -1,29 +1,39 @@
-"""Build hook: the description of the package is the README without what works only in the repository.
+"""Build hook: the description of the package is the README, with links that work on the page of a package index.
 
-Package indexes show the description on a page of their own, where links to files of the repository are dead. The text of such a link stays;
-pictures of the repository go.
+There, a link to a file of the repository is dead. If ``PROOFMAP_REPOSITORY`` has the address of the repository (``https://HOST/OWNER/proofmap``), links
+and pictures lead to its files at the tag of this version, and the index links the repository. Without it, the text of such a link stays, and
+pictures go.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-_PICTURE = re.compile(r"^!\[[^\]]*\]\((?!https?:)[^)]*\)\n\n?", re.MULTILINE)
-_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)[^)]*\)")
+_PICTURE = re.compile(r"^!\[([^\]]*)\]\((?!https?:)([^)]*)\)(\n\n?)", re.MULTILINE)
+_LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)]*)\)")
 
 
-def description(readme: str) -> str:
+def description(readme: str, repository: str = "", version: str = "") -> str:
     """The README as a package index can show it."""
-    return _LINK.sub(r"\1", _PICTURE.sub("", readme))
+    if not repository:
+        return _LINK.sub(r"\1", _PICTURE.sub("", readme))
+    pictures = _PICTURE.sub(rf"![\1]({repository}/raw/v{version}/\2)\3", readme)
+    return _LINK.sub(rf"[\1]({repository}/blob/v{version}/\2)", pictures)
 
 
 class ReadmeHook(MetadataHookInterface):
-    """Fills in ``readme``, which pyproject.toml declares as dynamic."""
+    """Fills in ``readme`` and ``urls``, which pyproject.toml declares as dynamic."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         text = (Path(self.root) / "README.md").read_text(encoding="utf-8")
-        metadata["readme"] = {"content-type": "text/markdown", "text": description(text)}
+        repository = os.environ.get("PROOFMAP_REPOSITORY", "").rstrip("/")
+        if repository and not repository.startswith("https://"):
+            raise ValueError(f"PROOFMAP_REPOSITORY must begin with https://, and is {repository}")
+        shown = description(text, repository, metadata["version"])
+        metadata["readme"] = {"content-type": "text/markdown", "text": shown}
+        metadata["urls"] = {"Repository": repository} if repository else {}

@@ -52,11 +52,20 @@ for line in sys.stdin.read().splitlines():
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
+    return built(tmp_path_factory.mktemp("dist"))
+
+
+def built(folder: Path) -> Path:
     build = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(folder)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
     (made,) = folder.iterdir()
     return made
+
+
+def _description(wheel: Path) -> str:
+    """The file METADATA: names and values, then the description."""
+    (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
+    return zipfile.ZipFile(wheel).read(name).decode("utf-8")
 
 
 class Environment:
@@ -167,10 +176,24 @@ def test_the_notice_names_the_origin_of_every_file_that_is_not_code(wheel: Path)
 
 
 def test_its_description_has_no_link_that_is_dead_on_a_package_index(wheel: Path) -> None:
-    (name,) = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith("/METADATA")]
-    text = zipfile.ZipFile(wheel).read(name).decode("utf-8").split("\n\n", 1)[1]
+    text = _description(wheel).split("\n\n", 1)[1]
     assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == [] and "docs/" not in text
     assert "any function that returns maps" in text and "pip install" in text
+
+
+def test_with_the_address_of_the_repository_its_description_links_and_shows_files_that_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROOFMAP_REPOSITORY", "https://host.example/us/proofmap/")
+    text = _description(built(tmp_path))
+    assert "Project-URL: Repository, https://host.example/us/proofmap\n" in text
+    assert re.findall(r"\]\((?!https?:)[^)]*\)", text) == []
+    at = r"\]\(https://host\.example/us/proofmap/(raw|blob)/v([^/]+)/([^)#]+)"
+    found = re.findall(at, text)
+    assert {version for _, version, _ in found} == {__version__}
+    assert [path for _, _, path in found if not (ROOT / path).is_file()] == []
+    pictures = [path for kind, _, path in found if kind == "raw"]
+    assert len(pictures) == 2 and all(path.endswith(".png") for path in pictures)
 
 
 def test_the_script_of_extras_knows_a_feature_of_each() -> None:

@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from proofmap.bench import agreement
+from proofmap.bench.agreement import EACH, TOLERANCE, WHOLE
 from proofmap.bench.record import Record
 from proofmap.bench.task import METRICS, Task, task_names
 from proofmap.core.errors import InputError
@@ -56,11 +58,22 @@ class Row:
         return self.record.name
 
     @property
-    def checked_elsewhere(self) -> str:
-        """The device that the record was checked on, if it was made on another kind of device."""
-        here = str(self.record.check.get("machine", {}).get("device", ""))
+    def rule(self) -> str:
+        """The rule of :mod:`proofmap.bench.agreement` by which recomputed values agree; empty if none were recomputed."""
+        return str(self.record.check.get("rule", EACH)) if self.record.check.get("images") else ""
+
+    @property
+    def rule_words(self) -> str:
+        """How the record was checked, in a sentence."""
+        check, n = self.record.check, len(self.record.images)
+        if not self.rule:
+            return "no value was computed again"
+        found = f"{len(check['images'])} of {n} computed again on {check['machine']['device']}"
+        if self.rule == EACH:
+            return f"{found}; no value differs by more than {TOLERANCE:g}"
         return (
-            "" if here == self.record.machine.get("device") or not self.record.check.get("images") else here
+            f"{found}, {agreement.COMPUTATIONS} times; single values differ by up to {check['largest_difference']:.2f}, as the method's own values do "
+            f"if roundings change; the difference as a whole has p = {check['p']:.2g} (refused below {agreement.LEVEL:g})"
         )
 
     @property
@@ -153,7 +166,7 @@ class Board:
         cells, rows = [], self.rows(view)
         for row in rows:
             marks = ("*" if row.learned_on else "") + ("!" if row.over_budget else "")
-            marks += "?" if row.hardly_checked else ""
+            marks += "?" if row.hardly_checked else "~" if row.rule == WHOLE else ""
             decided = f"+{_total(row.better_than)} -{_total(row.worse_than)}"
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
@@ -171,6 +184,10 @@ class Board:
             notes.append(f"!: over the budget of {self.task.budget:,} passes for an image.")
         if any(row.hardly_checked for row in rows):
             notes.append(f"?: not recomputed, or for fewer than a tenth of the {self.task.kind}.")
+        if any(row.rule == WHOLE for row in rows):
+            notes.append(
+                "~: recomputed on another kind of device, and agrees as a whole, not value by value."
+            )
         return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
 
 

@@ -6,7 +6,7 @@ A record is refused if
 - values are missing, or outside the limits of their score; labels, probabilities or facts of the method are not those found here;
 - it names a file of code that it does not bring, or has the name of another method;
 - its method draws random images from the pool that the judge draws from;
-- values of the images that are computed again differ, by more than rounding does; or it takes more passes than it says;
+- values of the images that are computed again do not agree (:mod:`proofmap.bench.agreement`); or it takes more passes than it says;
 - it brings code that does better on the images of the task than on fresh ones (:mod:`proofmap.bench.fresh`).
 
 ``number`` asks for fewer images than a tenth, down to none: some nets are slow on the machine that checks. The record then states how many
@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
+from proofmap.bench import agreement
+from proofmap.bench.agreement import TOLERANCE
 from proofmap.bench.fresh import check_fresh, fresh_images
 from proofmap.bench.leaderboard import SHARE
 from proofmap.bench.record import Record, images_digest, weights_digest
@@ -49,10 +50,8 @@ from proofmap.study.manifest import differences, plain_record
 from proofmap.study.resume import registrations
 from proofmap.study.session import Session, open_session
 
-TOLERANCE = 0.005
-"""Values of one image may differ by this on the same kind of device: other blocks and threads round in another order."""
 ELSEWHERE = 0.05
-"""On another kind of device, the mean of a score over the images computed again may differ by this: learned masks amplify rounding."""
+"""On another kind of device, probabilities of the net may differ by this."""
 ROUNDING = 1e-5
 LONGEST_NAME = 80
 EVERYTHING = (-math.inf, math.inf)
@@ -107,10 +106,11 @@ def check_record(
             how: dict[str, Any] = {"data": data, "name": record.name, "device": device, "watchers": watchers}
             return run_task(task, spec, Path(folder) / where, images=images, **how)
 
-        found, passes = 0.0, 0
+        how_it_agrees: dict[str, Any] = {}
+        passes = 0
         if names:
             again = run_on(names, "run")
-            found, passes = _check_values(record, again, places), again.passes
+            how_it_agrees, passes = _check_values(record, again, places, session, salt, number), again.passes
         fresh = fresh_images(session, record) if record.method["files"] else []
         if fresh:
             check_fresh(record, run_on(fresh, "fresh"), task.fills)
@@ -119,14 +119,15 @@ def check_record(
             f"the record says that {record.name} takes {record.passes:,} passes for an image; counted here: {passes:,}"
         )
     here = environment(session.classifier.device)
+    images = how_it_agrees.pop("images", names)
     return record.checked(
         {
             "salt": salt,
-            "recomputed": f"{len(names)} of {len(record.images)}",
-            "images": names,
-            **({"largest_difference": found} if names else {}),
+            "recomputed": f"{len(images)} of {len(record.images)}",
+            "images": images,
+            **how_it_agrees,
             **({"fresh": fresh} if fresh else {}),
-            "machine": {key: here[key] for key in ("proofmap", "torch", "device", "system")},
+            "machine": {key: here[key] for key in ("proofmap", "torch", "device", "device_name", "system")},
         }
     )
 
@@ -302,14 +303,57 @@ def _check_missing(record: Record) -> None:
                 )
 
 
-def _check_values(record: Record, again: Record, places: Sequence[int]) -> float:
-    """The largest difference of a value; an error if it is more than rounding makes."""
+def _check_values(
+    record: Record, again: Record, places: Sequence[int], session: Session, salt: str, number: int | None
+) -> dict[str, Any]:
+    """How the values agree, for the record's check; an error if they do not. The rules are those of :mod:`proofmap.bench.agreement`."""
     names = [image["name"] for image in again.images]
     stated = [record.images[k] for k in places]
     order = [names.index(image["name"]) for image in stated]
+    _check_facts(record, again, stated, order)
+    then = {score: record.column(score)[list(places)] for score in record.metrics}
+    now = {score: again.column(score)[order] for score in record.metrics}
+    for score in record.metrics:
+        if bool((then[score].isnan() != now[score].isnan()).any()):
+            raise _edited(score, "an image counts in one and not in the other")
+    largest = agreement.furthest(then, now)
+    if largest <= TOLERANCE:
+        return {"rule": agreement.EACH, "largest_difference": round(largest, 6)}
+    off = max(then, key=lambda score: agreement.furthest({score: then[score]}, now))
+    k = int((then[off] - now[off]).abs().nan_to_num(0.0).argmax())
+    values = f"{stated[k]['name']} has {then[off][k]:.4f} in the record and {now[off][k]:.4f} here"
+    if agreement.same_roundings(record.machine, again.machine):
+        raise _edited(off, values)
+    return _check_as_a_whole(record, session, salt, number, _edited(off, values))
+
+
+def _check_as_a_whole(
+    record: Record, session: Session, salt: str, number: int | None, by_value: InputError
+) -> dict[str, Any]:
+    """As :func:`_check_values`, where single values differ and the machine is another: on more images, each computed several times."""
+    most = min(len(record.images), agreement.NUMBER)
+    places = chosen_images(record, salt, most if number is None else number)
+    here = agreement.computed_again(session, record, places)
+    if max(agreement.furthest(here[0], other) for other in here[1:]) <= TOLERANCE:
+        raise by_value  # rounding does not change what this method gives, so another device does not explain the difference
+    stated = {score: record.column(score)[places] for score in record.metrics}
+    whole = agreement.compare_as_a_whole(stated, here)
+    if whole.refused:
+        raise _edited(*agreement.refusal(whole, len(places)))
+    return {
+        "rule": agreement.WHOLE,
+        "images": [record.images[k]["name"] for k in places],
+        "largest_difference": round(agreement.furthest(stated, here[0]), 6),
+        "p": round(whole.p, 4),
+    }
+
+
+def _check_facts(
+    record: Record, again: Record, stated: Sequence[Mapping[str, Any]], order: Sequence[int]
+) -> None:
+    """Raise if labels, or facts of scores or of the method, are not those found here."""
     for image, k in zip(stated, order, strict=True):
-        found = again.images[k]
-        if image["labels"] != found["labels"]:
+        if image["labels"] != again.images[k]["labels"]:
             raise _other_beliefs(image["name"])
     for score, about in record.metrics.items():
         told = {key: value for key, value in about.items() if key != "settings"}
@@ -317,21 +361,6 @@ def _check_values(record: Record, again: Record, places: Sequence[int]) -> float
             raise InputError(f"the record has another kind, direction or limits of {score} than the task")
     if record.method["label_free"] != again.method["label_free"]:
         raise InputError(f"the record is wrong about {record.name}: whether it has one map for all labels")
-    same = str(record.machine.get("device")) == str(again.machine.get("device"))
-    largest = 0.0
-    for score in record.metrics:
-        then, now = record.column(score)[list(places)], again.column(score)[order]
-        if bool((then.isnan() != now.isnan()).any()):
-            raise _edited(score, "an image counts in one and not in the other")
-        apart = (then - now).abs().nan_to_num(0.0)
-        largest = max(largest, float(apart.max()))
-        if same and float(apart.max()) > TOLERANCE:
-            k = int(apart.argmax())
-            raise _edited(score, f"{stated[k]['name']} has {then[k]:.4f} in the record and {now[k]:.4f} here")
-        gap = abs(_mean(then) - _mean(now))
-        if gap > ELSEWHERE:
-            raise _edited(score, f"its mean over {counted(len(places), 'image')} differs by {gap:.3f}")
-    return round(largest, 6)
 
 
 def _other_beliefs(image: str) -> InputError:
@@ -344,7 +373,3 @@ def _edited(score: str, how: str) -> InputError:
 
 def _far(a: Sequence[float], b: Sequence[float]) -> float:
     return max(abs(x - y) for x, y in zip(a, b, strict=True))
-
-
-def _mean(values: Tensor) -> float:
-    return float(values.nanmean().nan_to_num(0.0))

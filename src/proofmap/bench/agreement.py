@@ -1,0 +1,191 @@
+"""Two rules by which values that were computed again agree with those of a record.
+
+**Each value.** A value of the record and the same value computed here differ by at most :data:`TOLERANCE`. Methods that learn nothing pass this rule on
+every device: their maps depend on rounding only in the last digits.
+
+**As a whole.** A method that learns a mask amplifies rounding: another kind of device, or another precision, leads to another mask. Values of
+single images then differ by up to .5, though means over images hardly do. So no value can be checked by itself, and the record is compared with
+``R`` computations here: ``z_1`` as the task states it, ``z_2, ..., z_R`` with the input of the method changed by as much as rounding changes numbers
+(:func:`rounding_of`; the score still sees the unchanged image). If the record is what the method gives, its value ``y`` of an image and
+``z_1, ..., z_R`` are draws from one distribution, so each of them could as well have been the record's. For a score and an image with values
+``v_0 = y, v_1 = z_1, ..., v_R = z_R``, let
+
+    a_k = clip(v_k - mean of the others, -CLIP, CLIP)        how far value k is above the others
+    b_k = |v_k - mean of the others|                         how far it is away from them
+
+    shift = sum of a_0 over images        spread = sum of b_0 over images
+
+Both are standardised by their mean and variance under random exchanges: in each image, a value ``k`` drawn from ``0, ..., R`` takes the place of the
+record's, the same ``k`` for all scores. The largest of ``|shift|`` and ``spread`` over all scores is compared with the largest under
+:data:`EXCHANGES` random exchanges; its p is the share of these that reach it. A record is refused if p < :data:`LEVEL` for a score whose mean is off, or whose values
+are away from those here, by more than :data:`GAP`. An honest record is therefore refused with a probability of at most :data:`LEVEL`,
+whatever the method's distribution is, however scores depend on one another, and for any number of scores and images. ``shift`` finds scores
+that were raised; ``spread`` finds raised scores that were hidden under added noise, and a few scores that were raised by much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.bench.record import Record
+from proofmap.core.text import counted
+from proofmap.data.loader import load_listed
+from proofmap.metrics.block import Subjects
+from proofmap.study.session import Session
+
+EACH, WHOLE = "each value", "as a whole"
+"""The names of the rules in a record's check."""
+TOLERANCE = 0.005
+"""Each value: what other blocks and threads change by rounding in another order, at most."""
+LEVEL = 0.01
+"""As a whole: the largest probability that an honest record is refused."""
+GAP = 0.02
+"""As a whole: differences of means up to this are never a reason to refuse a record."""
+CLIP = 0.1
+"""As a whole: no image counts for more than this in a shift, so that a few images with other masks do not hide it."""
+NUMBER = 12
+"""As a whole: images that are computed again, or all of a task that has fewer."""
+COMPUTATIONS = 3
+"""As a whole: R, how often each of these images is computed here."""
+EXCHANGES = 20_000
+_ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+_FULL = 2.0**-24
+_BLOCK = 4
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What the comparison as a whole found: its p, and the score that is furthest from what random exchanges give."""
+
+    p: float
+    score: str
+    gap: float
+    """How far the mean of that score in the record is above the mean here, over the images computed again."""
+    apart: float
+    """The mean distance of its values from those here."""
+
+    @property
+    def refused(self) -> bool:
+        return self.p < LEVEL
+
+
+def compare_as_a_whole(stated: Mapping[str, Tensor], here: Sequence[Mapping[str, Tensor]]) -> Whole:
+    """Compare values of a record with those of several computations of the same images; see the module's text.
+
+    Args:
+        stated: by score, the values ``(n,)`` of the record; NaN where an image does not count.
+        here: the same for each computation here.
+
+    >>> z = torch.linspace(0.2, 0.6, 12)
+    >>> compare_as_a_whole({"soundness": z + 0.1}, [{"soundness": z}, {"soundness": z + 0.001}]).refused
+    True
+    >>> compare_as_a_whole({"soundness": z}, [{"soundness": z + 0.1}, {"soundness": z - 0.1}]).refused
+    False
+    """
+    scores = list(stated)
+    together = [stated, *here]
+    v = torch.stack([torch.stack([one[score] for score in scores], dim=1) for one in together])
+    v = v.double().nan_to_num(0.0)  # (R + 1, n, scores)
+    others = (v.sum(dim=0) - v) / (len(together) - 1)
+    off = v - others
+    tables = torch.cat([off.clamp(-CLIP, CLIP), off.abs()], dim=2)
+    centre, variance = tables.mean(dim=0).sum(dim=0), tables.var(dim=0, correction=0).sum(dim=0)
+    scale = variance.clamp_min(1e-12).sqrt()
+
+    def standardised(sums: Tensor) -> Tensor:
+        z = (sums - centre) / scale
+        return torch.cat([z[..., : len(scores)].abs(), z[..., len(scores) :]], dim=-1)
+
+    gap, apart = off[0].mean(dim=0), off[0].abs().mean(dim=0)
+    observed = standardised(tables[0].sum(dim=0))
+    counts = torch.cat([gap.abs() > GAP, apart > GAP])
+    reached = observed.masked_fill(~counts, -torch.inf)
+    worst = int(reached.argmax())
+    at = worst % len(scores)
+    drawn = torch.randint(len(together), (EXCHANGES, v.shape[1]), generator=torch.Generator().manual_seed(0))
+    chosen = torch.nn.functional.one_hot(drawn, len(together)).double()  # (exchanges, n, R + 1)
+    sums = chosen.transpose(1, 2).flatten(1) @ tables.flatten(0, 1)
+    largest = standardised(sums).max(dim=1).values
+    p = (1 + int((largest >= float(reached[worst]) - 1e-9).sum())) / (1 + EXCHANGES)
+    return Whole(p if bool(counts.any()) else 1.0, scores[at], float(gap[at]), float(apart[at]))
+
+
+def rounding_of(*settings: Any) -> float:
+    """The unit roundoff of the coarsest precision that settings of a method name, on any of the machines.
+
+    >>> rounding_of({"precision": "float16"}, {"precision": "float32"}) == 2**-11, rounding_of({}) == 2**-24
+    (True, True)
+    """
+    return max(_ROUNDOFF.get(name, _FULL) for name in {"float32"}.union(*map(_precisions, settings)))
+
+
+def _precisions(settings: Any) -> set[str]:
+    if isinstance(settings, Mapping):
+        own = settings.get("precision")
+        found = {own} if isinstance(own, str) else set()
+        return found.union(*map(_precisions, settings.values()))
+    return set().union(*map(_precisions, settings)) if isinstance(settings, list | tuple) else set()
+
+
+def computed_again(
+    session: Session, record: Record, places: Sequence[int], *, times: int = COMPUTATIONS
+) -> list[dict[str, Tensor]]:
+    """By computation, by score: values ``(n,)`` of the images at these places. The first is unchanged, the others have changed roundings."""
+    unit = rounding_of(record.method["settings"], session.methods[record.name].record())
+    return [_values(session, record, places, k, unit) for k in range(times)]
+
+
+def _values(
+    session: Session, record: Record, places: Sequence[int], computation: int, unit: float
+) -> dict[str, Tensor]:
+    at = {name: k for k, name in enumerate(session.data.names)}
+    net, method = session.classifier, session.methods[record.name]
+    blocks = [list(places[k : k + _BLOCK]) for k in range(0, len(places), _BLOCK)]
+    listed = [[at[record.images[k]["name"]] for k in block] for block in blocks]
+    found = []
+    for block, loaded in zip(
+        blocks, load_listed(session.data, net.inputs, listed, device=net.device, ahead=0), strict=True
+    ):
+        images = loaded.images
+        labels = torch.tensor([record.images[k]["labels"] for k in block], device=net.device)
+        maps = None
+        if computation and images.is_floating_point():
+            noise = [
+                torch.randn(image.shape, generator=torch.Generator().manual_seed(10_000 * computation + k))
+                for k, image in zip(block, images, strict=True)
+            ]
+            maps = method(
+                images * (1 + unit * torch.stack(noise).to(images)), labels, seed=session.study.seed
+            )
+        found.append(session.judge(record.name, Subjects(images, labels), maps=maps, curves=False).values)
+    return {score: torch.cat([part[score] for part in found]) for score in found[0]}
+
+
+def same_roundings(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
+    """Whether two machines round alike: the same CPU, system and torch. A GPU chooses its kernels by the size of a batch, so it does not.
+
+    >>> cpu = {"device": "cpu", "device_name": "x86_64", "system": "Linux x86_64", "torch": "2.13.0"}
+    >>> same_roundings(cpu, cpu), same_roundings(cpu, {**cpu, "torch": "2.14.0"})
+    (True, False)
+    """
+    keys = ("device", "device_name", "system", "torch")
+    return here.get("device") == "cpu" and all(there.get(key) == here.get(key) for key in keys)
+
+
+def furthest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
+    """The largest difference of a value; values that do not count are left out."""
+    return max(float((one[score] - other[score]).abs().nan_to_num(0.0).max()) for score in one)
+
+
+def refusal(whole: Whole, n: int) -> tuple[str, str]:
+    """The score, and why a record is refused that does not agree as a whole."""
+    return whole.score, (
+        f"over {counted(n, 'image')} computed here {COMPUTATIONS} times, its mean is {abs(whole.gap):.3f} "
+        f"{'higher' if whole.gap > 0 else 'lower'} in the record, and values are {whole.apart:.3f} apart on average; the method's own "
+        f"variation gives this with p = {whole.p:.4f}"
+    )
