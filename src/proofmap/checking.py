@@ -1,4 +1,4 @@
-"""Sanity checks of methods (Adebayo et al. 2018): do maps change when the net forgets what it has learned?"""
+"""Sanity checks of methods (Adebayo et al. 2018): do maps change when the net's weights are randomised?"""
 
 from __future__ import annotations
 
@@ -68,8 +68,9 @@ def sanity_checks(
 
     Args:
         labels: for which labels, as :func:`proofmap.evaluate` takes them.
-        orders: ``cascading`` takes the last layer, then the last group before it too, up to all; ``bottom-up`` begins at the input, as
-            Hedstroem et al. advise; ``independent`` takes one group at a time; ``last`` takes the last layer alone, as the paper does.
+        orders: ``cascading`` randomises the last layer, then also the group before it, and so on up to all layers. ``bottom-up`` starts
+            at the input, as Hedstroem et al. advise. ``independent`` randomises one group at a time. ``last`` randomises only the last
+            layer, as the paper does.
         groups: number of groups of layers; the last layer is a group by itself.
         samples, noise: average the maps over this number of noisy copies of each image (the smooth variant); 1: the image itself.
         relabelled: a net of the same kind, trained on the same pictures with shuffled labels: label randomisation.

@@ -231,7 +231,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The images of one ``update``: the pixels that are kept, and what every method achieved, block by block."""
+    """The images of one ``update``: the pixels that are kept, and the results of every method, block by block."""
 
     images: Tensor
     names: Sequence[str]
@@ -242,7 +242,7 @@ class _Seen:
 
 
 def _shifted(watch: MapWatcher, start: int) -> MapWatcher:
-    """The watcher of a block whose first image is number ``start`` of all."""
+    """A watcher for a block whose first image has the index ``start`` among all images."""
     return lambda image, *rest: watch(start + image, *rest)
 
 
@@ -298,9 +298,9 @@ def evaluate(
         names: one per image, for tables and files; the ``file_names`` of images that :func:`load_images` read when left out.
         truth: the true label of each image, or a list of its true labels, by name or index, for metrics that ask for it and for
             ``labels="true"``; None or -1 where not known.
-        boxes: for each image where its true label's things are, ``(left, top, right, bottom)`` in the input's pixels.
+        boxes: for each image, boxes ``(left, top, right, bottom)`` around the objects of its true label, in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
-        fills: every metric with a fill is taken once with each of these; a note says by how much scores move between them.
+        fills: every metric with a fill is computed once with each of these; a note says how much scores change between them.
         controls: also judge controls: noise, a centred Gaussian, and each method's maps blurred or shown for every label: see
             :mod:`proofmap.methods.controls`.
         keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.

@@ -255,7 +255,7 @@ def test_every_picture_is_chosen_equally_often() -> None:
 
 
 def test_more_than_there_are_cannot_be_chosen() -> None:
-    with pytest.raises(InputError, match="3 are asked for, but there are 2"):
+    with pytest.raises(InputError, match="3 items were requested, but there are only 2"):
         random_choice(["a", "b"], 3)
 
 

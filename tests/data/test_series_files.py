@@ -85,7 +85,7 @@ def test_a_folder_of_sounds_has_its_sub_folders_as_labels(tmp_path: Path) -> Non
         ("a.ts", "1,2:a\n", "", "has no line @data"),
         ("a.ts", "@timeStamps true\n@data\n1,2\n", "", "has time stamps"),
         ("a.ts", "@data\n1,?,2\n", "", "line 2 of .* has no value at time step 1"),
-        ("a.ts", "@data\n1,x\n", "", "is no series of numbers"),
+        ("a.ts", "@data\n1,x\n", "", "is not a series of numbers"),
         ("a.ts", "@data\n1,2\n1,2,3\n", "", "series 1 of .* has channels of 3 time steps"),
         ("a.ts", "@data\n", "", "has no series"),
         ("a.ts", "@data\n1,2\n", "y", "target names a column of a CSV file"),
@@ -93,7 +93,7 @@ def test_a_folder_of_sounds_has_its_sub_folders_as_labels(tmp_path: Path) -> Non
         ("a.csv", "t0,t1\n1\n", "", "line 2 of .* has 1 fields, but 2 columns"),
         ("a.csv", "t0\n", "", "no series below its first row"),
         ("a.wav", "RIFF", "", "cannot be read as a WAV file"),
-        ("a.mp3", "", "", "is no file of series"),
+        ("a.mp3", "", "", "is not a file of series"),
     ],
 )
 def test_files_that_cannot_be_used_are_refused(

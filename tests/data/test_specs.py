@@ -101,7 +101,7 @@ def test_a_drive_letter_is_no_kind(place: Path) -> None:
         ("photoz", "no file or folder photoz.*Other datasets are written KIND:PLACE.*cifar100"),
         ("cifar:c10", "no kind of dataset 'cifar'. Did you mean 'cifar10' or 'cifar100'"),
         ("imagenete:nette", "Did you mean 'imagenette'"),
-        ("photos/cat/a.png", "is no dataset: expected a folder, or a .csv"),
+        ("photos/cat/a.png", "is not a dataset: expected a folder, or a .csv"),
         ("cifar10:nowhere", "there is no folder nowhere"),
         ("csv:nowhere.csv", "there is no file .*nowhere.csv"),
         ("npz:nowhere.npz", "there is no file .*nowhere.npz"),
@@ -113,7 +113,7 @@ def test_a_drive_letter_is_no_kind(place: Path) -> None:
         ("imagenette-corner:nette?seed=x", "needs a whole number as seed, not 'x'"),
         ("imagenette:nette?labels", "setting 'labels' .* must be written KEY=VALUE"),
         ("imagenette:[val]", "cannot be read; write KIND:PLACE"),
-        ("samples:x", "write samples alone"),
+        ("samples:x", "write only samples"),
         ("c10", "holds no images .*cifar10:FOLDER"),
     ],
 )

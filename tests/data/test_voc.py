@@ -63,7 +63,7 @@ def test_a_split_names_its_photos(voc: Path) -> None:
     with pytest.raises(InputError, match=r"there is no file .*train\.txt"):
         pascal_voc(voc, split="train")
     (voc / "ImageSets/Main/val.txt").write_text("a\nz\n")
-    with pytest.raises(InputError, match="names z, of which there is no photo"):
+    with pytest.raises(InputError, match="names z, but there is no such photo"):
         pascal_voc(voc, split="val")
 
 

@@ -86,8 +86,8 @@ def test_a_method_that_failed_on_every_image_does_not_pass(
 @pytest.mark.parametrize(
     "arguments, told",
     [
-        (("--max-drop", "0.1"), "--against and --max-drop belong together"),
-        (("--against", "main"), "--against and --max-drop belong together"),
+        (("--max-drop", "0.1"), "--against and --max-drop must be given together"),
+        (("--against", "main"), "--against and --max-drop must be given together"),
         (("--against", "main", "--max-drop", "much"), "--max-drop must be a number, or METRIC=NUMBER"),
         (("--against", "main", "--max-drop", "0.1", "--max-drop", "0.2"), "must be METRIC=NUMBER, not '0.1'"),
         (("--against", "main", "--max-drop", "speed=1"), "was not judged by speed in this run"),

@@ -155,7 +155,7 @@ def test_a_run_that_is_stopped_says_what_it_kept_and_goes_on_from_there(
         with pytest.raises(KeyboardInterrupt) as stop:
             run_study(study, tmp_path / "run")
     assert stop.value.__notes__ == [
-        "kept 6 of 10 results (5 images x 2 methods); the same command goes on from there"
+        "kept 6 of 10 results (5 images x 2 methods); run the same command to continue"
     ]
     with Run(tmp_path / "run") as run:
         assert run.unfinished() == {"gradient": 1, "random": 3}
@@ -179,5 +179,5 @@ def test_the_command_line_says_it_too(
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 130
-    told = "stopped; kept 2 of 3 results (3 images x 1 method); the same command goes on from there"
+    told = "stopped; kept 2 of 3 results (3 images x 1 method); run the same command to continue"
     assert told in capsys.readouterr().err

@@ -57,7 +57,7 @@ def test_a_value_that_cannot_be_seen_is_refused_by_its_name(tmp_path: Path) -> N
         study = toy_study(tmp_path, 2, methods=[scope["noted"]], metrics=["insertion"])
         assert pm.run_study(study, tmp_path / "run").units == 1
         with pytest.raises(
-            InputError, match=r"'noted' of .* it reads log \(TextIOWrapper\), whose content cannot be seen"
+            InputError, match=r"'noted' of .* it reads log \(TextIOWrapper\), whose content cannot be checked"
         ):
             pm.run_study(study, tmp_path / "run")
         assert (

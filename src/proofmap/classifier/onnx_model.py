@@ -50,7 +50,9 @@ class OnnxModel:
             try:
                 source = runtime.InferenceSession(source, providers=["CPUExecutionProvider"])
             except Exception as error:
-                raise ModelError(f"the file is no ONNX model that onnxruntime can run: {error}") from error
+                raise ModelError(
+                    f"the file is not an ONNX model that onnxruntime can run: {error}"
+                ) from error
         self.session = source
         self.inputs = self.session.get_inputs()
         outputs = self.session.get_outputs()

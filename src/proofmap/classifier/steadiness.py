@@ -119,8 +119,8 @@ class FirstLook:
         moved = _moved(self._outputs(self.images), self._before)
         if moved > _limit(self.classifier.dtype):
             raise UnsteadyNet(
-                f"the net's outputs for the same {self.classifier.inputs.noun} moved by {_size(moved, self._before)} {during}, so what was measured there "
-                "does not belong to one net. It has a state that changes with its calls, draws random numbers, or was trained in "
+                f"the net's outputs for the same {self.classifier.inputs.noun} moved by {_size(moved, self._before)} {during}, so the results do not "
+                "belong to one function. The net has a state that changes with its calls, draws random numbers, or was trained in "
                 "between. Make it a function of its input alone."
             )
         mixed = torch.cat([self.classifier.blank(1), self.images.flip(0)])

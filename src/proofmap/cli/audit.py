@@ -66,7 +66,7 @@ def audit(
     bars = dict(_metric_and_number("--bar", text) for text in bar or [])
     if (against is None) == bool(max_drop):
         raise InputError(
-            "--against and --max-drop belong together, such as --against runs/main --max-drop 0.05"
+            "--against and --max-drop must be given together, such as --against runs/main --max-drop 0.05"
         )
     if not (bars or against) and {min_completeness, min_soundness, min_best_effort} == {None}:
         raise InputError(

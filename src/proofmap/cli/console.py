@@ -1,4 +1,4 @@
-"""What the command line prints: results on stdout, messages and progress on stderr, without terminal escapes from others."""
+"""What the command line prints: results on stdout, messages and progress on stderr. Terminal escapes in names and texts are removed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def print_result(*texts: object, end: str = "\n") -> None:
 
 
 def table_width() -> int | None:
-    """The width of the terminal in columns; None if stdout is no terminal: then a table is as wide as it is."""
+    """The width of the terminal in columns; None if stdout is not a terminal, so that tables are not wrapped."""
     return shutil.get_terminal_size((80, 24)).columns if sys.stdout.isatty() else None
 
 

@@ -1,4 +1,5 @@
-"""``demo``: methods judged on sample photos, cut so that it takes a few minutes on any machine; ``demo table`` on rows of a table, ``demo text`` on
+"""``demo``: methods judged on sample photos, reduced so that it takes a few minutes on any machine; ``demo table`` on rows of a table,
+``demo text`` on
 sentences."""
 
 from __future__ import annotations
@@ -114,7 +115,8 @@ class DemoSize:
 
 
 def smaller_sizes(full: DemoSize, *, cut_labels: bool = True, cut_steps: bool = True) -> Iterator[DemoSize]:
-    """The full scale, then smaller and smaller ones: photos down to three, then labels down to two, then steps, then photos.
+    """The full size, then smaller sizes: first fewer photos (down to three), then fewer labels (down to two), then fewer steps, then
+    fewer photos again.
 
     >>> [(s.photos, s.labels, s.steps) for s in smaller_sizes(DemoSize(4, 3))]
     [(4, 3, 1.0), (3, 3, 1.0), (3, 2, 1.0), (3, 2, 0.5), (3, 2, 0.25), (2, 2, 0.25), (1, 2, 0.25)]

@@ -223,7 +223,7 @@ def executor_for(
         assert threads is not None
         return RayExecutor(workers=workers, address=address, cpus_per_worker=threads, gpus_per_worker=gpus)
     if address is not None or workers is not None or gpus:
-        raise InputError("--address, --workers and --gpus belong to --executor ray")
+        raise InputError("--address, --workers and --gpus need --executor ray")
     return LocalExecutor()
 
 

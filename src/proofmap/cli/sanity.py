@@ -1,4 +1,4 @@
-"""``sanity``: do maps change when the net forgets what it has learned, and which axioms do methods satisfy?"""
+"""``sanity``: do maps change when the net's weights are randomised, and which axioms do methods satisfy?"""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def sanity(
     if unknown := [order for order in chosen if order not in ORDERS]:
         raise pm.InputError(f"--orders must be among {', '.join(ORDERS)}, not {unknown[0]!r}")
     if relabelled_weights is not None and relabelled is None:
-        raise pm.InputError("--relabelled-weights belong to a net; name it with --relabelled")
+        raise pm.InputError("--relabelled-weights needs --relabelled, the net that the weights belong to")
     dataset = open_data(data)
 
     def load(name: str, file: Path | None) -> pm.Classifier:

@@ -70,13 +70,11 @@ def serve(
     from proofmap.app.server import Server
 
     if weights is not None and not model:
-        raise InputError("--weights belong to a --model; name it, too")
+        raise InputError("--weights needs --model, the net that the weights belong to")
     if runs is not None and not runs.is_dir():
         raise InputError(f"there is no folder {runs}; name the one that holds run directories")
     if (data or target or text_column) and not model:
-        raise InputError(
-            "--data, --target and --text-column belong to a --model of tables or texts; name it, too"
-        )
+        raise InputError("--data, --target and --text-column need --model, a model of tables or texts")
     where = options.check_device(device)
     places = options.with_columns([data] if data else None, target, text_column)
     dataset = open_data(places) if places else None

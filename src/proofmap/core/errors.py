@@ -67,7 +67,7 @@ def require(module: str, *, extra: str, purpose: str) -> ModuleType:
                 f"Install it with: pip install 'proofmap[{extra}]'"
             ) from error
         raise MissingExtra(
-            f"{purpose} needs the package {name!r}; it is there, but its import fails: {error}. "
+            f"{purpose} needs the package {name!r}; it is installed, but its import fails: {error}. "
             f"{import_advice(error, extra)} The command proofmap doctor lists all versions."
         ) from error
 

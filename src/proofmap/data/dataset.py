@@ -237,7 +237,7 @@ def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
     True
     """
     if not 0 <= n <= len(names):
-        raise InputError(f"{n} are asked for, but there are {len(names)}")
+        raise InputError(f"{n} items were requested, but there are only {len(names)}")
     drawn = sorted((streams.key_of(seed, name, "selection"), name, i) for i, name in enumerate(names))
     return [i for _, _, i in drawn[:n]]
 

@@ -56,7 +56,7 @@ def _table(root: Path, named: str) -> Path:
     found = next((place for place in places if place.is_file()), None)
     if found is None:
         raise InputError(
-            f"the labels {places[0]} are not there: supply {TABLE} of Beyer et al. 2020, or name it with ?table=FILE"
+            f"there is no file {places[0]}: supply {TABLE} of Beyer et al. 2020, or name it with ?table=FILE"
         )
     return found
 

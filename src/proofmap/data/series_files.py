@@ -72,10 +72,12 @@ def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
         read = _npz(place)
     else:
         raise InputError(
-            f"{path} is no file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
+            f"{path} is not a file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
         )
     if target and suffix not in (".csv", ".tsv"):
-        raise InputError(f"target names a column of a CSV file, and {path} is none; leave target out")
+        raise InputError(
+            f"target names a column of a CSV file, but {path} is not a CSV file; leave target out"
+        )
     return SeriesFile(
         read,
         title=place.name,
@@ -92,7 +94,7 @@ def _ts(path: Path) -> _Read:
         raise InputError(f"{path} has time stamps; only .ts files with evenly spaced values are read")
     starts = [k for k, line in enumerate(lines) if line.lower() == "@data"]
     if not starts:
-        raise InputError(f"{path} has no line @data, so it is no .ts file")
+        raise InputError(f"{path} has no line @data, so it is not a .ts file")
     found, labels = [], []
     for number, line in enumerate(lines[starts[0] + 1 :], starts[0] + 2):
         if not line or line.startswith("#"):
@@ -191,7 +193,7 @@ def _numbers(fields: Sequence[str], where: str) -> list[float]:
     try:
         return [float(field) for field in fields]
     except ValueError as error:
-        raise InputError(f"{where} is no series of numbers: {error}") from None
+        raise InputError(f"{where} is not a series of numbers: {error}") from None
 
 
 def _together(

@@ -208,7 +208,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
         raise _unknown(kind)
     place, options = _split_options(rest, text)
     if kind == "samples":
-        raise InputError("samples are found where scikit-image is installed: write samples alone")
+        raise InputError("samples takes no path or settings: write only samples")
     if not kind:
         if not os.path.exists(place):
             raise InputError(
@@ -218,7 +218,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
         kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
         if not kind:
             raise InputError(
-                f"{place} is no dataset: expected a folder, or a .csv, .jsonl, .txt, .parquet, .npy or .npz file"
+                f"{place} is not a dataset: expected a folder, or a .csv, .jsonl, .txt, .parquet, .npy or .npz file"
             )
         if kind in ("csv", "table") and "column" in options:
             kind = "text"

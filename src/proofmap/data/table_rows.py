@@ -61,7 +61,7 @@ class TableData(Dataset):
                 )
         features = [column for column in have if column not in (target, name)]
         if not features:
-            raise InputError(f"{title} has no columns for the model beside target and name")
+            raise InputError(f"{title} has no columns for the model other than target and name")
         self._rows = FrameRows(frame[features], columns)
         self.title, self._settings = title, settings
         self.names = (
@@ -126,7 +126,7 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
         values = [value for value in frame[column].tolist() if not _is_missing(value)]
         if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
             raise InputError(
-                f"the column {column!r} of {title} holds dates such as {values[0]!r}. A date has no mean and is no category, so no "
+                f"the column {column!r} of {title} holds dates such as {values[0]!r}. A date has no mean and is not a category, so no "
                 "fill can hide it. Replace it by numbers, such as the year or the days since a day, or leave it out"
             )
     return frame

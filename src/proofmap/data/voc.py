@@ -36,7 +36,7 @@ def pascal_voc(path: str | Path, *, split: str = "") -> ImageFiles:
         stems = {line.split()[0] for line in text_of(listed).splitlines() if line.strip()}
         files = [file for file in files if Path(file).stem in stems]
         if missing := stems - {Path(file).stem for file in files}:
-            raise InputError(f"{listed} names {min(missing)}, of which there is no photo in {photos}")
+            raise InputError(f"{listed} names {min(missing)}, but there is no such photo in {photos}")
     if not files:
         raise InputError(f"the folder {photos} holds no images")
     xml = [

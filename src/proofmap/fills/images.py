@@ -217,7 +217,7 @@ class ReadyImages(ReadyFill):
         allowed = other.sum(dim=1)
         if self._is_one_image and not bool(allowed.all()):
             raise InputError(
-                "the pool of random images holds nothing but the image that is explained; name one with others"
+                "the pool of random images contains only the explained image; name a pool with other images"
             )
         rounds, rest = divmod(size, sources)  # picture k is from source k % sources
         left = (words * (rounds * allowed + other[:, :rest].sum(dim=1))) >> 32

@@ -85,9 +85,7 @@ class ReadyNearRows(ReadyImages):
         near = (distance <= farthest) & other
         count = near.sum(dim=1)
         if not bool(count.all()):
-            raise InputError(
-                "the pool of rows holds nothing but the row that is explained; name one with others"
-            )
+            raise InputError("the pool of rows contains only the explained row; name a pool with other rows")
         chosen = (words * count) >> 32
         return self.pool[torch.searchsorted(near.cumsum(dim=1), chosen[:, None] + 1)[:, 0]].to(x.dtype)
 

@@ -91,8 +91,8 @@ class Method(Plugin):
         for member in self._members():
             if isinstance(member, Fill) and member.reads_mask:
                 raise InputError(
-                    f"the fill {member.name} depends on which positions are shown, which methods do not pass on; it is for judging, "
-                    f"so give {self.name} another fill"
+                    f"the fill {member.name} depends on which positions are shown, so only metrics and games can use it; "
+                    f"give {self.name} another fill"
                 )
 
     @classmethod

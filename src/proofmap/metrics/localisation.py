@@ -231,7 +231,7 @@ def side_by_side(inputs: Pictures, images: Tensor, labels: Sequence[int] | Tenso
     if len(names) != len(images):
         raise InputError(f"{len(names)} labels were given for {len(images)} images")
     if len(set(names)) < 2:
-        raise InputError("two things need two labels; give photos of at least two labels")
+        raise InputError("two objects in one picture need two labels; give photos of at least two labels")
     height, width = inputs.size
     left, quarter = width // 2, width // 4
     right = width - left

@@ -58,8 +58,8 @@ class ProofMetric(GameMetric):
             )
         if self.target.limits[0] < 0:
             raise InputError(
-                f"{self.name} is a ratio, and the target {self.target.name!r} may be below zero; take one that is not, "
-                "such as probability, decision or rival"
+                f"{self.name} is a ratio, and the target {self.target.name!r} may be below zero; use one that is never below "
+                "zero, such as probability, decision or rival"
             )
 
     @cached_property

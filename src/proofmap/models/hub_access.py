@@ -1,7 +1,7 @@
 """One short request to a hub before a download.
 
 The libraries of hubs repeat failed requests with growing delays: a wrong name, or a machine without network, costs minutes for every
-file. So the hub is asked once, without repetition, whether it has the net.
+file. So one request, without retries, asks the hub whether it has the net.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def _xgboost(path: Path, spec: ModelSpec) -> Any:
         model = library.XGBClassifier()
         model.load_model(str(path))
     except Exception as error:
-        raise ModelError(f"{path} is no classifier of XGBoost: {reason_of(error)}") from error
+        raise ModelError(f"{path} is not a classifier of XGBoost: {reason_of(error)}") from error
     return model
 
 
@@ -60,7 +60,7 @@ def _lightgbm(path: Path, spec: ModelSpec) -> Any:
     try:
         return library.Booster(model_file=str(path))
     except Exception as error:
-        raise ModelError(f"{path} is no model of LightGBM: {reason_of(error)}") from error
+        raise ModelError(f"{path} is not a model of LightGBM: {reason_of(error)}") from error
 
 
 def _sklearn(path: Path, spec: ModelSpec) -> Any:

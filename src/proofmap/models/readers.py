@@ -104,7 +104,9 @@ def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Pie
 
 
 def special_tokens(tokenizer: Any, pair: bool = False) -> tuple[list[int], list[int]]:
-    """The special tokens that a tokenizer puts before and after one text; of a pair, those before, and those between the texts."""
+    """The special tokens that a tokenizer puts before and after one text. For a pair of texts, those before the first text and those
+    between the two.
+    """
     marker = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a", "a")["input_ids"] if pair else tokenizer("a")["input_ids"]
     at = next((k for k in range(len(whole)) if whole[k : k + len(marker)] == marker), None)

@@ -65,7 +65,7 @@ def load_text_model(spec: ModelSpec, labels: Sequence[str] | None = None) -> Loa
 
 
 def _in_windows(spec: ModelSpec, net: TokenNet, arguments: dict[str, Any]) -> Loaded:
-    """The net, which reads long texts in windows if that is asked for."""
+    """The net, set to read long texts in windows if the spec asks for it."""
     inputs: Tokens = arguments["inputs"]
     if inputs.longer == "windows":
         if isinstance(net, ContinuationNet):
@@ -222,7 +222,7 @@ def _table(model: Any) -> Tensor:
 
 
 def _window(model: Any, tokenizer: Any) -> int | None:
-    """The largest number of tokens, as the net and the tokenizer say."""
+    """The largest number of tokens that the net and the tokenizer allow."""
     known = [getattr(model.config, name, None) for name in ("max_position_embeddings", "n_positions")]
     known.append(getattr(tokenizer, "model_max_length", None))
     sizes = [int(size) for size in known if size and 0 < size < 10**6]

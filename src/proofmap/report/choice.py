@@ -97,7 +97,9 @@ def choose_pictured(
 def _worst_in_turn(
     values: Values, kind: str, among: Sequence[int], count: int, taken: Iterable[int]
 ) -> dict[int, str]:
-    """Image -> method: each method's lowest values of this kind, the methods taking turns; without images already taken."""
+    """Image -> method: the images with each method's lowest values of this kind. Methods take turns, and images that were already taken
+    are skipped.
+    """
     queues = []
     for method, found in values.items():
         if kind in found:

@@ -1,4 +1,4 @@
-"""How results are saved and shown in a notebook: what :mod:`proofmap.results.display` asks for.
+"""How results are saved and shown in a notebook: implements :mod:`proofmap.results.display`.
 
 ``save`` writes tables, a full record, maps and pictures: all files, complete, or none. A notebook gets plain HTML with pictures
 inside, without scripts or extensions.
@@ -57,7 +57,7 @@ MOST_BYTES = 1_500_000
 
 
 def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
-    """Everything but tensors, as plain data: settings, versions, scores, rows."""
+    """Everything except tensors, as plain data: settings, versions, scores, rows."""
     return {
         "proofmap": evaluation.settings.get("proofmap", ""),
         "torch": torch.__version__,

@@ -71,7 +71,7 @@ def write_report(
         command: the exact command that repeats the evaluation.
         provenance: more facts about the run, such as hashes, hardware and dates.
         failures: what could not be done, and why.
-        warnings: what a reader must know first, such as a method that failed; shown under the headline.
+        warnings: warnings for the reader, such as a method that failed; shown under the headline.
         stored: the number format in which the maps were stored after scoring, such as ``float16``; empty if they were not stored.
         banner: a warning in red at the top of the page; the verdict is then gray.
         choice: the images to show in full; by default :func:`choose_pictured` chooses twenty of those whose pixels were kept.

@@ -1,4 +1,5 @@
-"""The opening of the report: one image, a method's pixels for a label that the net believes, and its pixels for one that it does not.
+"""The opening of the report: one image, a method's pixels for a label that the net believes, and its pixels for a label that it does
+not believe.
 
 The method is the first that the verdict names, or else the first with a map for each label. The image is the first of those shown in full
 on which the method proves the top label and a label with f < .01 was judged; if there is none, the first with such a label. The label is
@@ -70,7 +71,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
 
 
 def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
-    """What the pixels of a label that the net believes show."""
+    """A sentence on what the pixels show for a label that the net believes."""
     noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
     if proof.reach is not None and proof.reach < 1:
         return f"These {positions} alone, {percent(share)} of the {noun}, make the net say {name} about as strongly as the whole {noun} does."
@@ -101,7 +102,7 @@ def _method(evaluation: Evaluation, verdict: Verdict) -> MethodResult | None:
 
 
 def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int] | None:
-    """An image, the place of its top label, and that of a label that the net does not believe."""
+    """The index of an image, of its top label, and of a label that the net does not believe."""
     found = []
     for index in evaluation.pictured:
         f = evaluation.f[index].tolist()
@@ -116,7 +117,7 @@ def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int
 
 
 def _share_of_peak(result: MethodResult, index: int, place: int) -> float:
-    """The share of the positions at which the curve is largest, with something shown."""
+    """The share of positions at which the curve is highest, among the points where something is shown."""
     curves = result.insertion
     some = curves.counts > 0
     best = int(curves.probabilities[index, place, some.to(curves.probabilities.device)].argmax())

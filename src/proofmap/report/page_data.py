@@ -39,7 +39,7 @@ def page_record(
     warnings: Sequence[str] = (),
     stored: str = "",
 ) -> dict[str, Any]:
-    """Everything on the page but the pictures, as data for JSON; NaN is None."""
+    """Everything on the page except the pictures, as data for JSON; NaN becomes None."""
     hidden = hidden_of(evaluation)
     return {
         "title": title,

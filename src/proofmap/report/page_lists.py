@@ -1,4 +1,4 @@
-"""Texts and rows of a page as data: the words or columns, and for each map the shade and the place of each, and the belief after each.
+"""Texts and rows of a page as data: the words or columns, and for each map the shade and the rank of each, and the probability after each.
 
 The slider of such a page shows words or columns one by one: at step k it shows the first k of a map, or all if there are fewer.
 """
@@ -45,8 +45,9 @@ def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
 def list_maps(
     evaluation: Evaluation, result: MethodResult, index: int, places: Sequence[int]
 ) -> dict[str, Any]:
-    """For each label the shade 0..255 of each position, its place in the map (0 first), how many give the belief, and the probability of
-    the label while 0, 1, 2, ... are shown."""
+    """For each label: the shade 0..255 of each position, its rank in the map (0 first), the number of positions that suffice for the
+    belief, and the probability of the label while 0, 1, 2, ... positions are shown.
+    """
     count = evaluation.count_of(index)
     found: dict[str, Any] = {"heat": [], "order": [], "enough": [], "curve": []}
     for j in places:

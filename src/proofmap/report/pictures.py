@@ -20,7 +20,7 @@ KEPT_SHARE = 0.2
 
 
 def photo(image: Tensor, inputs: Inputs) -> Image.Image:
-    """An image, as the net takes it, as a picture."""
+    """An image in the form that the net takes, as a picture."""
     return Image.fromarray(inputs.picture(image))
 
 

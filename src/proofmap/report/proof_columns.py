@@ -1,4 +1,4 @@
-"""Which columns carry the proofs: for each label, a dot per row and column at the column's place in the map.
+"""Which columns carry the proofs: for each label, a dot per row and column at the column's rank in the map.
 
 The dots are data; the figure ``columns`` and the HTML page draw them.
 """
@@ -28,7 +28,7 @@ LEFT, STEP, LINE, TOP = 210, 16, 22, 8
 
 @dataclass(frozen=True)
 class Dot:
-    """One column of one row: its place in the map (0 is first), whether it is needed for the proof, and its value from 0 to 1."""
+    """One column of one row: its rank in the map (0 is first), whether it is needed for the proof, and its value from 0 to 1."""
 
     place: int
     proves: bool
@@ -137,7 +137,7 @@ def _panel(
 
 
 def swarm(places: list[int]) -> list[float]:
-    """How far each dot moves from its line so that dots at one place do not cover each other, at most .4.
+    """How far each dot is moved from its line, at most .4, so that dots at the same place do not overlap.
 
     >>> swarm([3, 0, 3])
     [-0.05, 0.0, 0.05]
@@ -160,10 +160,10 @@ def if_several(evaluation: Evaluation) -> ProofColumns | None:
 
 
 def across(place: float) -> float:
-    """Where the page draws a place in the map, 0 first."""
+    """The horizontal coordinate of a rank in the map, 0 first."""
     return LEFT + STEP * (place + 0.5)
 
 
 def down(line: float) -> float:
-    """Where the page draws a column."""
+    """The vertical coordinate of a column."""
     return TOP + LINE * (line + 0.5)

@@ -167,7 +167,7 @@ def load_pictured(
 
 
 def _judged_by_all(numbers: Evaluation) -> list[int] | None:
-    """The images that every method has judged, which may be some while a run is being written; None if there are none."""
+    """The images that every method has judged; while a run is being written, these may be only some. None if there are none."""
     judged = [~result.insertion.auc.isnan().all(dim=1) for result in numbers.results]
     found = torch.stack(judged).all(dim=0).nonzero()[:, 0].tolist()
     return found or None

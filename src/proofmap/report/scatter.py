@@ -29,7 +29,7 @@ _NEAR = (12, 12)  # marks closer than this, across and down, share the text with
 
 @dataclass(frozen=True)
 class ScatterPoint:
-    """One method: two scores, each with the ends of its interval; NaN for what does not exist."""
+    """One method: two scores, each with the ends of its interval. Missing values are NaN."""
 
     method: str
     label_free: bool

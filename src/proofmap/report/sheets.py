@@ -142,7 +142,7 @@ def _font(size: int) -> Font:
 
 @lru_cache(maxsize=1_000)
 def _lines(text: str, font: Font, width: int) -> tuple[str, ...]:
-    """The text in lines of at most this many pixels, broken at spaces. The sheets of a run repeat most of their texts."""
+    """The text in lines of at most this many pixels, broken at spaces. Cached, because the sheets of a run repeat most of their texts."""
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word

@@ -36,7 +36,9 @@ _NO_CHARACTER = "\U0010fffe"
 
 
 def font_for(word: str, size: int) -> Font | None:
-    """The first font here that has every character of a word; None if none has, or if the word is right-to-left and Pillow cannot set it."""
+    """The first available font that has every character of a word; None if there is no such font, or if the word is right-to-left and
+    Pillow cannot set it.
+    """
     if is_rtl(word) and not features.check("raqm"):
         return None
     letters = {letter for letter in word if unicodedata.category(letter)[0] not in "CMZ"}
@@ -79,7 +81,7 @@ def direction(text: str) -> str | None:
 
 @cache
 def _fonts(size: int) -> tuple[Font, ...]:
-    """The fonts that are there, of one size: Pillow's own first, then one that comes with matplotlib, then those of the system."""
+    """The available fonts in one size: Pillow's own first, then one that comes with matplotlib, then those of the system."""
     found: list[Font] = [ImageFont.load_default(size)]
     spec = find_spec("matplotlib")
     own = (

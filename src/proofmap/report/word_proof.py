@@ -66,7 +66,7 @@ class WordProof:
 
 
 def _softened(value: float) -> float:
-    """Nearer to the middle of the diverging colours, where dark letters can be read."""
+    """A value moved towards the middle of the diverging colours, so that dark letters can be read."""
     return 0.5 + (value - 0.5) * (len(DIVERGING) - 5) / len(DIVERGING)
 
 

@@ -1,4 +1,4 @@
-"""The experiment ``artifacts``: what the net sees through masks of labels that are not in the image.
+"""The experiment ``artifacts``: what masks make the net predict for labels that are not in the image.
 
 A mask M hides an image in part: x~ = M x + (1 - M) gray. For the top label and for the others, at each weight of the total
 variation: f of the label on x and on x~, how often x~ makes the label the net's first, how ragged the mask is, and its area.

@@ -16,7 +16,7 @@ than = ["Gradient x Input", "iGOS++"]
 margin = 0.0                    # above 0: better, or worse by no more than this
 check = true                    # false: reported, but --check does not fail
 
-[[settings.no_gains]]           # a metric in another form makes no row better by more than the margin
+[[settings.no_gains]]           # another form of a metric improves no row by more than the margin
 says = "ties broken by a centered Gaussian do not help"
 metric = "insertion, centered ties"
 than = "insertion"
@@ -76,7 +76,7 @@ def compared(says: str, differences: Tensor, what: str) -> Claim:
 
 
 def _lacking(count: int, what: str) -> str:
-    """The rows of a statement that are missing, as the end of a sentence.
+    """The end of a sentence that names the missing rows of a statement.
 
     >>> _lacking(2, "row"), _lacking(0, "row")
     ('; 2 rows are not here', '')
@@ -134,7 +134,7 @@ def _in_words(pairs: Sequence[Pair]) -> str:
 
 @dataclass(frozen=True)
 class Pair:
-    """The difference of two rows, image by image, with its 95 % interval; above zero the first row is better."""
+    """The difference of two rows, image by image, with its 95 % interval. If it is above zero, the first row is better."""
 
     metric: str
     better: str
@@ -239,7 +239,7 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
 
 
 def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
-    """Pairs of one row judged by two forms of a metric, image by image; above zero the usual form is better."""
+    """Pairs of one row judged by two forms of a metric, image by image. If the difference is above zero, the usual form is better."""
     there, found = {r.name: r for r in evaluation.results}, []
     for entry in settings.get("no_gains", ()):
         metric, usual = entry["metric"], entry["than"]

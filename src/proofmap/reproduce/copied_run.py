@@ -43,9 +43,8 @@ def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
 
 
 def _copy(start: Path, folder: Path) -> list[Path]:
-    """Copy a run, and replace what a killed process has copied already.
-
-    The manifest comes last: with it the copy counts as a run, so it must be whole by then.
+    """Copy a run, and replace what a killed process has copied already. The manifest is copied last, because a folder with a manifest
+    counts as a run and must be complete.
     """
     there = [path for path in (start / MAPS, log_of(start / SCORES), start / SCORES) if path.exists()]
     for path in there:

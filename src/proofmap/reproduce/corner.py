@@ -1,4 +1,4 @@
-"""The experiment ``corner``: a study of photos cut to a corner, and some of its rows on the same photos as they are.
+"""The experiment ``corner``: a study of photos cut to a corner, and some of its rows on the same photos without the cut.
 
 [settings.whole]                # the study of the whole photos
 data = "imagenette:..."

@@ -49,8 +49,8 @@ def score_numbers(score: Score) -> dict[str, object]:
 class Claim:
     """Something that the paper says, and whether it held here; ``found`` has the numbers.
 
-    ``holds`` is None if the numbers do not decide. ``checked`` is False for a claim that is only reported: a check does not fail by it,
-    because it is known not to hold on this net.
+    ``holds`` is None if the numbers do not decide. ``checked`` is False for a claim that is only reported. ``--check`` does not fail
+    because of it, as it is known not to hold on this net.
     """
 
     statement: str
@@ -68,7 +68,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """How much was computed: images, labels of each, and passes of the net; ``whole`` is False where a run was continued."""
+    """How much was computed: images, labels per image, and passes of the net. ``whole`` is False if a run was continued."""
 
     images: int
     labels: int

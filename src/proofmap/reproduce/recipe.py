@@ -17,7 +17,7 @@ gives = "digits"                # optional: without it only this part (of a stud
 [[variants]]                    # ways to run it, the paper's own first; the first whose needs are met runs
 name = "resnet50"
 what = "ResNet-50, as in the paper"
-by_name = false                 # true: only where --variant names it
+by_name = false # true: only if --variant names it
 extends = ["..."]               # earlier variants that this one adds to, likewise
 needs = [{ path = "weights/resnet50.pth", what = "..." }]
 settings = { study = { model = "..." } }    # merged into the settings; likewise quick
@@ -126,7 +126,7 @@ class Recipe:
         table, text = _extended(text)
         wrong = sorted(set(table) - _KNOWN) or sorted({"title", "paper", "experiment"} - set(table))
         if wrong:
-            raise InputError(f"the recipe {name} is not as it should be: see {', '.join(wrong)}")
+            raise InputError(f"the recipe {name} has unknown or missing entries: {', '.join(wrong)}")
         return cls(
             name=name,
             title=table["title"],

@@ -54,7 +54,7 @@ def study_of(job: Job) -> Study:
 
 
 def rows_for_later(job: Job) -> list[Method]:
-    """The rows that were not asked for this time."""
+    """The rows that were not requested this time."""
     if job.all_settings is None:
         return []
     others = rows_of(job.all_settings) - rows_of(job.settings)
@@ -108,7 +108,7 @@ def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Itera
 
 
 def at_preset(name: str, preset: str) -> str:
-    """What a metric is called at one of several pairs of thresholds."""
+    """The name of a metric at one of several pairs of thresholds."""
     return f"{name}, {preset}"
 
 
@@ -117,7 +117,7 @@ def metric_name(metric: Mapping[str, Any]) -> str:
 
 
 def by_epsilons(settings: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The metrics of a study that stand at several thresholds: name in the recipe -> names in the study."""
+    """The metrics of a study that are judged at several thresholds: name in the recipe -> names in the study."""
     epsilons = settings.get("epsilons", {})
     several: dict[str, list[str]] = {}
     for metric in settings["study"]["metrics"]:

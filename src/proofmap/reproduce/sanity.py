@@ -1,4 +1,4 @@
-"""The experiment ``sanity``: the last layer of the net is randomised, as in the paper, and then more of them.
+"""The experiment ``sanity``: the last layer of the net is randomised, as in the paper, and then further layers.
 
 [settings]
 order = "cascading"             # the last layer alone, then more of them; "last": nothing else
@@ -8,7 +8,7 @@ rows = ["TV 0"]                 # the paper's own, about which it says something
 
 [settings.study]                # net, data and methods; its images and labels
 
-The paper looks: the maps are "less visually coherent". Here coherence is the roughness of the top 30 % of a map
+The paper judges by eye: the maps are "less visually coherent". Here this is measured by the roughness of the top 30 % of a map
 (:class:`~proofmap.metrics.roughness.Roughness`), and the difference is taken map by map.
 """
 
@@ -45,7 +45,7 @@ Maps = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def run(job: Job) -> Findings:
-    """Similarities before and after, roughness before and after, and the maps side by side."""
+    """Compares maps before and after: their similarity, their roughness, and the maps side by side."""
     settings, here = job.settings, draw_sample(job)
     kept: dict[tuple[str, int], Tensor] = {}
 

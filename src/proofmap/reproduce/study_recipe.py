@@ -1,4 +1,4 @@
-"""The experiment ``study``: methods judged on images as ``proofmap evaluate`` does it, beside what the paper printed.
+"""The experiment ``study``: methods judged on images as ``proofmap evaluate`` does it, next to the paper's numbers.
 
 [settings]
 figures = ["curves"]            # of the evaluation; "mask-pairs" and "mask-pairs-second" also ask the net, and need stored maps

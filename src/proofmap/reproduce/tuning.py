@@ -8,8 +8,8 @@ data = "imagenette:{data}/imagenette[train]"    # left out, or if the run keeps 
 deltas = [0.0, 0.2]             # thresholds; 0 to 5 in steps of .2 when left out
 
 A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study, and each row keeps
-the one that was best for it on the holdout, under the plain name. The order of a run's images is random; those of them that
-are the holdout do not count in this score, and no map is made for tuning alone.
+the one that was best for it on the holdout, under the plain name. The order of a run's images is random. Images of the holdout do not
+count in this score, and no map is made only for tuning.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def find_drops(
     for what, limit in limits.items():
         if not (math.isfinite(limit) and limit >= 0):
             raise InputError(
-                f"the drop allowed of {what or 'a score'} must be a number of at least 0, not {limit}"
+                f"the allowed drop of {what or 'a score'} must be a number of at least 0, not {limit}"
             )
     if not (methods and limits):
         raise InputError("there is nothing to compare with the other run: no method, or no score")

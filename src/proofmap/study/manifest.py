@@ -346,8 +346,8 @@ def same_settings(
     if hidden:
         which = " and ".join(f"{value} ({type_})" for value, type_ in hidden.items())
         raise InputError(
-            f"the {kind} {name!r} of {folder} cannot be continued: it reads {which}, whose content cannot be seen, so "
-            "they may have changed since. Pass the values that it needs as settings or arguments "
+            f"the {kind} {name!r} of {folder} cannot be continued: it reads {which}, whose content cannot be checked, so "
+            "it may have changed. Pass the values that it needs as settings or arguments "
             f"(functools.partial), or choose another --out{forget}"
         )
     lines = differences(*with_revisions(old, plain_record(new)))

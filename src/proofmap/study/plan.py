@@ -121,8 +121,8 @@ def work_of(
             keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}
             if any(found not in (None, key) for found in keys.values()):
                 raise StoreError(
-                    f"the results of {method.name} on {subjects[0].name} were made from something else than this "
-                    "study; choose another --out"
+                    f"the results of {method.name} on {subjects[0].name} were made with other settings or data than this "
+                    "study has; choose another --out"
                 )
             missing = tuple(name for name, found in keys.items() if found is None)
             if missing:

@@ -29,8 +29,8 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
     kept: Any = run.manifest.study
     if kept["model"] is None or not kept["dataset"]:
         raise InputError(
-            f"the net or the data of {run.folder} was an object of a Python process, so it cannot be checked whether it is still "
-            "the same; --fresh needs a net by its name or file.py:function, and data by its place"
+            f"the net or the data of {run.folder} was an object of a Python process, so --fresh cannot check it; "
+            "--fresh needs a net given by name or file.py:function, and data given by a path or dataset string"
         )
     versions = sorted(run.manifest.versions - {source_version()})
     changed = [f"Proofmap was {' and '.join(versions)}, and is {source_version()} now"] if versions else []

@@ -1,6 +1,7 @@
 """The contract of metrics: a metric's description is true, and a value depends on its own image alone.
 
-Some promises are about metrics with a value per image, others about metrics of whole runs; a promise about the other kind always holds.
+Some promises are about metrics with a value per image, others about metrics of whole runs. A promise about one kind is not checked for
+the other.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def judged(
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was judged, and the values of images and pairs that came of it; many promises need the same ones."""
+    """The judged maps, and the resulting values of images and pairs. Cached, because many promises need the same ones."""
 
     judged: Watched
     values: Tensor

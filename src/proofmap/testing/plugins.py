@@ -168,7 +168,7 @@ def may_be_refused(inputs: Inputs, what: str = "", *, allowed: bool = True) -> I
 
 
 def with_another_seed(compute: Callable[[], Answer]) -> tuple[Answer, bool]:
-    """What is computed under another global seed of torch, and whether the global generator stayed as it was."""
+    """The result under another global seed of torch, and whether the global generator was left unchanged."""
     with torch.random.fork_rng(devices=[]):
         before = torch.manual_seed(8_191_031).get_state()
         found = compute()
@@ -176,7 +176,7 @@ def with_another_seed(compute: Callable[[], Answer]) -> tuple[Answer, bool]:
 
 
 def assert_global_randomness_is_not_used(found: tuple[Tensor, bool], expected: Tensor, what: str) -> None:
-    """Assert that what :func:`with_another_seed` returned is what is ``expected``, found under the usual seed."""
+    """Assert that the result of :func:`with_another_seed` equals ``expected``, the result under the usual seed."""
     result, untouched = found
     assert untouched, "torch's global generator was used or seeded"
     same = torch.equal(result.nan_to_num(), expected.nan_to_num())

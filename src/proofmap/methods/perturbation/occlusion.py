@@ -60,7 +60,7 @@ class Occlusion(PerturbationMethod):
         if not inputs.has_neighbours:
             if (self.window or 1) > 1:
                 raise InputError(
-                    f"{inputs.noun} are hidden one of their {inputs.position_noun} at a time: leave window out"
+                    f"the {inputs.position_noun} of {inputs.noun} are hidden one at a time: leave window out"
                 )
             return 1, 1
         window = self.window or math.ceil(max(inputs.positions) / 8)

@@ -159,7 +159,7 @@ def desk() -> Desk:
 
 
 def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 1)) -> Desk:
-    """The figure of one image of an evaluation and its labels in these places, with pictures."""
+    """The figure of one image of an evaluation and its labels with these indices, with pictures."""
     own = evaluation.labels[index].tolist()
     labels = {j: own[j] for j in places if j < len(own) and own[j] != NO_LABEL}
     image, inputs, first = evaluation.image_of(index), evaluation.inputs, evaluation.results[0]

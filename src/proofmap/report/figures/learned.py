@@ -146,7 +146,7 @@ def artifacts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Learn a mask for every label of each image at each weight, and blend each photo with gray as its masks say.
+    """Learn a mask for every label of each image at each weight, and blend each photo with gray by its masks.
 
     Args:
         labels: the columns, the same for all images: ``"all"``, or a list.
@@ -182,7 +182,7 @@ def artifacts_of(
     Args:
         table: the labels ``(N, L)``; if rows differ, the names are above the pictures.
         settings: how the masks were learned, as a sentence for the caption.
-        points: of the insertion curves whose areas are shown.
+        points: the number of points of the insertion curves whose areas are shown.
     """
     at = proof.thresholds(thresholds)
     inputs, same_labels = classifier.inputs, bool((table == table[:1]).all())

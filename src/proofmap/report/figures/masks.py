@@ -130,7 +130,7 @@ def mask_pairs(
 
 
 def two_objects(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHARE) -> GridFigure:
-    """Masked photos of several things: a row per photo, and for each method a column per label.
+    """Masked photos of several objects: a row per photo, and for each method a column per label.
 
     Every image must have the same number of labels, two or more: a list for all images, or the true labels of each image. If the
     labels differ, their names are above the pictures.
@@ -178,7 +178,7 @@ def two_objects_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Judge methods on photos that show several things, and draw the maps of each thing."""
+    """Judge methods on photos that show several objects, and draw the maps of each object."""
     return two_objects(
         evaluate(
             classifier,
@@ -220,7 +220,7 @@ def _mask_picture(heat: Tensor, inputs: Inputs) -> Image.Image:
 
 
 def _chosen(evaluation: Evaluation, place: int, images: Sequence[int] | None, rows: int) -> list[int]:
-    """The images of a grid; each must have a label in this place."""
+    """The images of a grid; each must have a label with this index."""
     labelled = [i for i in evaluation.pictured if _label(evaluation, i, place) != NO_LABEL]
     chosen = labelled[:rows] if images is None else list(images)
     if not chosen:
