@@ -149,7 +149,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("list", "targets", ""), "no target is named ''"),
         (("sanity", "--axioms", "--methods", "grad-cm"), "Did you mean 'grad-cam'"),
         (("sanity", "texts", *MODEL), "it is damaged, or not in a format that is read (.bmp"),
-        ((*SANITY, "--relabelled-weights", "w.pth"), "name it with --relabelled"),
+        ((*SANITY, "--relabelled-weights", "w.pth"), "--relabelled-weights needs --relabelled"),
         ((*SANITY, "--noise", "inf"), "noise a number above 0"),
         ((*SANITY, "--orders", "upwards"), "--orders must be among cascading"),
         (("sanity", "photos", "--model", "nosuch"), "Nets of hubs are written torchvision:NAME, timm:NAME"),
