@@ -29,6 +29,7 @@ from proofmap.classifier.outputs import (
 )
 from proofmap.classifier.probability_models import ProbabilityModel, as_function, is_probability_model
 from proofmap.classifier.steadiness import count_labels, outputs_on_noise
+from proofmap.classifier.together import ask, is_together, share_of
 from proofmap.classifier.view import (
     LogitsModule,
     copy_net,
@@ -190,7 +191,8 @@ class Classifier:
     def batches(self) -> tuple[BatchSize, BatchSize]:
         """Batch sizes for forward passes and for passes with input gradient, chosen at first use from the memory of the device."""
         if self._longer is not None:
-            return self._longer.batches
+            forward, gradient = self._longer.batches
+            return share_of(forward), share_of(gradient)
         if self._batches is None:
             self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
         return self._batches
@@ -301,7 +303,10 @@ class Classifier:
         """Logits ``(N, A)`` for images that are normalised already."""
         if self._source is None or is_changed(self._counted):  # the faster question, for inner loops
             self.refresh()
-        out = check_rows(self.net(self.inputs.for_net(x.to(self.dtype))), len(x), self.inputs.singular)
+        x = self.inputs.for_net(x.to(self.dtype))
+        together = self._longer is not None and is_together()
+        found = ask(self.net, x, self.inputs) if together else self.net(x)
+        out = check_rows(found, len(x), self.inputs.singular)
         out = out.to(torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
             check_finite(out, self.inputs.singular)

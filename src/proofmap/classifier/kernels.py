@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
+
+_NOTED = threading.local()
+"""Whether TensorFloat-32 was asked for in a thread that does not run the net itself, innermost last."""
 
 
 @contextmanager
@@ -21,8 +25,17 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
     """Use deterministic convolutions; without ``tf32`` also full float32 precision, which cuDNN does not use by default.
 
     Learning amplifies the last bit, so kernels that add in a varying order would give other masks. TensorFloat-32 would change
-    scores by 1e-3. The old state is restored at the end.
+    scores by 1e-3. The old state is restored at the end. These are switches of the whole process: a thread inside :func:`note_kernels` does not
+    touch them.
     """
+    noted: list[bool] | None = getattr(_NOTED, "asked", None)
+    if noted is not None:
+        noted.append(tf32)
+        try:
+            yield
+        finally:
+            noted.pop()
+        return
     if not torch.cuda.is_available():
         yield
         return
@@ -34,6 +47,22 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
             yield
     finally:
         cudnn.benchmark, cudnn.deterministic = before
+
+
+@contextmanager
+def note_kernels() -> Iterator[None]:
+    """In this thread, only note what :func:`steady_kernels` asks for; :func:`asked_kernels` says it to whoever runs the net."""
+    _NOTED.asked = []
+    try:
+        yield
+    finally:
+        del _NOTED.asked
+
+
+def asked_kernels() -> bool | None:
+    """Whether this thread asks for TensorFloat-32; None if it asks for nothing."""
+    noted: list[bool] = getattr(_NOTED, "asked", [])
+    return noted[-1] if noted else None
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from types import TracebackType
-from typing import IO, Protocol, Self
+from typing import IO, Any, Protocol, Self
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import one_line
@@ -52,6 +52,69 @@ class Silent:
 
     def task(self, what: str, passes: int) -> ProgressTask:
         return SilentTask()
+
+
+class JointProgress:
+    """Progress of work that is done in parts which take turns, each with a task of its own: tasks of one name are shown as one.
+
+    Only one task is shown at a time. Its total is estimated from the first part and that part's share of the work.
+
+    >>> class Shown(Silent):
+    ...     def task(self, what, passes):
+    ...         print(what, passes)
+    ...         return SilentTask()
+    >>> joint = JointProgress(Shown())
+    >>> with joint.part(0.25).task("gradient", 10), joint.part(0.75).task("gradient", 30):
+    ...     pass
+    gradient 40
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._open: dict[str, int] = {}
+        self._shown: tuple[str, ProgressTask] | None = None
+
+    def part(self, share: float) -> Progress:
+        """Progress of the part that has this share of the work."""
+        return _Part(self, share)
+
+    def enter(self, what: str, passes: int) -> None:
+        self._open[what] = self._open.get(what, 0) + 1
+        if self._shown is None:
+            self._shown = what, self._progress.task(what, passes).__enter__()
+
+    def advance(self, what: str, passes: int, note: str) -> None:
+        if self._shown is not None and self._shown[0] == what:
+            self._shown[1].advance(passes, note)
+
+    def leave(self, what: str, *error: Any) -> None:
+        self._open[what] -= 1
+        if self._shown is not None and self._shown[0] == what and not self._open[what]:
+            (_, task), self._shown = self._shown, None
+            task.__exit__(*error)
+
+
+class _Part:
+    def __init__(self, joint: JointProgress, share: float) -> None:
+        self.joint, self.share = joint, share
+
+    def task(self, what: str, passes: int) -> ProgressTask:
+        return _PartTask(self.joint, what, round(passes / self.share))
+
+
+class _PartTask(SilentTask):
+    def __init__(self, joint: JointProgress, what: str, passes: int) -> None:
+        self.joint, self.what, self.passes = joint, what, passes
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.joint.advance(self.what, passes, note)
+
+    def __enter__(self) -> Self:
+        self.joint.enter(self.what, self.passes)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.joint.leave(self.what, *error)
 
 
 def seconds_between_lines() -> float:

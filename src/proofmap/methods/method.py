@@ -11,6 +11,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.classifier.together import apart, each_length
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs
@@ -44,6 +45,7 @@ Family = Literal[
     "adapter",
     "other",
 ]
+_FROM_OUTSIDE: tuple[Family, ...] = ("gradients", "mask", "perturbation", "control")
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ class Method(Plugin):
     label_free = False
     stochastic = False
     needs: ClassVar[frozenset[Need]] = frozenset()
+
+    @property
+    def looks_inside(self) -> bool:
+        """Whether it may read more of the net than outputs and their gradients in the input; only a family that is known not to does not."""
+        return self.family not in _FROM_OUTSIDE or not self.needs.isdisjoint(("layer", "attention", "masker"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -245,9 +252,13 @@ class ReadyMethod(Ready):
         classifier = self.classifier
         images, labels = classifier.check_images(images), labels.to(classifier.device)
         maps = torch.zeros(*labels.shape, *classifier.inputs.positions, device=classifier.device)
-        for n, places in groups:
+        near = {n: self.at_length(n) for n, _ in groups}
+
+        def at_length(n: int, places: Tensor, progress: Progress) -> None:
             some = classifier.inputs.cut(images[places], n)
-            maps[places, :, :n] = self.at_length(n)(some, labels[places], seed=seed, progress=progress)
+            maps[places, :, :n] = near[n](some, labels[places], seed=seed, progress=progress)
+
+        each_length(classifier, groups, at_length, labels=labels.shape[1], progress=progress)
         return maps
 
     def _maps(self, images: Tensor, labels: Tensor, seed: int, progress: Progress | None) -> Tensor:
@@ -263,6 +274,7 @@ class ReadyMethod(Ready):
         computed = labels[:, :1] if self.label_free else labels
         with (
             note_errors(f"while the method {self.method.title()} made maps"),
+            apart(self.method.looks_inside),
             steady_kernels(tf32=False),  # a method that can do with less, such as learning, says so itself
         ):
             # copies, since a method may write into what it is given, and others read the images and labels after it

@@ -76,10 +76,11 @@ class GameBoard:
     def _contents(self) -> list[bytes]:
         return streams.content_keys(self.images)
 
-    @cached_property
+    @property
     def logits(self) -> Tensor:
         """The net's output for the whole images, ``(N, A)``."""
-        return self.classifier.logits(self.images)
+        # not a cached_property: until Python 3.12 these hold a lock, and inputs of other lengths wait for the same net
+        return self.once("logits", lambda: self.classifier.logits(self.images))
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
         """The result of ``make`` for these images, computed once per key."""

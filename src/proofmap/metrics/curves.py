@@ -17,6 +17,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
+from proofmap.classifier.together import each_length
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
@@ -147,13 +148,13 @@ def play(
     inputs = classifier.inputs
     groups = inputs.by_length(images)
     if groups:
-        parts = []
-        for n, places in groups:
+
+        def at_length(n: int, places: Tensor, progress: Progress) -> Curves:
             near = game.game.prepare(classifier.at_length(n))
             some = inputs.cut(images[places], n), maps[places][..., :n], labels[places]
-            parts.append(
-                play(near, classifier.at_length(n), *some, matrix=matrix, seed=seed, progress=progress)
-            )
+            return play(near, classifier.at_length(n), *some, matrix=matrix, seed=seed, progress=progress)
+
+        parts = each_length(classifier, groups, at_length, labels=labels.shape[1], progress=progress)
         return join_lengths(parts, [places for _, places in groups], inputs.count)
     return play_on(
         GameBoard(classifier, images, maps, labels, seed=seed), game, matrix=matrix, progress=progress

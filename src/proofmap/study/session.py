@@ -16,6 +16,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.steadiness import FirstLook
+from proofmap.classifier.together import each_length
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.data.dataset import Dataset
@@ -119,24 +120,28 @@ class Session:
         keep_maps: int,
         *,
         watch: MapWatcher | None,
+        progress: Progress | None,
         **options: Any,
     ) -> BlockResult:
         """Judge inputs with different numbers of positions, each at its own length."""
-        parts = []
-        for n, places in groups:
+        near = {n: self.at_length(n) for n, _ in groups}
+
+        def at_length(n: int, places: Tensor, progress: Progress) -> BlockResult:
             some = subjects.chosen(places.tolist())
             some = replace(some, images=self.classifier.inputs.cut(some.images, n))
-            parts.append(
-                self.at_length(n).judge(
-                    method,
-                    some,
-                    metrics=metrics,
-                    maps=None if maps is None else maps[places.to(maps.device)][..., :n],
-                    keep_maps=int((places < keep_maps).sum()),
-                    watch=watch and _placed(watch, places.tolist()),
-                    **options,
-                )
+            return near[n].judge(
+                method,
+                some,
+                metrics=metrics,
+                maps=None if maps is None else maps[places.to(maps.device)][..., :n],
+                keep_maps=int((places < keep_maps).sum()),
+                watch=watch and _placed(watch, places.tolist()),
+                progress=progress,
+                **options,
             )
+
+        labels = subjects.labels.shape[1]
+        parts = each_length(self.classifier, groups, at_length, labels=labels, progress=progress)
         return join_places(parts, [places.cpu() for _, places in groups], self.classifier.inputs.positions)
 
     def at_length(self, n: int) -> Session:

@@ -204,6 +204,10 @@ class Inputs(ABC):
             return []
         return [(n, (lengths == n).nonzero()[:, 0]) for n in lengths.unique().tolist()]
 
+    def sizes(self, x: Tensor) -> Tensor:
+        """How much of each input ``(N, *shape)`` the net reads ``(N,)``: inputs of like size need little padding in one batch."""
+        return torch.zeros(len(x), device=x.device)
+
     def varied(self, x: Tensor) -> Tensor:
         """Mask ``(N, *shape)`` of the values to which noise may be added. By default, all values."""
         return torch.ones_like(x, dtype=torch.bool)

@@ -112,6 +112,9 @@ class Tokens(TextInputs):
         places = torch.arange(1, there.shape[-1] + 1, device=x.device)
         return (there * places).amax(dim=-1).clamp_min(1)
 
+    def sizes(self, x: Tensor) -> Tensor:
+        return (x[..., _STATE, :] != 0).sum(dim=-1)
+
     def words(self, x: Tensor) -> list[str]:
         count = int(self.lengths(x[None])[0])
         letters = x.detach().cpu()[_ID + 1 : _FIRST, : count * self.slots].T.reshape(count, -1)

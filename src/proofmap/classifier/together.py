@@ -1,0 +1,354 @@
+"""Inputs of different lengths, given to the net together.
+
+A text is explained and measured at its own number of words, so methods and metrics work on texts of one length at a time. A net can read texts of
+different lengths in one batch, because padding is closed to its attention. :func:`each_length` therefore works on several lengths side by side. The
+work on each length runs in a thread of its own, one thread at a time. A thread stops when it asks the net for something. When all have stopped, the
+net answers all of them in one batch, and the threads go on in the same order. Nothing depends on the clock, so neither do the results.
+
+Only the net's outputs, and their gradients in the input, are computed together. A method that looks into the net runs it :func:`apart`.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from proofmap.classifier.kernels import asked_kernels, note_kernels, outside_inference_mode, steady_kernels
+from proofmap.classifier.outputs import check_rows
+from proofmap.core.batching import BatchSize, is_out_of_memory
+from proofmap.core.inputs import Inputs
+from proofmap.core.progress import JointProgress, Progress, Silent
+
+if TYPE_CHECKING:
+    from proofmap.classifier.classifier import Classifier
+
+T = TypeVar("T")
+Net = Callable[[Tensor], Tensor]
+Group = tuple[int, Tensor]
+"""A number of positions, and the places of the inputs that have it."""
+
+_FULL = {"cpu": 32}
+_FULL_ON_OTHERS = 512
+"""Rows that keep a device busy: more are divided into batches of rows of like size, which need less padding."""
+_HERE = threading.local()
+
+
+def each_length(
+    classifier: Classifier,
+    groups: Sequence[Group],
+    work: Callable[[int, Tensor, Progress], T],
+    *,
+    labels: int = 1,
+    progress: Progress | None = None,
+) -> list[T]:
+    """``work(n, places, progress)`` for each group, in their order; groups of adjacent lengths run side by side until they fill a batch.
+
+    ``labels`` is the number of labels of each input. Work at length n must use ``classifier.at_length(n)``.
+    """
+    if _lane() is not None:  # the lanes of a lane would not be answered
+        return [work(n, places, progress or Silent()) for n, places in groups]
+    found: list[T] = []
+    most = classifier.batches[1].size
+    for some in _bunches(groups, labels, most):
+        total = sum(len(places) for _, places in some)
+        joint = JointProgress(progress or Silent())
+        lanes = [
+            _Lane(
+                lambda n=n, places=places: work(n, places, joint.part(len(places) / total)),  # type: ignore[misc]
+                len(places) / total,
+            )
+            for n, places in some
+        ]
+        found += _conduct(lanes, most)
+    return found
+
+
+def _bunches(groups: Sequence[Group], labels: int, most: int) -> Iterator[list[Group]]:
+    """Groups of adjacent lengths with at most ``most`` rows, one for each label of an input, or a single group."""
+    some: list[Group] = []
+    for group in groups:
+        if some and labels * sum(len(places) for _, places in [*some, group]) > most:
+            yield some
+            some = []
+        some.append(group)
+    if some:
+        yield some
+
+
+def is_together() -> bool:
+    """Whether the net's answer is to be asked for by :func:`ask`."""
+    lane = _lane()
+    return lane is not None and not lane.apart
+
+
+@contextmanager
+def apart(yes: bool = True) -> Iterator[None]:
+    """Run the net by itself, as code needs that looks into it; with ``yes=False`` in one batch with others, as is usual."""
+    lane = _lane()
+    if lane is None:
+        yield
+        return
+    before, lane.apart = lane.apart, yes
+    try:
+        yield
+    finally:
+        lane.apart = before
+
+
+def share_of(batch: BatchSize) -> BatchSize:
+    """The part of a batch that belongs to this thread's inputs."""
+    lane = _lane()
+    if lane is None:
+        return batch
+    if id(batch) not in lane.batches:
+        lane.batches[id(batch)] = batch, BatchSize(max(1, round(batch.size * lane.share)))
+    return lane.batches[id(batch)][1]
+
+
+def ask(net: Net, x: Tensor, inputs: Inputs) -> Tensor:
+    """``net(x)``, differentiable in x, computed in one batch with what the other threads ask for."""
+    lane = _lane()
+    assert lane is not None
+    if _is_watched(net):
+        return net(x)
+    if not (torch.is_grad_enabled() and x.requires_grad):
+        found: Tensor = lane.ask(_Forward(net, x.detach(), inputs, gradient=False))
+        return found
+    # on the CPU, where autograd runs the backward pass in the thread that asked for it and not in the thread of the device, which all share
+    answered: Tensor = _Asked.apply(x, lane, net, inputs)
+    return answered.to(x.device)
+
+
+def _lane() -> _Lane | None:
+    return getattr(_HERE, "lane", None)
+
+
+def _is_watched(net: object) -> bool:
+    """Whether a net has hooks, which must see their own inputs alone."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return isinstance(net, nn.Module) and any(getattr(m, kind) for m in net.modules() for kind in kinds)
+
+
+# ---- what threads ask for -------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class _Forward:
+    """The net's outputs for inputs ``x`` of one length."""
+
+    net: Net
+    x: Tensor
+    inputs: Inputs
+    gradient: bool
+    kernels: bool | None = field(default_factory=asked_kernels)
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """Equal for what one batch can answer."""
+        return id(self.net), self.x.dtype, self.gradient, self.kernels
+
+
+@dataclass(eq=False)
+class _Backward:
+    """The gradient in the inputs of the ``number``-th part of a batch, for the gradient in their outputs."""
+
+    batch: _Batch
+    number: int
+    gradient: Tensor
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        return (id(self.batch),)
+
+
+class _Asked(torch.autograd.Function):
+    """The net as a step of autograd, whose backward pass is asked for too."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, lane: _Lane, net: Net, inputs: Inputs) -> Tensor:
+        ctx.lane, (ctx.batch, ctx.number, out) = lane, lane.ask(_Forward(net, x.detach(), inputs, True))
+        out = out.cpu()
+        if not ctx.batch.differentiable:
+            ctx.mark_non_differentiable(out)
+        return out
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+        return ctx.lane.ask(_Backward(ctx.batch, ctx.number, gradient)), None, None, None
+
+
+class _Batch:
+    """One run of the net over the inputs of several requests, in parts of rows of like size."""
+
+    def __init__(self, requests: Sequence[_Forward], most: int) -> None:
+        first = requests[0]
+        self.net, self.rows = first.net, [len(each.x) for each in requests]
+        self.widths, self.gradient, self.kernels = [each.x.shape[-1] for each in requests], first.gradient, first.kernels
+        x = _stacked([each.x for each in requests])
+        sizes = torch.cat([_sizes(each) for each in requests])
+        self.order = sizes.argsort(stable=True)
+        self.parts: list[tuple[Tensor, Tensor]] = []
+        full = min(most, _FULL.get(x.device.type, _FULL_ON_OTHERS))
+        pieces = max(-(-len(x) // most), len(x) // full, 1)
+        with steady_kernels(tf32=bool(self.kernels)), torch.set_grad_enabled(self.gradient):
+            for which in self.order.tensor_split(pieces):
+                part = x[which].requires_grad_(self.gradient)
+                out = check_rows(self.net(part), len(part), first.inputs.singular)
+                self.parts.append((part if self.gradient else part[:0], out))
+        back = self.order.argsort()
+        self.outputs = torch.cat([out.detach() for _, out in self.parts])[back].split(self.rows)
+
+    @property
+    def differentiable(self) -> bool:
+        return all(out.requires_grad for _, out in self.parts)
+
+    def gradients(self, given: dict[int, Tensor]) -> dict[int, Tensor]:
+        """The gradients in the inputs of some requests, for the gradients in their outputs."""
+        whole = torch.cat([out.detach() for _, out in self.parts])
+        asked = [given[k].to(whole) if k in given else torch.zeros_like(out) for k, out in enumerate(self.outputs)]
+        wanted = torch.cat(asked)[self.order].split([len(out) for _, out in self.parts])
+        found = []
+        with steady_kernels(tf32=bool(self.kernels)):
+            for (part, out), own in zip(self.parts, wanted, strict=True):
+                # the graph goes when the threads no longer hold it: a thread may ask again, for another label
+                found += torch.autograd.grad(out, part, own, retain_graph=True)
+        each = torch.cat(found)[self.order.argsort()].split(self.rows)
+        return {k: each[k][..., : self.widths[k]] for k in given}
+
+
+def _stacked(each: Sequence[Tensor]) -> Tensor:
+    """Inputs of different lengths as those of the longest; what they lack is zero."""
+    width = max(x.shape[-1] for x in each)
+    return torch.cat([F.pad(x, (0, width - x.shape[-1])) for x in each])
+
+
+def _sizes(request: _Forward) -> Tensor:
+    return request.inputs.sizes(request.x)
+
+
+def _answers(requests: Sequence[_Forward | _Backward], most: int) -> list[Any]:
+    """The answer to each request; what one batch can answer is computed together."""
+    kinds: dict[object, list[int]] = {}
+    for k, request in enumerate(requests):
+        kinds.setdefault((type(request), request.kind), []).append(k)
+    answers: list[Any] = [None] * len(requests)
+    for places in kinds.values():
+        some = [requests[k] for k in places]
+        try:
+            for k, answer in zip(places, _answered(some, most), strict=True):
+                answers[k] = answer
+        except Exception as error:  # theirs: they may know what to do, such as to take smaller batches
+            for k in places:
+                answers[k] = _Failed(MemoryError(str(error)) if is_out_of_memory(error) else error)
+    return answers
+
+
+def _answered(some: Sequence[_Forward | _Backward], most: int) -> list[Any]:
+    forward = [each for each in some if isinstance(each, _Forward)]
+    if forward:
+        batch = _Batch(forward, most)
+        outputs = batch.outputs
+        return [(batch, k, out) for k, out in enumerate(outputs)] if batch.gradient else list(outputs)
+    backward = [each for each in some if isinstance(each, _Backward)]
+    found = backward[0].batch.gradients({each.number: each.gradient for each in backward})
+    return [found[each.number] for each in backward]
+
+
+# ---- threads that take turns ----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Failed:
+    error: BaseException
+
+
+class _Stopped(BaseException):
+    """Ends a thread because another one failed."""
+
+
+class _Lane:
+    """The work on the inputs of one length, in a thread that stops whenever it asks for something."""
+
+    def __init__(self, work: Callable[[], Any], share: float) -> None:
+        self.share, self.apart = share, False
+        self.batches: dict[int, tuple[BatchSize, BatchSize]] = {}
+        self.request: _Forward | _Backward | None = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.ended, self._stopping, self._answer = False, False, None
+        self._go, self._stands = threading.Semaphore(0), threading.Semaphore(0)
+        self._work, self._graph = work, torch.is_grad_enabled()
+        self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._run,), daemon=True)
+        self._thread.start()
+
+    def step(self, answer: Any = None) -> None:
+        """Let it run until it asks for something or ends."""
+        self._answer, self.request = answer, None
+        self._go.release()
+        self._stands.acquire()
+
+    def stop(self) -> None:
+        if not self.ended:
+            self._stopping = True
+            self.step()
+        self._thread.join()
+
+    def ask(self, request: _Forward | _Backward) -> Any:
+        """The answer to a request; in the thread."""
+        self.request = request
+        self._stands.release()
+        self._go.acquire()
+        if self._stopping:
+            raise _Stopped
+        answer, self._answer = self._answer, None
+        if isinstance(answer, _Failed):
+            raise answer.error
+        return answer
+
+    def _run(self) -> None:
+        self._go.acquire()
+        _HERE.lane = self
+        try:
+            if not self._stopping:
+                with torch.set_grad_enabled(self._graph), note_kernels():
+                    self.result = self._work()
+        except BaseException as error:
+            self.error = error
+        finally:
+            self.ended = True
+            _HERE.lane = None
+            self._stands.release()
+
+
+def _conduct(lanes: Sequence[_Lane], most: int) -> list[Any]:
+    """Run all lanes to their end, and return their results."""
+    try:
+        with outside_inference_mode(), steady_kernels(tf32=False):
+            for lane in lanes:
+                lane.step()
+                _raise_error(lane)
+            while waiting := [lane for lane in lanes if not lane.ended]:
+                requests = [lane.request for lane in waiting]
+                answers = _answers([each for each in requests if each is not None], most)
+                del requests
+                for lane in waiting:
+                    lane.step(answers.pop(0))
+                    _raise_error(lane)
+    finally:
+        for lane in lanes:
+            lane.stop()
+    return [lane.result for lane in lanes]
+
+
+def _raise_error(lane: _Lane) -> None:
+    if lane.error is not None:
+        raise lane.error
