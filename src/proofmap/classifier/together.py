@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -58,15 +59,11 @@ def each_length(
     found: list[T] = []
     most = classifier.batches[1].size
     for some in _bunches(groups, labels, most):
-        total = sum(len(places) for _, places in some)
-        joint = JointProgress(progress or Silent())
-        lanes = [
-            _Lane(
-                lambda n=n, places=places: work(n, places, joint.part(len(places) / total)),  # type: ignore[misc]
-                len(places) / total,
-            )
-            for n, places in some
-        ]
+        total, joint = sum(len(places) for _, places in some), JointProgress(progress or Silent())
+        shares = [len(places) / total for _, places in some]
+        parts = [joint.part(share) for share in shares]
+        works = [partial(work, *group, part) for group, part in zip(some, parts, strict=True)]
+        lanes = [_Lane(own, share) for own, share in zip(works, shares, strict=True)]
         found += _conduct(lanes, most)
     return found
 
@@ -192,7 +189,11 @@ class _Batch:
     def __init__(self, requests: Sequence[_Forward], most: int) -> None:
         first = requests[0]
         self.net, self.rows = first.net, [len(each.x) for each in requests]
-        self.widths, self.gradient, self.kernels = [each.x.shape[-1] for each in requests], first.gradient, first.kernels
+        self.widths, self.gradient, self.kernels = (
+            [each.x.shape[-1] for each in requests],
+            first.gradient,
+            first.kernels,
+        )
         x = _stacked([each.x for each in requests])
         sizes = torch.cat([_sizes(each) for each in requests])
         self.order = sizes.argsort(stable=True)
@@ -214,7 +215,9 @@ class _Batch:
     def gradients(self, given: dict[int, Tensor]) -> dict[int, Tensor]:
         """The gradients in the inputs of some requests, for the gradients in their outputs."""
         whole = torch.cat([out.detach() for _, out in self.parts])
-        asked = [given[k].to(whole) if k in given else torch.zeros_like(out) for k, out in enumerate(self.outputs)]
+        asked = [
+            given[k].to(whole) if k in given else torch.zeros_like(out) for k, out in enumerate(self.outputs)
+        ]
         wanted = torch.cat(asked)[self.order].split([len(out) for _, out in self.parts])
         found = []
         with steady_kernels(tf32=bool(self.kernels)):

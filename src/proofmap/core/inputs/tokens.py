@@ -186,8 +186,8 @@ class Tokens(TextInputs):
         return made
 
     def closed(self, x: Tensor) -> Tensor:
-        """Tokens that attention is closed to."""
-        made = x.clone()
+        """Tokens that attention is closed to. Their embeddings are zero: no token reads them, and a method with gradients sees what it would show."""
+        made = self.zeroed(x)
         made[..., _STATE, :] = -(x[..., _STATE, :] != 0).to(x)
         return made
 
