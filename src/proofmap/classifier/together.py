@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -28,13 +28,18 @@ from proofmap.core.batching import BatchSize, is_out_of_memory
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import JointProgress, Progress, Silent
 
-if TYPE_CHECKING:
-    from proofmap.classifier.classifier import Classifier
-
 T = TypeVar("T")
 Net = Callable[[Tensor], Tensor]
 Group = tuple[int, Tensor]
 """A number of positions, and the places of the inputs that have it."""
+
+
+class HasBatches(Protocol):
+    """What is asked of a classifier: passes at once, forward only and with input gradient."""
+
+    @property
+    def batches(self) -> tuple[BatchSize, BatchSize]: ...
+
 
 _FULL = {"cpu": 32}
 _FULL_ON_OTHERS = 512
@@ -43,7 +48,7 @@ _HERE = threading.local()
 
 
 def each_length(
-    classifier: Classifier,
+    classifier: HasBatches,
     groups: Sequence[Group],
     work: Callable[[int, Tensor, Progress], T],
     *,
