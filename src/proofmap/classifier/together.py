@@ -125,7 +125,7 @@ def ask(net: Net, x: Tensor, inputs: Inputs) -> Tensor:
         found: Tensor = lane.ask(_Forward(net, x.detach(), inputs, gradient=False))
         return found
     # on the CPU, where autograd runs the backward pass in the thread that asked for it and not in the thread of the device, which all share
-    answered: Tensor = _Asked.apply(x, lane, net, inputs)
+    answered: Tensor = _Asked.apply(x, lane, net, inputs)  # type: ignore[no-untyped-call]
     return answered.to(x.device)
 
 
@@ -176,14 +176,14 @@ class _Asked(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lane: _Lane, net: Net, inputs: Inputs) -> Tensor:
-        ctx.lane, (ctx.batch, ctx.number, out) = lane, lane.ask(_Forward(net, x.detach(), inputs, True))
-        out = out.cpu()
+        ctx.lane, (ctx.batch, ctx.number, found) = lane, lane.ask(_Forward(net, x.detach(), inputs, True))
+        out: Tensor = found.cpu()
         if not ctx.batch.differentiable:
             ctx.mark_non_differentiable(out)
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         return ctx.lane.ask(_Backward(ctx.batch, ctx.number, gradient)), None, None, None
 
@@ -224,7 +224,7 @@ class _Batch:
             given[k].to(whole) if k in given else torch.zeros_like(out) for k, out in enumerate(self.outputs)
         ]
         wanted = torch.cat(asked)[self.order].split([len(out) for _, out in self.parts])
-        found = []
+        found: list[Tensor] = []
         with steady_kernels(tf32=bool(self.kernels)):
             for (part, out), own in zip(self.parts, wanted, strict=True):
                 # the graph goes when the threads no longer hold it: a thread may ask again, for another label
