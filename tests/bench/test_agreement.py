@@ -23,10 +23,10 @@ CHAOTIC = """
 import torch
 
 def chaotic(classifier, images, labels):
-    '''Another order of pixels for each rounding of the picture, as a learned mask amplifies roundings.'''
+    '''Another order of pixels for each rounding of the net's outputs, as a learned mask amplifies roundings.'''
     maps = []
-    for image in images:
-        bits = int(image.double().mul(2**30).round().sum().item()) % 2**31
+    for image, f in zip(images, classifier.probabilities(images).double()):
+        bits = int(f.mul(2**40).sum().item()) % 2**31
         noise = torch.rand(images.shape[2:], generator=torch.Generator().manual_seed(bits)).to(images)
         maps.append(image.mean(dim=0) + 0.5 * noise)
     return torch.stack(maps)[:, None].expand(-1, labels.shape[1], -1, -1).clone()
@@ -192,6 +192,14 @@ def test_a_method_without_chance_must_agree_value_by_value_on_every_device(
     assert check["rule"] == EACH and "p" not in check
     with pytest.raises(InputError, match=r"insertion .gray.: .* in the record and .* here"):
         check_record(raised(made["gradient"], 0.02), data=NO_DATA)
+
+
+def test_one_map_for_all_labels_is_computed_again_as_any_other(made: Mapping[str, Record]) -> None:
+    method = {**made["gradient"].method, "name": "top", "spec": "top-label:gradient"}
+    record = replace(made["gradient"], method=method)
+    session = open_session(Task.named("mini").study("top-label:gradient", "top", NO_DATA))
+    first, second = computed_again(session, record, [1, 3], times=2)
+    assert agreement.furthest(first, second) < 0.005 and len(first["insertion (gray)"]) == 2
 
 
 def test_the_same_roundings_are_those_of_the_same_cpu_and_torch(made: Mapping[str, Record]) -> None:

@@ -5,8 +5,8 @@ every device: their maps depend on rounding only in the last digits.
 
 **As a whole.** A method that learns a mask amplifies rounding: another kind of device, or another precision, leads to another mask. Values of
 single images then differ by up to .5, though means over images hardly do. So no value can be checked by itself, and the record is compared with
-``R`` computations here: ``z_1`` as the task states it, ``z_2, ..., z_R`` with the input of the method changed by as much as rounding changes numbers
-(:func:`rounding_of`; the score still sees the unchanged image). If the record is what the method gives, its value ``y`` of an image and
+``R`` computations here: ``z_1`` as the task states it, ``z_2, ..., z_R`` with maps of a copy of the net in which every weight ``w`` is ``w (1 + u e)``, ``u`` the
+unit roundoff (:func:`rounding_of`) and ``e`` normal. Seeds stay as they are, and the scores use the net itself. If the record is what the method gives, its value ``y`` of an image and
 ``z_1, ..., z_R`` are draws from one distribution, so each of them could as well have been the record's. For a score and an image with values
 ``v_0 = y, v_1 = z_1, ..., v_R = z_R``, let
 
@@ -30,13 +30,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proofmap.bench.record import Record
 from proofmap.core.text import counted
 from proofmap.data.loader import load_listed
+from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.block import Subjects
-from proofmap.study.session import Session
+from proofmap.study.session import Session, open_net
 
 EACH, WHOLE = "each value", "as a whole"
 """The names of the rules in a record's check."""
@@ -136,33 +137,43 @@ def computed_again(
     session: Session, record: Record, places: Sequence[int], *, times: int = COMPUTATIONS
 ) -> list[dict[str, Tensor]]:
     """By computation, by score: values ``(n,)`` of the images at these places. The first is unchanged, the others have changed roundings."""
-    unit = rounding_of(record.method["settings"], session.methods[record.name].record())
-    return [_values(session, record, places, k, unit) for k in range(times)]
+    method = session.methods[record.name]
+    unit = rounding_of(record.method["settings"], method.record())
+    changed = [changed_roundings(session, method, unit, seed=k) for k in range(1, times)]
+    return [_values(session, record, places, maker) for maker in (None, *changed)]
+
+
+def changed_roundings(session: Session, method: ReadyMethod, unit: float, *, seed: int) -> ReadyMethod | None:
+    """The method on a copy of the net whose weights are changed by the unit roundoff; None if the model has no weights to change."""
+    other = open_net(session.study, device=str(session.classifier.device), dataset=session.data)
+    weights = list(other.net.parameters()) if isinstance(other.net, nn.Module) else []
+    if not weights:
+        return None
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in weights:
+            weight.mul_(1 + unit * torch.randn(weight.shape, generator=generator).to(weight))
+    return method.method.prepare(other)
 
 
 def _values(
-    session: Session, record: Record, places: Sequence[int], computation: int, unit: float
+    session: Session, record: Record, places: Sequence[int], maker: ReadyMethod | None
 ) -> dict[str, Tensor]:
+    """Values of maps that this maker makes; None for the method as it is."""
     at = {name: k for k, name in enumerate(session.data.names)}
-    net, method = session.classifier, session.methods[record.name]
+    net, found = session.classifier, []
     blocks = [list(places[k : k + _BLOCK]) for k in range(0, len(places), _BLOCK)]
     listed = [[at[record.images[k]["name"]] for k in block] for block in blocks]
-    found = []
     for block, loaded in zip(
         blocks, load_listed(session.data, net.inputs, listed, device=net.device, ahead=0), strict=True
     ):
-        images = loaded.images
         labels = torch.tensor([record.images[k]["labels"] for k in block], device=net.device)
         maps = None
-        if computation and images.is_floating_point():
-            noise = [
-                torch.randn(image.shape, generator=torch.Generator().manual_seed(10_000 * computation + k))
-                for k, image in zip(block, images, strict=True)
-            ]
-            maps = method(
-                images * (1 + unit * torch.stack(noise).to(images)), labels, seed=session.study.seed
-            )
-        found.append(session.judge(record.name, Subjects(images, labels), maps=maps, curves=False).values)
+        if maker is not None:
+            maps = maker(loaded.images, labels, seed=session.study.seed)
+            maps = maps[:, :1] if maker.label_free else maps
+        subjects = Subjects(loaded.images, labels)
+        found.append(session.judge(record.name, subjects, maps=maps, curves=False).values)
     return {score: torch.cat([part[score] for part in found]) for score in found[0]}
 
 
