@@ -288,6 +288,7 @@ def test_good_inputs_pass_as_they_are(inputs: Inputs) -> None:
             torch.full((1, 3, 4, 5), 255.0),
             r"images must lie in \[0, 1\] \(the classifier normalises them itself\), got \[255, 255\]",
         ),
+        (PICTURES, torch.full((1, 3, 4, 5), 1.002), r"must lie in \[0, 1\].*got \[1.002, 1.002\]"),
         (PICTURES, torch.full((1, 3, 4, 5), float("nan")), r"images must lie in \[0, 1\].*got \[nan, nan\]"),
         (SERIES, torch.full((1, 2, 6), float("nan")), r"series must be finite, got \[nan, nan\]"),
         (SERIES, torch.tensor([float("inf")]).expand(1, 2, 6), r"series must be finite, got \[inf, inf\]"),

@@ -63,7 +63,7 @@ def _list(asked: Asked) -> None:
         ]
         for task in tasks
     ]
-    header = ["task", "state", "images", "fills", "never learned on", "passes", "what it is"]
+    header = ["task", "state", "images", "fills", "never learned on", "budget", "what it is"]
     print_result(f"{VERSION}\n\n{tables.aligned(header, rows)}")
     for task in tasks:
         for need in task.missing(asked.data):
@@ -101,9 +101,10 @@ def _run(asked: Asked) -> None:
     path = record.write(record_path(out, record))
     print_result(path)
     over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
+    code = " --allow-code" if record.method["files"] else ""
     stderr.print(
         f"{record.name} on {task.name}: {record.passes:,} passes for an image{over}, {record.seconds:.0f} s. "
-        f"Check it and add it to the leaderboard with: proofmap bench submit {path}"
+        f"Check it and add it to the leaderboard with: proofmap bench submit {path}{code}"
     )
 
 
@@ -119,7 +120,9 @@ def _submit(asked: Asked) -> None:
         watchers=[watcher_for(stderr, asked.quiet)],
     )
     print_result(path)
-    stderr.print(f"{record.name} is on the leaderboard; proofmap bench table shows it")
+    stderr.print(
+        f"{record.name} is on the leaderboard {asked.leaderboard}; proofmap bench table --out leaderboard.html shows it"
+    )
 
 
 def _table(asked: Asked) -> None:

@@ -244,7 +244,7 @@ class Inputs(ABC):
             raise InputError(f"{self.noun} must be floats{limits}, got {inputs.dtype}" + self._bytes_hint())
         if len(inputs):
             low, high = (float(v) for v in inputs.detach().aminmax())
-            found = f"got [{low:.3g}, {high:.3g}]"
+            found = f"got [{low:.6g}, {high:.6g}]"
             if self.limits is None:
                 self._check_finite(inputs.detach(), f"{self.noun} must be finite, {found}")
             elif not (low >= self.limits[0] - _TOLERANCE and high <= self.limits[1] + _TOLERANCE):  # also NaN
