@@ -304,7 +304,9 @@ def _check_embeddings(
     """Refuse a net that gives other outputs for embeddings than for tokens, or for a text in a batch of a longer one."""
     inputs = Tokens(width=reader.table.shape[1], length=8, slots=4, reader=reader)
     texts = ["a b c d", "a"]
-    found = net(torch.stack([inputs.prepare(text) for text in texts]))
+    x = torch.stack([inputs.prepare(text) for text in texts])
+    found = net(x)
+    net.try_gates(x, [inputs.removed(x), inputs.closed(x)])
     for text, own in zip(texts, found, strict=True):
         tokens = tokenizer(text, return_tensors="pt")
         given = {"input_ids": tokens["input_ids"], "attention_mask": tokens["attention_mask"]}

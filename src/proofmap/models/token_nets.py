@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,6 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.core.inputs.tokens import embedded
+
+_AJAR = 1e-3
+"""The least gate of a token that is shown in part."""
+_NEAR = 1e-3
+"""Largest change of logits by gates at which they are used, relative to the largest logit."""
 
 
 class TokenNet(nn.Module):
@@ -25,6 +31,8 @@ class TokenNet(nn.Module):
     """
 
     any_length = True
+    gates = False
+    """Whether hidden tokens have a gradient: see :meth:`gated`."""
     before: Tensor
     after: Tensor
     window: int | None = None
@@ -37,6 +45,8 @@ class TokenNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         state, tokens = embedded(x)
+        if not self.gates and _needs_gates(state, tokens):
+            tokens = tokens * _gates(state, tokens)[..., None]  # what gradient there is without gates
         if self.window is None or state.shape[1] <= self.window:
             return self.read(state, tokens)
         order = _those_there_first(state)
@@ -52,7 +62,47 @@ class TokenNet(nn.Module):
 
     def read(self, state: Tensor, tokens: Tensor) -> Tensor:
         """Logits ``(N, A)`` of tokens ``(N, S, d)`` with states ``(N, S)``, in one pass."""
+        if self.gates and _needs_gates(state, tokens):
+            return self.logits(*self.gated(state, tokens))
         return self.logits(*self.packed(state, tokens, self.after))
+
+    def gated(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Gates]:
+        """As :meth:`packed`, with hidden tokens too, each behind a gate m_j: 1 if token j is shown, 0 if it is hidden, and in between if it is shown in part.
+
+            p_j = m_j exp(s_j) / sum over k of m_k exp(s_k)     (attention to token j),      sentence = sum m_j h_j / sum m_j
+
+        A token of the fills ``delete`` and ``closed`` has no embedding between shown and hidden, so a gradient at the embedding says little about hiding
+        it. The gradient at the gate of a shown token says what its removal changes. That of a hidden token is the one of the sentence alone: the slope of its
+        attention at zero is far steeper than the change to one (in a net that reads one token, hidden tokens have no gradient). Shown tokens have the places
+        that they have without removed ones. Gates have a gradient only in texts with hidden tokens.
+        """
+        n = len(tokens)
+        ends = [end.to(tokens).expand(n, -1, -1) for end in (self.before, self.after)]
+        ones = [torch.ones_like(end[..., 0]) for end in ends]
+        m = _gates(state, tokens)
+        there = torch.cat([ones[0] > 0, _holds_token(state, tokens), ones[1] > 0], dim=1)
+        order = _first(there)
+        kept = torch.cat([ones[0], state.detach(), ones[1]], dim=1).abs() > 0.5
+        whole, m = torch.cat([ends[0], tokens, ends[1]], dim=1), torch.cat([ones[0], m, ones[1]], dim=1)
+        places = (kept.long().cumsum(dim=1) - kept.long()).gather(1, order)
+        found = whole.gather(1, order[..., None].expand(-1, -1, whole.shape[2]))
+        there = there.gather(1, order)
+        return found, Gates(m.gather(1, order).where(there, 0.0), places.where(there, 0))
+
+    @torch.no_grad()
+    def try_gates(self, x: Tensor, hidden: Sequence[Tensor]) -> None:
+        """Use gates if the model takes them: if they change its logits for texts ``x``, half of whose words are ``hidden``, by little."""
+        for each in hidden:
+            mixed = x.clone()
+            mixed[..., : x.shape[-1] // 2] = each[..., : x.shape[-1] // 2]
+            state, tokens = embedded(mixed)
+            try:
+                exact, found = self.read(state, tokens), self.logits(*self.gated(state, tokens))
+            except Exception:  # a model that takes no such mask, or no places
+                return
+            if not bool((exact - found).abs().max() <= _NEAR * (1 + exact.abs().max())):
+                return
+        self.gates = True
 
     def packed(self, state: Tensor, tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings ``(N, T, d)`` with special tokens, those that are there first, and the attention mask ``(N, T)``."""
@@ -72,21 +122,65 @@ class TokenNet(nn.Module):
         return _those_there_first(torch.cat([ends[0], state, ends[1]], dim=1))[:, :count]
 
     @abstractmethod
-    def logits(self, tokens: Tensor, attention: Tensor) -> Tensor:
-        """Logits ``(N, A)`` of embeddings ``(N, T, d)`` under an attention mask ``(N, T)``."""
+    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+        """Logits ``(N, A)`` of embeddings ``(N, T, d)`` under an attention mask ``(N, T)``, or behind gates."""
+
+
+@dataclass(frozen=True)
+class Gates:
+    """The gates ``(N, T)`` of tokens, and the place of each."""
+
+    m: Tensor
+    places: Tensor
+
+    def bias(self) -> Tensor:
+        """What is added to the logits of attention ``(N, 1, T, T)``: log m."""
+        lowest = torch.finfo(self.m.dtype).min / 2
+        bias = self.m.clamp_min(_AJAR).log().masked_fill(self.m.detach() <= 0, lowest)
+        return bias[:, None, None, :].expand(-1, -1, bias.shape[1], -1)
+
+
+def _run(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Any:
+    if isinstance(attention, Tensor):
+        return model(inputs_embeds=tokens, attention_mask=attention)
+    return model(inputs_embeds=tokens, attention_mask=attention.bias(), position_ids=attention.places)
+
+
+def _holds_token(state: Tensor, tokens: Tensor) -> Tensor:
+    return (state.detach().abs() > 0.5) | (tokens.detach() != 0).any(dim=2)
+
+
+def _needs_gates(state: Tensor, tokens: Tensor) -> bool:
+    """Whether a token is shown in part, or is hidden and may have a gradient."""
+    x, holds = state.detach(), _holds_token(state, tokens)
+    asked = (x > 0) & (x < 1)
+    if torch.is_grad_enabled() and state.requires_grad:
+        asked = asked | (x <= 0.5)
+    return bool((asked & holds).any())
+
+
+def _gates(state: Tensor, tokens: Tensor) -> Tensor:
+    """The gates ``(N, S)``: 1 for a shown token, 0 for a removed or closed one; constants in texts with nothing hidden."""
+    x = state.detach()
+    m = state + (x < -0.5)
+    hidden = ((x < 1) & _holds_token(state, tokens)).any(dim=1, keepdim=True)
+    return m.where(hidden, m.detach())
 
 
 def _those_there_first(state: Tensor) -> Tensor:
     """The order of tokens ``(N, T)`` with these states ``(N, S)``: those that are there, and then others up to the longest text."""
-    there = state.detach().abs() > 0.5
+    return _first(state.detach().abs() > 0.5)
+
+
+def _first(there: Tensor) -> Tensor:
     return (~there).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(there.sum(dim=1).max())]
 
 
 class SequenceNet(TokenNet):
     """A model of transformers for sequence classification."""
 
-    def logits(self, tokens: Tensor, attention: Tensor) -> Tensor:
-        found: Tensor = self.model(inputs_embeds=tokens, attention_mask=attention).logits
+    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
+        found: Tensor = _run(self.model, tokens, attention).logits
         return found
 
 
@@ -105,18 +199,18 @@ class SentenceNet(TokenNet):
         self.register_buffer("sentences", sentences.detach().clone())
         self.scale = scale
 
-    def logits(self, tokens: Tensor, attention: Tensor) -> Tensor:
+    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
         return self.scale * self.sentence(tokens, attention) @ self.sentences.to(tokens).T
 
-    def sentence(self, tokens: Tensor, attention: Tensor) -> Tensor:
+    def sentence(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
         """Sentences ``(N, d)`` of length one."""
         return mean_sentence(self.model, tokens, attention)
 
 
-def mean_sentence(model: Any, tokens: Tensor, attention: Tensor) -> Tensor:
+def mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
     """The mean of the last hidden states under the attention mask, with length one, ``(N, d)``."""
-    states = model(inputs_embeds=tokens, attention_mask=attention).last_hidden_state
-    share = attention.to(states)[..., None]
+    states = _run(model, tokens, attention).last_hidden_state
+    share = (attention if isinstance(attention, Tensor) else attention.m).to(states)[..., None]
     return F.normalize((states * share).sum(dim=1) / share.sum(dim=1).clamp_min(1e-9), dim=-1)
 
 
@@ -140,7 +234,7 @@ class PerLabelNet(TokenNet):
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
         """The logit ``(N,)`` of one label."""
 
-    def logits(self, tokens: Tensor, attention: Tensor) -> Tensor:
+    def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
         raise NotImplementedError("the logits are those of each label's own pass")
 
 

@@ -192,7 +192,10 @@ class Tokens(TextInputs):
         return made
 
     def removed(self, x: Tensor) -> Tensor:
-        return torch.zeros_like(x)
+        """Every token removed. Embeddings stay: a net does not read them, but its gradient says what the tokens would add."""
+        made = x.clone()
+        made[..., :_FIRST, :] = 0
+        return made
 
     def of_others(self, x: Tensor, others: Tensor) -> Tensor:
         found = []

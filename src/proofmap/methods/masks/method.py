@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
+from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, ReadyFill
@@ -180,7 +181,8 @@ def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) ->
     """Whether to compile the net for this number of passes in one call: as given, or if it pays."""
     if compile is not None:
         return compile
-    able = classifier.device.type == "cuda" and isinstance(classifier.net, nn.Module)
+    fixed = not isinstance(classifier.inputs, TextInputs)  # texts have many shapes
+    able = classifier.device.type == "cuda" and isinstance(classifier.net, nn.Module) and fixed
     return able and passes >= _WORTH_COMPILING
 
 
