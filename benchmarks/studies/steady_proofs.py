@@ -30,6 +30,7 @@ from proofmap.metrics.curve_shape import peak_of, reach_of, steady_share
 from proofmap.metrics.roughness import roughness
 from proofmap.results.statistics import mean_score
 
+E2 = 0.001
 BELIEVED = 0.01
 """Pairs with a smaller f do not count in means over pairs: they need no proof."""
 TOLD = ("completeness", "soundness", "best effort", "peak", "steadiness", "reach", "peak-soundness")
@@ -38,7 +39,7 @@ TOLD = ("completeness", "soundness", "best effort", "peak", "steadiness", "reach
 def measures(f: pm.Classifier, images: Tensor, maps: Tensor, labels: Tensor, fill: Fill) -> dict[str, Any]:
     """By photo: the scores of the worst label; by pair with f >= .01: peak, steadiness and reach."""
     c = pm.insertion(f, images, maps, labels, fill=fill, points=32, draws=2)
-    some = c.counts > 0
+    some, sound = c.counts > 0, proof.soundness(c.auc, c.f, E2)
     values, believed = c.probabilities[..., some].double(), c.f.double()
     shares = (c.counts[some].double() / c.positions).to(values.device)
     weights = shares.diff(prepend=shares.new_zeros(1))
@@ -51,11 +52,12 @@ def measures(f: pm.Classifier, images: Tensor, maps: Tensor, labels: Tensor, fil
     }
     return {
         "completeness": proof.worst_case(proof.completeness(c.auc, c.f, 0.01)).tolist(),
-        "soundness": proof.worst_case(proof.soundness(c.auc, c.f, 0.001)).tolist(),
+        "soundness": proof.worst_case(sound).tolist(),
+        "soundness, f >= e2": proof.worst_case(sound.masked_fill(c.f < E2, torch.nan)).tolist(),
         "best effort": proof.best_effort(
             c.auc, c.f, labels, second.indices, second.values[:, 1], 0.01
         ).tolist(),
-        "peak-soundness": proof.worst_case(proof.soundness(peaks, believed, 0.001)).tolist(),
+        "peak-soundness": proof.worst_case(proof.soundness(peaks, believed, E2)).tolist(),
         **{name: found[counts].tolist() for name, found in pairs.items()},
     }
 

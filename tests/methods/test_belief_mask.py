@@ -227,6 +227,15 @@ def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
         assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_larger_pull_acts_only_on_proofs_that_are_too_strong() -> None:
+    f, images = net(), pixels(1, SIZE)
+    problem, slots = seated(BeliefMask(fills=("gray",), pull=2.0).prepare(f), images, torch.tensor([0]))
+    slots["f"] = torch.tensor([0.1])
+    for area, expected in ((0.02, -0.5), (0.09, 2 * math.log(0.9)), (0.2, 2 * math.log(2)), (0.9, 2.0)):
+        slots["curve"] = torch.tensor([[[area, torch.nan]]])
+        assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize("logit", [-12.0, -1.0, 2.0, 9.0, 11.0])
 def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
     """Against the derivatives by hand, for F a logistic function, whose own derivative is F (1 - F)."""

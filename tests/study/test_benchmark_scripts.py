@@ -139,6 +139,33 @@ def test_the_figure_of_the_frontier_names_every_method_inside_it(script: Script,
         assert picture.size == (880, 1320) and len(picture.getcolors(10**6) or ()) > 20
 
 
+def test_soundness_without_labels_below_e2_is_that_of_the_worst_other_label(script: Script) -> None:
+    found = script("steady_proofs", BENCHMARKS / "studies")
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 4))
+    torch.nn.init.normal_(net[1].weight, std=0.3, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        net[1].weight[3] = -1.0  # a label of dark pictures
+        net[1].bias.copy_(torch.tensor([3.0, 2.0, 0.0, 27.0]))
+    f = found.pm.Classifier(net, size=4)
+    drawn = torch.rand(7, 4, 4, 2, generator=torch.Generator().manual_seed(1))
+    images, maps = 0.5 + drawn[:6, ..., 0].view(2, 3, 4, 4) / 2, drawn[1:5].permute(3, 0, 1, 2)
+    labels = torch.arange(4).expand(2, -1)
+    fill = found.Fill.make("gray")
+    values = found.measures(f, images, maps, labels, fill)
+    c = found.pm.insertion(f, images, maps, labels, fill=fill, points=32, draws=2)
+    assert bool((c.f < 0.001).any())
+    for k in range(2):
+        each = [
+            (float(a), min(1.0, max(float(a), 0.001) / float(auc)))
+            for a, auc in zip(c.f[k], c.auc[k], strict=True)
+        ]
+        assert values["soundness"][k] == pytest.approx(min(s for _, s in each), rel=1e-4)
+        assert values["soundness, f >= e2"][k] == pytest.approx(
+            min(s for a, s in each if a >= 0.001), rel=1e-4
+        )
+        assert values["soundness"][k] < 0.9 * values["soundness, f >= e2"][k]
+
+
 def test_other_nets_are_judged_row_by_row_and_held_against_fast(
     script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -150,9 +177,10 @@ def test_other_nets_are_judged_row_by_row_and_held_against_fast(
         if spec == "broken":
             raise found.pm.ProofmapError("gradients overflow")
         x = torch.rand(
-            len(found.MEASURES) + 3, len(images), generator=torch.Generator().manual_seed(len(spec))
+            len(found.MEASURES) + 4, len(images), generator=torch.Generator().manual_seed(len(spec))
         )
-        values = dict(zip(("completeness", "soundness", "reach", *found.MEASURES), x.tolist(), strict=True))
+        names = ("completeness", "soundness", "soundness, f >= e2", "reach", *found.MEASURES)
+        values = dict(zip(names, x.tolist(), strict=True))
         return {"method": spec, "seconds": 1.0, "fills": {"gray": values}}
 
     def net_of(name: str, data: Path, device: str) -> found.pm.Classifier:

@@ -58,6 +58,11 @@ class BeliefMask(WholeNet, MaskMethod):
         "start the closing fit once all areas are this near to f, as a logarithm; 0 takes all passes",
         least=0,
     )
+    pull: float = setting(
+        0.5,
+        "largest control of a proof that is too strong; 2 for nets whose probability jumps from 0 to 1 within a few pixels",
+        above=0,
+    )
     learning_rate: float = setting(1.0, "first step size of Adam; falls to zero quadratically", above=0)
     temperature: float = setting(0.3, "width of the soft step that gives the hard mask its gradient", above=0)
 

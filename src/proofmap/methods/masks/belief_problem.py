@@ -10,10 +10,11 @@ golden ratio, so that a few consecutive steps cover the whole curve (but see s b
 in each fifth of the curve. Each (image, label) pair has its own loss:
 
     loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
-    c_k  = 2 (log A_k - log f), within +-.5, a constant of the step,
+    c_k  = 2 (log A_k - log f), between -.5 and ``pull`` (.5), a constant of the step,
     L_k  = (F_k / A_k)^(1 - s) log F_k  where c_k < 0,   (F_k / A_k) (1 - F_k)^-s log F_k  elsewhere (all but log F_k constants).
 
-c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. s measures
+c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. A_k is known from five
+values. If most of them are near 0 and few are large, log A_k is too small on average, and the proof becomes too strong; a larger ``pull`` makes up for that. s measures
 how sure the net is of the label, or against it: 0 for f from .001 to .9, 1 for f >= .99 or f <= .0001. With s = 0 both L_k have the
 gradient of F_k / A_k. That gradient vanishes where the net answers 0 or 1, as a sure net does along most of the curve. With s = 1 the gradients are
 those of log F_k and of -log(1 - F_k) / A_k, which do not vanish (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is not
@@ -100,6 +101,8 @@ class BeliefSettings(Protocol):
     def target(self) -> Target: ...
     @property
     def tolerance(self) -> float: ...
+    @property
+    def pull(self) -> float: ...
     @property
     def learning_rate(self) -> float: ...
     @property
@@ -272,7 +275,7 @@ class BeliefProblem(MaskProblem):
         """c ``(P, K)``: positive if the proof is too strong."""
         if self.settings.target != "f":
             return torch.full_like(slots["phase"], FORCE if self.settings.target == "weakest" else -FORCE)
-        return (_GAIN * self.errors(slots)).clamp(-FORCE, FORCE)
+        return (_GAIN * self.errors(slots)).clamp(-FORCE, self.settings.pull)
 
     def yielding(self, slots: Slots) -> Tensor:
         """y ``(P,)``: the factor of the smoothing weight."""
