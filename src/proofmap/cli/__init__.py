@@ -48,7 +48,7 @@ COMMANDS = {
         "analyse": ("runs.analyse", "Analyse runs: seeds, reliability, frontier, bounds or label-matrix."),
         "audit": (
             "audit.audit",
-            "Check a run's scores against bars or another run. Exit code 1 if a check fails or noise passes too.",
+            "Check a run's scores against bars or another run. Exit code 1 if a check fails, or if noise reaches every bar too.",
         ),
         "report": (
             "runs.report",
@@ -105,7 +105,7 @@ def make_app(command: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="proofmap",
-        help="Saliency maps judged as proofs: of what the net believes, and of nothing else.",
+        help="Saliency maps judged as proofs of what the net believes, and of nothing else.",
         no_args_is_help=True,
         rich_markup_mode="rich",
     )

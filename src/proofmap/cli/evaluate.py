@@ -63,7 +63,7 @@ def evaluate(
     fills: Annotated[
         str | None,
         typer.Option(
-            help="Fills separated by commas; every metric is taken with each of them. See [bold]proofmap list fills[/].",
+            help="Fills separated by commas; every metric is computed with each of them. See [bold]proofmap list fills[/].",
             show_default="as the metrics say",
         ),
     ] = None,

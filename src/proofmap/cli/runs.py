@@ -91,7 +91,7 @@ ANALYSES = {
         "which methods no other method beats in every score", frontier, {"--metrics": "scores"}
     ),
     "bounds": Analysis(
-        "how much of a method's overshoot and shortfall was its choice, given the weakest and strongest proofs found",
+        "how far a method's proofs are too strong or too weak, and how much of that maps at the bounds would have avoided",
         bounds,
         {},
     ),

@@ -147,7 +147,7 @@ def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str
         "# By what: proofmap list metrics. If left out: completeness, soundness, best effort, insertion and deletion.",
         '# metrics = ["completeness", "soundness", "best-effort"]',
         "",
-        "# What hidden positions show: proofmap list fills. Each metric is taken with each of them.",
+        "# What hidden positions show: proofmap list fills. Each metric is computed with each of them.",
         f"# fills = [{', '.join(map(_quoted, _FILLS[found.kind]))}]",
         "",
         "# Also judge noise, and every method's maps blurred and shown for every label.",
