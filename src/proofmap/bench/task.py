@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import did_you_mean
+from proofmap.core.text import check_known
 from proofmap.data.dataset import digest_of
 from proofmap.reproduce.recipe import Need, placed
 from proofmap.study import Study
@@ -73,11 +73,7 @@ class Task:
     @classmethod
     def named(cls, name: str) -> Task:
         """A task of this package."""
-        known = task_names()
-        if name not in known:
-            raise InputError(
-                f"no task is named {name!r}.{did_you_mean(name, known)} Known are: {', '.join(known)}"
-            )
+        check_known("task", name, task_names())
         return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
     @classmethod

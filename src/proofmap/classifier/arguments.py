@@ -1,11 +1,24 @@
-"""The inputs of a classifier, from its arguments: a size of pictures, a sample of the data, or a description."""
+"""What a classifier is made of, from its arguments: the net as a function, its inputs, its outputs, and the names of its labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from proofmap.classifier.outputs import Outputs, check_outputs
+from proofmap.classifier.probability_models import ProbabilityModel, as_function, is_probability_model
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Text
+
+
+def described_net(
+    net: Any, inputs: Inputs, outputs: Outputs | None, names: Sequence[str] | None, *, from_data: bool
+) -> tuple[Any, Outputs, Sequence[str] | None]:
+    """The net as the classifier calls it, what it returns, and the names of its labels. A model may know the last two."""
+    function = as_function(net, inputs, outputs, from_data=from_data)
+    if isinstance(function, ProbabilityModel):
+        return function, check_outputs(outputs or "probabilities"), function.names if names is None else names
+    return function, check_outputs(outputs or "logits"), names
 
 
 def described_inputs(
@@ -14,6 +27,10 @@ def described_inputs(
     """The inputs of a net: ``inputs`` if given, else those that ``data`` describes, else pictures with this size and the settings in
     ``pictures``.
     """
+    if not callable(net) and not is_probability_model(net):
+        raise InputError(
+            f"net must be a torch module, a function, or a model with predict_proba, not {type(net).__name__}"
+        )
     if data is not None:
         if inputs is not None:
             raise InputError("give data= (rows like those that the model was fitted on) or inputs=, not both")

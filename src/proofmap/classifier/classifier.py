@@ -11,36 +11,25 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier.arguments import described_inputs
+from proofmap.classifier.arguments import described_inputs, described_net
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.classifier.label_set import chosen_labels
 from proofmap.classifier.memory import probe_batch_sizes
 from proofmap.classifier.outputs import (
     Outputs,
     as_logits,
     check_declaration,
     check_finite,
-    check_outputs,
     check_rows,
-    chosen_labels,
     is_independent,
     names_of,
-    outside_of,
 )
-from proofmap.classifier.probability_models import ProbabilityModel, as_function, is_probability_model
+from proofmap.classifier.probability_models import has_gradient
 from proofmap.classifier.steadiness import count_labels, outputs_on_noise
 from proofmap.classifier.together import ask, is_together, share_of
-from proofmap.classifier.view import (
-    LogitsModule,
-    copy_net,
-    counted_tensors,
-    device_of,
-    dtype_of,
-    is_changed,
-    state_of,
-    tensors_of,
-    view_of,
-)
+from proofmap.classifier.versions import NetVersion, tensors_of
+from proofmap.classifier.view import LogitsModule, copy_net, device_of, dtype_of, view_of
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
@@ -107,40 +96,23 @@ class Classifier:
         batch_size: int | None = None,
         name: str = "",
     ) -> None:
-        if not callable(net) and not is_probability_model(net):
-            raise InputError(
-                f"net must be a torch module, a function, or a model with predict_proba, not {type(net).__name__}"
-            )
         pictures = {"mean": mean, "std": std, "resize": resize, "interpolation": interpolation, "fit": fit}
-        inputs = described_inputs(net, data, inputs, size, **pictures)
-        self.inputs: Inputs = inputs
-        net = as_function(net, inputs, outputs, from_data=data is not None)
-        known = isinstance(net, ProbabilityModel)
-        outputs, names = (
-            outputs or ("probabilities" if known else "logits"),
-            net.names if known and names is None else names,
-        )
+        self.inputs = described_inputs(net, data, inputs, size, **pictures)
+        net, self.outputs, names = described_net(net, self.inputs, outputs, names, from_data=data is not None)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
         self.device = torch.device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
-        self._original = net if isinstance(net, nn.Module) else None
-        self._state, self._counted = state_of(net), counted_tensors(net)  # when the view was made
+        self._version = NetVersion(net)  # when the view was made
         self.dtype = dtype_of(net)
-        self.outputs: Outputs = check_outputs(outputs)
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
         self._source: Classifier | None = None  # the classifier that this one was frozen from
-        self._compiled = False
-        self._mean, self._std = (
-            inputs.per_channel(torch.tensor(values, device=self.device, dtype=torch.float32))
-            for values in inputs.normalisation
-        )
-        self._checked = self.one_output = False
+        self._mean, self._std = self.inputs.scale(self.device)
+        self._checked = self._compiled = self._fixed_batches = self.one_output = False
         self._frozen: dict[tuple[torch.dtype, bool], Classifier] = {}
         self._longer: Classifier | None = None  # the classifier whose inputs of one length these are
         self._lengths: dict[int, Classifier] = {}
-        self._batches: tuple[BatchSize, BatchSize] | None
-        self._fixed_batches, self._batches = False, None
+        self._batches: tuple[BatchSize, BatchSize] | None = None
         if batch_size is not None:
             self.fix_batches(batch_size, batch_size)
         width = count_labels(self, self.inputs, self.device, self.outputs, self.dtype)
@@ -171,11 +143,7 @@ class Classifier:
     @cached_property
     def differentiable(self) -> bool:
         """Whether its outputs have a gradient with respect to the input. For a function, one pass finds out."""
-        if isinstance(self.net, (nn.Module, ProbabilityModel)):
-            return isinstance(self.net, nn.Module)
-        with torch.enable_grad(), torch.inference_mode(False):
-            out = self.net(self.blank(1).to(self.dtype).requires_grad_(True).clone())
-        return bool(out.requires_grad)
+        return isinstance(self.net, nn.Module) or has_gradient(self.net, self.blank(1).to(self.dtype))
 
     @property
     def independent(self) -> bool:
@@ -228,9 +196,7 @@ class Classifier:
         return self._copy(lambda other: setattr(other, "inputs", inputs))
 
     def at_length(self, n: int) -> Classifier:
-        """The same classifier for inputs of exactly ``n`` positions, for kinds of input that vary in length. Cached until the net
-        changes.
-        """
+        """The same classifier for inputs of exactly ``n`` positions; cached until the net changes."""
         self.refresh()
         if n == self.inputs.count:
             return self
@@ -249,23 +215,20 @@ class Classifier:
 
     def refresh(self) -> None:
         """Make the view again if the net has changed, such as by training. Every method that takes images calls this."""
-        if self._original is None or (state := state_of(self._original)) == self._state:
+        if (original := self._version.net) is None or not self._version.is_old():
             return
         self._lengths.clear()
-        self._counted = counted_tensors(self._original)
+        self._version = NetVersion(original)
         if self._source is not None:
             self.net = self._source.frozen(dtype=self.dtype, compile=self._compiled).net
         else:
-            self.net, self.dtype = view_of(self._original, self.device), dtype_of(self._original)
+            self.net, self.dtype = view_of(original, self.device), dtype_of(original)
             self._frozen.clear()
-        self._state = state
 
     def state(self) -> Hashable:
-        """A value that stays equal as long as the net does not change. If the net is a function, changes to the code that it calls are
-        not noticed.
-        """
+        """A value that stays equal as long as the net does not change. Changes in the code of a function are not noticed."""
         self.refresh()
-        return self._state
+        return self._version.state
 
     def settings(self) -> dict[str, object]:
         """Plain data that identify f in a record of results."""
@@ -280,8 +243,7 @@ class Classifier:
     def fingerprint(self) -> str:
         """A digest of layers, weights, buffers, code and settings: it differs if the function f differs.
 
-        Code is that of a function, or of modules that are not torch's, with what it calls and reads: see
-        :mod:`proofmap.plugins.code`.
+        Code is that of a function, or of modules that are not torch's, with what it calls and reads (:mod:`proofmap.plugins.code`).
         """
         self.refresh()
         digest = Digest(16)
@@ -301,13 +263,13 @@ class Classifier:
 
     def from_normalised(self, x: Tensor) -> Tensor:
         """Logits ``(N, A)`` for images that are normalised already."""
-        if self._source is None or is_changed(self._counted):  # the faster question, for inner loops
+        if self._source is None or self._version.is_changed_in_place():  # a fast check, for inner loops
             self.refresh()
         x = self.inputs.for_net(x.to(self.dtype))
-        together = self._longer is not None and is_together()
-        found = ask(self.net, x, self.inputs) if together else self.net(x)
-        out = check_rows(found, len(x), self.inputs.singular)
-        out = out.to(torch.float32, copy=True)  # a net may use its tensor again
+        found = ask(self.net, x, self.inputs) if self._longer and is_together() else self.net(x)
+        out = check_rows(found, len(x), self.inputs.singular).to(
+            torch.float32, copy=True
+        )  # a net may reuse its own
         if not self._checked:
             check_finite(out, self.inputs.singular)
             noise = partial(outputs_on_noise, self.net, self.inputs, self.device, self.dtype)
@@ -317,13 +279,7 @@ class Classifier:
 
     def log_f(self, logits: Tensor) -> Tensor:
         """log f(x, .) from logits, under this classifier's label set; minus infinity outside a renormalised set."""
-        if self.independent:
-            return nn.functional.logsigmoid(logits)
-        if self._outside is not None:
-            logits = logits + self._outside
-        elif self.outputs == "probabilities":
-            return logits
-        return logits.log_softmax(dim=-1)
+        return self._labels.log_f(logits)
 
     # ---- any number of images, in batches -------------------------------------------------------------------
 
@@ -372,8 +328,7 @@ class Classifier:
     def frozen(self, *, dtype: torch.dtype | None = None, compile: bool = False) -> Classifier:
         """The same function made fast for input gradients: see :mod:`proofmap.classifier.frozen`.
 
-        ``dtype`` is the net's own precision by default; ``compile`` runs the net through ``torch.compile``. The result is kept
-        until the net changes, so a second call is free.
+        ``dtype`` is the net's own precision by default; ``compile`` uses ``torch.compile``. Cached until the net changes.
         """
         self.refresh()
         dtype = dtype or self.dtype
@@ -417,7 +372,7 @@ class Classifier:
             raise InputError("another precision needs a torch module; this classifier wraps a function")
         net = copy_net(self.net).to(dtype) if isinstance(self.net, nn.Module) else self.net
         dtype = dtype or self.dtype
-        return LogitsModule(net, self._mean, self._std, dtype, self.outputs, self._outside).eval()
+        return LogitsModule(net, self._mean, self._std, dtype, self.outputs, self._labels.outside).eval()
 
     def _copy(self, change: Callable[[Classifier], None]) -> Classifier:
         """A changed copy of this classifier. The same change is made to the classifier that it was frozen from."""
@@ -425,7 +380,7 @@ class Classifier:
         if self._longer is not None:
             return self._longer._copy(change).at_length(self.inputs.count)
         other = copy.copy(self)
-        other._original, other._counted = self._original, self._counted  # which copies for others lack
+        other._version = self._version  # which copies for others lack
         other._frozen, other._batches = {}, self._batches if self._fixed_batches else None
         other._lengths = {}
         other._source = None if self._source is None else self._source._copy(change)
@@ -434,12 +389,11 @@ class Classifier:
 
     def __getstate__(self) -> dict[str, object]:
         """A copy has its own weights, which do not change when the net is trained."""
-        return {**self.__dict__, "_original": None, "_counted": ()}
+        return {**self.__dict__, "_version": copy.copy(self._version)}
 
     def _set_labels(self, label_set: Literal["all"] | Sequence[int | str], renormalise: bool | None) -> None:
-        self.label_set, self.renormalise = chosen_labels(label_set, self.names, self.outputs, renormalise)
-        outside = outside_of(self.label_set, len(self.names), self.device)
-        self._outside = outside if self.renormalise else None
+        self._labels = chosen_labels(label_set, self.names, self.outputs, renormalise, self.device)
+        self.label_set, self.renormalise = self._labels.members, self._labels.renormalise
 
     def __repr__(self) -> str:
         shape, renormalised = "x".join(map(str, self.inputs.positions)), ", renormalised" * self.renormalise

@@ -20,7 +20,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.classifier.view import copy_net, tensors_of
+from proofmap.classifier.versions import tensors_of
+from proofmap.classifier.view import copy_net
 
 _RECTIFIERS: dict[object, tuple[float, float]] = {
     nn.ReLU: (0.0, math.inf),

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError, ModelError
-from proofmap.core.labels import label_index
 from proofmap.core.text import counted
 
 Outputs = Literal["logits", "probabilities", "sigmoid", "sigmoid-probabilities"]
@@ -90,51 +89,6 @@ def in_words(settings: Mapping[str, object]) -> str:
     if is_independent(settings.get("outputs")):
         return "independent labels (sigmoid)"
     return "renormalised over the label set" if settings["renormalise"] else "softmax over all outputs"
-
-
-# ---- label sets ---------------------------------------------------------------------------------------------------
-
-
-def chosen_labels(
-    label_set: Literal["all"] | Sequence[int | str],
-    names: Sequence[str],
-    outputs: Outputs,
-    renormalise: bool | None,
-) -> tuple[tuple[int, ...], bool]:
-    """The members of a label set as indices, and whether f is renormalised over them. By default f is renormalised if the label set is
-    a proper subset.
-
-    >>> chosen_labels(["cup", 0], ["cat", "dog", "cup"], "logits", None)
-    ((0, 2), True)
-    """
-    if isinstance(label_set, str) and label_set != "all":
-        raise InputError(f"label_set must be 'all' or a list of names or indices, not {label_set!r}")
-    chosen = range(len(names)) if label_set == "all" else label_set
-    members = tuple(sorted({label_index(a, names) for a in chosen}))
-    if not members:
-        raise InputError("label_set is empty; name at least one label")
-    if renormalise is None:
-        renormalise = len(members) < len(names) and not is_independent(outputs)
-    if renormalise and is_independent(outputs):
-        raise InputError(
-            f"renormalise is for a softmax: with outputs={outputs!r} the labels are independent, and f of one does not "
-            "depend on which others count. Leave renormalise out."
-        )
-    return members, renormalise
-
-
-def outside_of(members: Sequence[int], labels: int, device: torch.device) -> Tensor | None:
-    """Numbers to add to logits ``(N, labels)``, so that a softmax runs over the members alone: 0 for members, minus infinity for others; None
-    if all labels are members.
-
-    >>> outside_of([0, 2], 3, torch.device("cpu"))
-    tensor([0., -inf, 0.])
-    """
-    if len(members) == labels:
-        return None
-    outside = torch.full((labels,), -torch.inf, device=device, dtype=torch.float32)
-    outside[list(members)] = 0.0
-    return outside
 
 
 # ---- checks -------------------------------------------------------------------------------------------------------

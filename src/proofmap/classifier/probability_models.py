@@ -131,6 +131,14 @@ def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data:
     return ProbabilityModel(net, inputs, outputs or "probabilities")
 
 
+def has_gradient(net: Any, x: Tensor) -> bool:
+    """Whether the outputs of a function have a gradient with respect to its input. One pass of ``x`` finds out."""
+    if isinstance(net, ProbabilityModel):
+        return False
+    with torch.enable_grad(), torch.inference_mode(False):
+        return bool(net(x.requires_grad_(True).clone()).requires_grad)
+
+
 def _is_other_model(net: object) -> bool:
     return is_session(net) or isinstance(net, OnnxModel) or _is_booster(net) or _is_keras(net)
 

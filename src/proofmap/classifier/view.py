@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.classifier.outputs import Outputs, as_logits
+from proofmap.classifier.versions import tensors_of
 from proofmap.core.errors import ModelError
 
 
@@ -31,40 +32,6 @@ def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     for weight in view.parameters():  # a TorchScript module has no requires_grad_ of its own
         weight.requires_grad_(False)
     return view.to(device)
-
-
-def state_of(net: object) -> tuple[tuple[int, int], ...]:
-    """The address and version of each weight and buffer: equal while the net is not trained.
-
-    Training changes batch-norm statistics without a new version, but also counts the batches in a buffer.
-    """
-    return tuple(map(_tensor_state, tensors_of(net)))
-
-
-Counted = Sequence[tuple[Tensor, int]]
-
-
-def counted_tensors(net: object) -> Counted:
-    """A net's weights and buffers with their versions, for :func:`is_changed`, a check that takes microseconds."""
-    return [(tensor, tensor._version) for tensor in tensors_of(net) if not tensor.is_inference()]
-
-
-def is_changed(counted: Counted) -> bool:
-    """Whether one of these tensors was changed in place; :func:`state_of` also notices replaced tensors."""
-    return any(tensor._version != version for tensor, version in counted)
-
-
-def tensors_of(net: object) -> list[Tensor]:
-    """The weights and buffers of a net; empty for a function."""
-    return [*net.parameters(), *net.buffers()] if isinstance(net, nn.Module) else []
-
-
-def _tensor_state(tensor: Tensor) -> tuple[int, int]:
-    try:
-        place = tensor.data_ptr()
-    except RuntimeError:  # some kinds of tensor, such as sparse ones, have no single place
-        place = id(tensor)
-    return place, 0 if tensor.is_inference() else tensor._version
 
 
 def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.Module:

@@ -13,6 +13,7 @@ from proofmap.cli import options
 from proofmap.cli.console import print_written, progress_for, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
+from proofmap.core.text import check_known
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
 from proofmap.data.specs import open_data
@@ -107,9 +108,8 @@ def _wanted(names: str | None, found: dict[str, Any]) -> list[str]:
             raise InputError("name a run, or figures with --names; see: proofmap list figures")
         return figures_of(found["evaluation"])
     wanted = options.split_list(names)
-    unknown = [name for name in wanted if name not in FIGURES]
-    if unknown or not wanted:
-        raise InputError(f"no figure is named {(unknown or [names])[0]!r}; known are {', '.join(FIGURES)}")
+    for name in wanted or [names]:
+        check_known("figure", name, FIGURES)
     lacking = [name for name in wanted if FIGURES[name].needs == "evaluation" and not found]
     if lacking:
         raise InputError(

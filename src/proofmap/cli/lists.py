@@ -16,7 +16,7 @@ from proofmap.cli.console import print_result, stderr
 from proofmap.cli.plugin_list import method_list, plugin_list, plugin_record, plugin_text, terminal_width
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.registry import Registry
-from proofmap.core.text import did_you_mean
+from proofmap.core.text import check_known
 from proofmap.data import list_datasets
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS
@@ -113,10 +113,10 @@ def _figures(name: str | None, _: Path) -> KindList:
 def _chosen(kind: str, records: Iterable[dict[str, Any]], name: str | None) -> list[dict[str, Any]]:
     """The record with this name, or all records if no name is given."""
     known = {record["name"]: record for record in records}
-    if name is not None and name not in known:
-        hint = did_you_mean(name, known)
-        raise InputError(f"no {kind} is named {name!r}.{hint} Known are: {', '.join(known)}")
-    return list(known.values()) if name is None else [known[name]]
+    if name is None:
+        return list(known.values())
+    check_known(kind, name, known)
+    return [known[name]]
 
 
 def _recipes(name: str | None, data: Path) -> KindList:

@@ -43,7 +43,9 @@ def train_masker(
     steps: Annotated[int, typer.Option(min=1, help="Number of optimiser steps.")] = 2000,
     minutes: Annotated[
         float | None,
-        typer.Option(help="Time limit. The learning rate falls to its end by then, and the masker is written."),
+        typer.Option(
+            help="Time limit. The learning rate falls to its end by then, and the masker is written."
+        ),
     ] = None,
     batch: Annotated[
         int | None, typer.Option(min=1, help="Number of images per step.", show_default=_OF_KIND)

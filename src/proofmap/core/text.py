@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from proofmap.core.errors import InputError
 
 # What a terminal does not print: control characters, marks that turn the direction of writing, and surrogates from broken names.
 _OBEYED = r"\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
@@ -124,6 +126,19 @@ def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "
     (" Did you mean 'grad-cam'?", '')
     """
     return suggest_names([before + one for one in difflib.get_close_matches(name, list(known), n=most)])
+
+
+def check_known(kind: str, name: str, known: Collection[str], most: int = 2) -> None:
+    """Refuse an unknown name. The message suggests up to ``most`` similar names and lists all known ones.
+
+    >>> check_known("task", "smke", ["smoke", "photos"])
+    Traceback (most recent call last):
+    proofmap.core.errors.InputError: no task is named 'smke'. Did you mean 'smoke'? Known are: smoke, photos
+    """
+    if name not in known:
+        raise InputError(
+            f"no {kind} is named {name!r}.{did_you_mean(name, known, most)} Known are: {', '.join(known)}"
+        )
 
 
 def suggest_names(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from proofmap.core.files import list_nearby, suggest_path
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import SUFFIXES, find_images, read_image
 from proofmap.core.tensors import NamedImages
-from proofmap.core.text import did_you_mean
+from proofmap.core.text import check_known, did_you_mean
 from proofmap.data.folders import printable
 
 SAMPLES: dict[str, str] = {
@@ -45,10 +45,7 @@ SAMPLE = "sample:"
 
 def sample_path(name: str) -> Path:
     """The file of a sample photograph on this machine."""
-    if name not in SAMPLES:
-        raise InputError(
-            f"no sample is named {name!r}.{did_you_mean(name, SAMPLES, most=1)} Known are: {', '.join(SAMPLES)}"
-        )
+    check_known("sample", name, SAMPLES, most=1)
     package = require(
         "skimage",
         extra="demo",

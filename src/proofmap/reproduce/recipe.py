@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import did_you_mean
+from proofmap.core.text import check_known
 
 _KNOWN = {"title", "paper", "experiment", "needs", "variants", "places", "settings", "quick"}
 
@@ -113,11 +113,7 @@ class Recipe:
     @classmethod
     def named(cls, name: str) -> Recipe:
         """A recipe of this package."""
-        known = recipe_names()
-        if name not in known:
-            raise InputError(
-                f"no recipe is named {name!r}.{did_you_mean(name, known)} Known are: {', '.join(known)}"
-            )
+        check_known("recipe", name, recipe_names())
         return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
     @classmethod

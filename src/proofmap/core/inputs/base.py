@@ -137,6 +137,13 @@ class Inputs(ABC):
         """What is subtracted from the values of each channel before the net, and what they are divided by."""
         return self.mean, self.std
 
+    def scale(self, device: torch.device) -> tuple[Tensor, Tensor]:
+        """:attr:`normalisation` in shapes that broadcast with inputs ``(..., *shape)``: x_normalised = (x - mean) / std."""
+        mean, std = (
+            torch.tensor(values, device=device, dtype=torch.float32) for values in self.normalisation
+        )
+        return self.per_channel(mean), self.per_channel(std)
+
     @property
     def has_sums(self) -> bool:
         """Whether noise may be added to values. Categories and whole numbers do not allow it."""

@@ -24,7 +24,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import Fill, Gray, ReadyFill
-from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients, scale_of
+from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
@@ -300,7 +300,7 @@ class SmoothGrad(Method):
         self, classifier: Classifier, images: Tensor, labels: Tensor, keys: Tensor, task: ProgressTask
     ) -> Tensor:
         inputs = classifier.inputs
-        mean, std = scale_of(classifier)
+        mean, std = classifier.inputs.scale(classifier.device)
         x = (images - mean) / std
         flat, varied = x.flatten(1), inputs.varied(images)
         spread = _ranges(flat, varied.flatten(1)) if self.noise == "range" else torch.ones_like(flat[:, 0])

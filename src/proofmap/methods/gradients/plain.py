@@ -58,13 +58,6 @@ def check_differentiable(outputs: Tensor) -> None:
         )
 
 
-def scale_of(classifier: Classifier) -> tuple[Tensor, Tensor]:
-    """Mean and std of the classifier's inputs, in shapes that broadcast with them: x_normalised = (x - mean) / std."""
-    inputs = classifier.inputs
-    mean, std = (torch.tensor(values, device=classifier.device) for values in inputs.normalisation)
-    return inputs.per_channel(mean), inputs.per_channel(std)
-
-
 @dataclass(frozen=True, kw_only=True)
 class GradientMethod(Method):
     """One map per label from the gradient and the image ``(N, *shape)``, both in normalised units."""
@@ -89,7 +82,7 @@ class GradientMethod(Method):
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         inputs = classifier.inputs
-        mean, std = scale_of(classifier)
+        mean, std = classifier.inputs.scale(classifier.device)
         with progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> Tensor:

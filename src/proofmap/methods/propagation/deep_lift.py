@@ -29,7 +29,6 @@ from proofmap.methods.gradients.plain import (
     Channels,
     check_differentiable,
     label_gradients,
-    scale_of,
 )
 from proofmap.methods.graph import LINEAR, check_operations
 from proofmap.methods.method import METHODS, Cost, ReadyMethod
@@ -212,7 +211,7 @@ class DeepLIFT(BaselineMethod):
     ) -> tuple[Tensor, Tensor]:
         """Contributions ``(N, L, *shape)`` against one baseline each, and the change of the logit ``(N, L)``."""
         places = labels.clamp_min(0)
-        mean, std = scale_of(classifier)
+        mean, std = classifier.inputs.scale(classifier.device)
         x, start = (images - mean) / std, (baselines - mean) / std
         recorded = Recorded()
         with torch.no_grad(), recorded:

@@ -14,7 +14,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.methods.gradients.paths import check_sums
-from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable, scale_of
+from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable
 from proofmap.methods.graph import check_operations
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.propagation.relevance import KNOWN, Composite, Raw, Relevance, Rule
@@ -90,7 +90,7 @@ class RelevanceMethod(Method):
     ) -> Tensor:
         check_logits(self.name, classifier)
         composite = self.composite(classifier)
-        mean, std = scale_of(classifier)
+        mean, std = classifier.inputs.scale(classifier.device)
         with progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -111,7 +111,7 @@ class RelevanceMethod(Method):
         started, ``(N, L)``."""
         inputs = classifier.inputs
         limits = inputs.limits or (0.0, 0.0)
-        mean, std = scale_of(classifier)
+        mean, std = classifier.inputs.scale(classifier.device)
         low, high = (((limit - mean) / std).expand_as(x) for limit in limits)
         with torch.enable_grad():
             leaf, ones = x.detach().requires_grad_(True), torch.ones_like(x).requires_grad_(True)

@@ -12,6 +12,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_folder, write_text
+from proofmap.core.text import check_known
 from proofmap.report.figures.bounds import bounds_figure
 from proofmap.report.figures.columns import columns_figure
 from proofmap.report.figures.curves import curves_figure
@@ -86,8 +87,7 @@ def make_figure(
     **settings: Any,
 ) -> Figure:
     """Make the record of a figure from what it needs; ``settings`` are those of its maker (labels, tvs, ks, seed, ...)."""
-    if name not in FIGURES:
-        raise InputError(f"no figure is named {name!r}; known are {', '.join(FIGURES)}")
+    check_known("figure", name, FIGURES)
     info = FIGURES[name]
     if info.needs == "nothing":
         return info.make(**settings)
