@@ -74,3 +74,12 @@ def test_versions_are_compared_as_numbers() -> None:
         deprecated(since="0.10", removed_in="0.9")
     with pytest.raises(ValueError, match=r"a version has the form 0\.2 or 0\.2\.1, not 'next'"):
         deprecated(since="0.2", removed_in="next")
+
+
+def test_the_fill_that_had_the_name_of_a_metric_still_answers_to_it() -> None:
+    from proofmap import fills
+
+    with pytest.warns(FutureWarning, match=r"Use proofmap\.fills\.DeletedWords instead"):
+        assert fills.Deletion is fills.DeletedWords and fills.make_fill("delete") == fills.DeletedWords()
+    with pytest.raises(AttributeError, match="no attribute 'Deleted'"):
+        fills.Deleted  # noqa: B018

@@ -1,5 +1,6 @@
 """Fills: what hidden positions show. In the paper this is the random part of the input modification Gamma."""
 
+from proofmap.core.deprecation import warn_deprecated
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
 from proofmap.fills.infill import Infill
@@ -10,7 +11,7 @@ from proofmap.fills.series import TimeReversal, TimeShift
 from proofmap.fills.simple import Blur, Gray, Median, Noise
 from proofmap.fills.text import (
     ClosedAttention,
-    Deletion,
+    DeletedWords,
     MaskToken,
     MeanEmbedding,
     UnknownToken,
@@ -22,7 +23,7 @@ __all__ = [
     "Blur",
     "ClassMedian",
     "ClosedAttention",
-    "Deletion",
+    "DeletedWords",
     "Fill",
     "Gray",
     "Images",
@@ -44,3 +45,12 @@ __all__ = [
     "pools_in",
     "uses_default_pool",
 ]
+
+
+def __getattr__(name: str) -> type[Fill]:
+    if name == "Deletion":
+        warn_deprecated(
+            "proofmap.fills.Deletion", since="0.2", removed_in="0.4", use="proofmap.fills.DeletedWords"
+        )
+        return DeletedWords
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

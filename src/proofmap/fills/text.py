@@ -61,7 +61,7 @@ class UnknownToken(TextFill):
 
 
 @FILLS.register
-class Deletion(TextFill):
+class DeletedWords(TextFill):
     """Hidden words are deleted, with the white space after them: the text is shorter."""
 
     name = "delete"
