@@ -502,7 +502,7 @@ def test_an_image_that_a_pool_holds_several_times_is_passed_over_each_time(copie
     assert not bool((drawn - x).abs().amax(dim=(1, 2, 3)).lt(1e-3).any())
     others = {int((drawn[k] - y[1]).abs().amax() < 1e-3) for k in range(400)}
     assert others == {0, 1}  # both of the others are drawn
-    with pytest.raises(InputError, match="nothing but the image"):
+    with pytest.raises(InputError, match="contains only the explained image"):
         Images(source=x.expand(3, -1, -1, -1), crop="none").prepare(f)(x, keys[:1])
 
 

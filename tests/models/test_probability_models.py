@@ -202,7 +202,7 @@ def test_an_onnx_model_of_tables_gives_its_own_probabilities(tmp_path: Path) -> 
         pm.load_classifier(f"onnx:{file}")
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
-    with pytest.raises(ModelError, match="no ONNX model that onnxruntime can run"):
+    with pytest.raises(ModelError, match="not an ONNX model that onnxruntime can run"):
         pm.load_classifier(f"onnx:{broken}", data=x)
 
 
