@@ -134,9 +134,9 @@ def test_settings_of_quick_are_merged_into_tables() -> None:
 @pytest.mark.parametrize(
     "text, message",
     [
-        ('title = "t"\npaper = "p"', "see experiment"),
-        ('title = "t"\npaper = "p"\nexperiment = "desk"\nneed = 1', "see need"),
-        ('title = "t"\npaper = "p"\nexperiment = "desk"\nlike = "desk"', "see like"),
+        ('title = "t"\npaper = "p"', "entries: experiment"),
+        ('title = "t"\npaper = "p"\nexperiment = "desk"\nneed = 1', "entries: need"),
+        ('title = "t"\npaper = "p"\nexperiment = "desk"\nlike = "desk"', "entries: like"),
     ],
 )
 def test_a_recipe_that_is_not_one_is_refused(text: str, message: str) -> None:
