@@ -159,8 +159,7 @@ class Classifier:
     def batches(self) -> tuple[BatchSize, BatchSize]:
         """Batch sizes for forward passes and for passes with input gradient, chosen at first use from the memory of the device."""
         if self._longer is not None:
-            forward, gradient = self._longer.batches
-            return share_of(forward), share_of(gradient)
+            return share_of(self._longer.batches[0]), share_of(self._longer.batches[1])
         if self._batches is None:
             self._batches = probe_batch_sizes(self, self.blank(1), tensors_of(self.net))
         return self._batches
@@ -267,9 +266,8 @@ class Classifier:
             self.refresh()
         x = self.inputs.for_net(x.to(self.dtype))
         found = ask(self.net, x, self.inputs) if self._longer and is_together() else self.net(x)
-        out = check_rows(found, len(x), self.inputs.singular).to(
-            torch.float32, copy=True
-        )  # a net may reuse its own
+        found = check_rows(found, len(x), self.inputs.singular)
+        out = found.to(torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
             check_finite(out, self.inputs.singular)
             noise = partial(outputs_on_noise, self.net, self.inputs, self.device, self.dtype)
