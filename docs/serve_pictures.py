@@ -2,7 +2,7 @@
 
 It starts a server with the demo's net, takes the sample photo of a rocket, waits for the maps (a minute or two), and paints
 a proof. Two small pictures are kept: the proofs, and the painting. Then a server of a forest of trees shows a row of scikit-learn's breast-cancer
-table, and one of py3langid a text in two languages.
+table, one of py3langid a text in two languages, and one of a small net a whistle that rises.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import joblib
+import numpy as np
+import torch
 from PIL import Image
 
 from docs.make_pictures import PICTURES
 from docs.report_pictures import save_small
+from docs.series_picture import sounds
 from tests.browser import chromium
 
 WINDOW = {"width": 1280, "height": 900}
@@ -112,6 +115,23 @@ def save_text(browser: Any) -> None:
         save_small(pictured(page, "#proofs-heading", "#rows"), PICTURES / "serve-text.png")
 
 
+def save_series(browser: Any) -> None:
+    """``serve-series.png``: a whistle in noise, and whether it rises."""
+    with TemporaryDirectory() as folder:
+        net, data = Path(folder, "whistles.py"), Path(folder, "whistles.npz")
+        net.write_text(
+            "import proofmap as pm\nfrom docs.series_picture import INPUTS, trained\n\n\n"
+            'def make():\n    return pm.Classifier(trained(), inputs=INPUTS, names=["rises", "falls"])\n'
+        )
+        x, falls = sounds(6, torch.Generator().manual_seed(3))
+        np.savez(data, series=x.numpy(), labels=np.array(["rises", "falls"])[falls.numpy()])
+        with served("--model", f"{net}:make", "--data", str(data)) as address:
+            page = _opened(browser, address)
+            page.locator(".pick").first.click()
+            page.locator("#saving:not([hidden])").wait_for()
+            save_small(pictured(page, "#photo-heading", "#rows"), PICTURES / "serve-series.png")
+
+
 def _opened(browser: Any, address: str) -> Any:
     page = browser.new_context(viewport=WINDOW, color_scheme="light").new_page()
     page.set_default_timeout(PATIENCE)
@@ -131,6 +151,7 @@ def save_pictures() -> None:
         save_small(pictured(page, "#paint", "#paint"), PICTURES / "serve-paint.png")
         save_row(browser)
         save_text(browser)
+        save_series(browser)
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
-"""Servers of a model of rows and of a model of texts, both worked out in plain numpy."""
+"""Servers of models of rows, of series and of texts, with their probabilities in plain numpy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import torch
 
 import proofmap as pm
 from proofmap.app.choices import Choices
 from proofmap.app.items import Items
 from proofmap.app.nets import Nets, Offer
 from proofmap.app.server import Server
-from proofmap.core.inputs import Text
+from proofmap.core.inputs import Series, Text
+from proofmap.data import load_dataset
 from proofmap.data.table_rows import TableData
 
 COLUMNS = ("age", "income", "visits", "city")
@@ -51,6 +54,46 @@ def customers() -> Items:
 
 def texts_model() -> pm.Classifier:
     return pm.Classifier(mood, inputs=Text(length=40), names=("good", "bad"), batch_size=64)
+
+
+BEATS = np.array(
+    [
+        [[0, 3, 1, 0, 0, 0, 0, 1], [1, 1, 1, 1, 1, 1, 1, 1]],
+        [[0, 0, 0, 1, 0, 2, 2, 0], [0, 1, 0, 1, 0, 1, 0, 1]],
+        [[0, 1, 0, 0, 1, 0, 0, 0], [2, 0, 0, 0, 0, 0, 0, 2]],
+    ],
+    dtype=np.float32,
+)
+"""Series ``(N, C, T)``; only the first channel matters."""
+
+
+def beat(series: np.ndarray) -> np.ndarray:
+    """The probabilities of early and late: where the first channel is larger."""
+    early = 1 / (1 + np.exp(-(series[:, 0, :4].sum(axis=1) - series[:, 0, 4:].sum(axis=1))))
+    return np.stack([early, 1 - early], axis=1)
+
+
+class Beat(torch.nn.Module):
+    """The logits of :func:`beat`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        early = x[:, 0, :4].sum(dim=1) - x[:, 0, 4:].sum(dim=1)
+        return torch.stack([early, torch.zeros_like(early)], dim=1)
+
+
+def series_model(segments: int | None = 4) -> pm.Classifier:
+    inputs = Series(length=8, mean=(0, 0), std=(1, 1), names=("left", "right"), rate=2.0, segments=segments)
+    return pm.Classifier(Beat(), inputs=inputs, names=("early", "late"), batch_size=64)
+
+
+def beats(folder: Path) -> Items:
+    """The items of a file of series with labels."""
+    np.savez(folder / "beats.npz", series=BEATS, labels=np.array(["early", "late", "early"]))
+    return Items(load_dataset(folder / "beats.npz"), ["series:beats.npz"])
+
+
+def series_server(folder: Path) -> Server:
+    return _settled(series_model(), beats(folder))
 
 
 def rows_server() -> Server:

@@ -1,7 +1,8 @@
-"""The page for rows and for texts in a real browser: what one sees and presses is what the model was asked."""
+"""The page for rows, series and texts in a real browser: what one sees and presses is what the model was asked."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,18 @@ pytest.importorskip("fastapi", reason="the extra app is not installed")
 
 from proofmap.app.items import Items
 from proofmap.results.proof_shape import percent
-from tests.app.lists import ROWS, churn, customers, mood, rows_model, texts_model
+from tests.app.lists import (
+    BEATS,
+    ROWS,
+    beat,
+    beats,
+    churn,
+    customers,
+    mood,
+    rows_model,
+    series_model,
+    texts_model,
+)
 from tests.app.test_page import Tabs, wait_done
 from tests.app.threaded import Served
 
@@ -85,6 +97,47 @@ def test_a_text_is_typed_and_its_words_are_shaded_shown_and_pressed(browser: Any
         page.wait_for_function(
             "(text) => document.querySelector('#sides b')?.textContent === text", arg=shown
         )
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        tabs.close()
+        served.stop()
+
+
+def test_a_series_is_chosen_and_its_segments_are_marked_shown_and_pressed(
+    browser: Any, tmp_path: Path
+) -> None:
+    served, tabs = Served(series_model(), items=beats(tmp_path)), Tabs(browser)
+    try:
+        page = tabs(served, width=390)
+        assert page.locator("#list .series-line").count() == 3, "a line for each series"
+        page.locator(".pick", has_text="series-00001").click()
+        wait_done(page)
+        late = beat(BEATS[1:2])[0, 1]
+        assert numbers(page.locator("#bars")) == [percent(late), percent(1 - late)]
+        cells = page.locator("#rows .cell")
+        assert cells.count() == 2, "the right and the wrong label side by side"
+        enough = served.jobs[0].maps[0, 1].enough
+        assert cells.first.locator(".back.proves").count() == enough >= 1
+        page.locator("#share").fill("4")
+        page.wait_for_function(
+            "(text) => document.querySelector('.reading-off').textContent === text",
+            arg=f"4 segments: {percent(late)}",
+        )
+        line = "document.querySelector('.cell .shown.channel-0').getAttribute('d')"
+        whole = page.evaluate(line)
+        page.locator("#share").fill("0")
+        page.wait_for_function(f"() => {line} === ''")
+        assert whole == page.evaluate(line.replace(".shown", ".all"))
+        shown = BEATS[1:2].copy()
+        shown[..., :4], shown[..., 6:] = 0, 0
+        page.locator("#picker .back").nth(2).click()
+        told = "(text) => document.querySelector('#sides b')?.textContent === text"
+        page.wait_for_function(told, arg=percent(beat(shown)[0, 1]))
+        page.keyboard.press("ArrowLeft")
+        page.keyboard.press(" ")
+        shown[..., 2:4] = BEATS[1, :, 2:4]
+        page.wait_for_function(told, arg=percent(beat(shown)[0, 1]))
+        assert page.locator("#picker .chosen").count() == 2
         assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
     finally:
         tabs.close()

@@ -175,10 +175,27 @@ class Position(BaseModel):
     value: str = Field(description="of the column; empty for a word")
 
 
+class SeriesLine(BaseModel):
+    name: str = Field(description="of the channel; empty if it has none")
+    low: list[float] = Field(
+        description="its least height in each column of a drawing, from 0 (bottom) to 1 (top)"
+    )
+    high: list[float] = Field(description="its largest height in each column")
+
+
+class SeriesDrawing(BaseModel):
+    """A series to draw."""
+
+    columns: list[int] = Field(description="the first position that each column shows")
+    lines: list[SeriesLine] = Field(description="one for each channel; none for a spectrogram")
+    picture: str = Field(description="of a spectrogram, as a data URI; otherwise empty")
+
+
 class Positions(BaseModel):
     """The parts of which proofs are made, in their order."""
 
     positions: list[Position]
+    drawing: SeriesDrawing | None = Field(default=None, description="of a series")
 
 
 class ListedItem(BaseModel):
@@ -186,6 +203,7 @@ class ListedItem(BaseModel):
     name: str
     cells: list[str]
     truth: str
+    drawing: SeriesDrawing | None = Field(default=None, description="of a series, small")
 
 
 class DataList(DataAbout):

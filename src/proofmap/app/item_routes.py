@@ -1,24 +1,37 @@
-"""Routes of rows and texts: lists to choose from, uploaded tables, typed texts, their positions, and labels of zero-shot nets."""
+"""Routes of rows, series and texts: lists to choose from, uploaded tables, typed texts, their positions, and labels of zero-shot nets."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Annotated
 
+import torch
 from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+from torch import Tensor
 
 from proofmap.app import answers
 from proofmap.app.answers import ChosenAsked, DataAbout, TextAsked
 from proofmap.app.items import Item, Listing
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import TextInputs
+from proofmap.core.inputs import Series, TextInputs
 from proofmap.core.text import one_line
+from proofmap.data.series_files import SeriesFile
+from proofmap.report.series_lines import DrawnSeries, drawn_series
+
+PREVIEW = 120
+"""Columns of the line of a series in a list."""
+MOST_VALUES = 1000
+"""Positions whose values are told."""
 
 _TABLE_BODY = {
     "requestBody": {
         "required": True,
-        "content": {"text/csv": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {
+            "text/csv": {"schema": {"type": "string", "format": "binary"}},
+            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
+        },
     }
 }
 
@@ -29,14 +42,15 @@ def items_router(server: Server) -> APIRouter:
     items, nets = server.items, server.nets
 
     @router.post("/api/data", openapi_extra=_TABLE_BODY)
-    async def add_table(
+    async def add_file(
         request: Request, net: answers.Name, name: Annotated[str, Query(max_length=300)] = ""
     ) -> DataAbout:
-        """Upload a table whose rows can be explained: CSV with the columns that the net takes, in any order; others are left out."""
+        """Upload a table whose rows can be explained: CSV with the columns that the net takes, in any order; others are left out. Or, for a
+        net of series, a .ts, CSV, .npz or WAV file with series of its length; the suffix of ``name`` decides."""
         facts = await server.facts(net)
         server.check_decoders()
         body = await request.body()
-        return data_about(await server.decode(partial(items.add_table, body, name, facts.inputs)))
+        return data_about(await server.decode(partial(items.add_file, body, name, facts.inputs)))
 
     @router.get("/api/data/{data}")
     async def data_list(
@@ -45,7 +59,7 @@ def items_router(server: Server) -> APIRouter:
         number: Annotated[int, Query(ge=1, le=answers.MOST_LISTED)] = 20,
         search: Annotated[str, Query(max_length=200)] = "",
     ) -> answers.DataList:
-        """Rows or texts to choose from, those whose name contains a text."""
+        """Rows, series or texts to choose from, those whose name contains a text."""
         listing = items.listing(data)
         found = listing.search(search)
         chosen = found[first : first + number]
@@ -59,6 +73,7 @@ def items_router(server: Server) -> APIRouter:
                     name=one_line(str(listing.data.names[i])),
                     cells=listing.cells(i),
                     truth=listing.truth(i),
+                    drawing=_preview(listing, i),
                 )
                 for i in chosen
             ],
@@ -66,9 +81,9 @@ def items_router(server: Server) -> APIRouter:
 
     @router.post("/api/items")
     async def add_item(asked: ChosenAsked | TextAsked) -> answers.ItemAnswer:
-        """Choose a row or text of some data, or send a text."""
+        """Choose a row, series or text of some data, or send a text."""
         if nets.of_photos:
-            raise InputError("the nets of this server take photos, no rows or texts")
+            raise InputError("the nets of this server take photos, no rows, series or texts")
         if isinstance(asked, ChosenAsked):
             return _answer(items.choose(asked.data, asked.index))
         facts = await server.facts(nets.first)
@@ -78,13 +93,13 @@ def items_router(server: Server) -> APIRouter:
 
     @router.get("/api/photos/{photo}/positions")
     async def positions(photo: answers.PhotoId, net: answers.Name) -> answers.Positions:
-        """The columns of a row with their values, or the words of a text as a net divides it."""
+        """The columns of a row with their values, the time steps or segments of a series with its line, or the words of a text as a net divides it."""
         found, facts = server.subjects[photo], await server.facts(net)
         image, inputs = (await server.seen(found, net))[0], facts.inputs
         if nets.of_photos:
-            raise InputError(
-                "only rows and texts have a list of positions; the positions of a photo are its pixels"
-            )
+            raise InputError("a photo has no list of positions; they are its pixels")
+        if isinstance(inputs, Series):
+            return await run_in_threadpool(_series, image, inputs)
         if isinstance(inputs, TextInputs):
             return answers.Positions(
                 positions=[answers.Position(name=word, value="") for word in inputs.words(image)]
@@ -112,6 +127,37 @@ def items_router(server: Server) -> APIRouter:
 def data_about(listing: Listing) -> DataAbout:
     return DataAbout(
         data=listing.id, name=listing.name, total=len(listing.data), left_out=list(listing.left_out)
+    )
+
+
+def _series(image: Tensor, inputs: Series) -> answers.Positions:
+    """The positions of a series with their times, and the line; with the mean values unless there are very many."""
+    few = inputs.count <= MOST_VALUES
+    positions = [
+        answers.Position(name=name, value=one_line(inputs.value_text(image, k)) if few else "")
+        for k, name in enumerate(inputs.position_names)
+    ]
+    return answers.Positions(positions=positions, drawing=_drawing(drawn_series(image, inputs)))
+
+
+def _preview(listing: Listing, index: int) -> answers.SeriesDrawing | None:
+    """The line of a series in a list; its own mean and spread decide the scale."""
+    if not isinstance(listing.data, SeriesFile):
+        return None
+    x = torch.from_numpy(listing.data.read(index))
+    inputs = Series(
+        length=x.shape[1], mean=tuple(x.mean(dim=1).tolist()), std=tuple((x.std(dim=1) + 1e-12).tolist())
+    )
+    return _drawing(drawn_series(x, inputs, min(PREVIEW, x.shape[1])))
+
+
+def _drawing(found: DrawnSeries) -> answers.SeriesDrawing:
+    return answers.SeriesDrawing(
+        columns=found.columns,
+        lines=[
+            answers.SeriesLine(name=one_line(line.name), low=line.low, high=line.high) for line in found.lines
+        ],
+        picture=found.picture,
     )
 
 

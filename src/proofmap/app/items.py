@@ -1,6 +1,6 @@
-"""Rows and texts of visitors: chosen from the data of the command line, from an uploaded table, or typed.
+"""Rows, series and texts of visitors: chosen from the data of the command line, from an uploaded file, or typed.
 
-An item has what a :class:`~proofmap.app.photos.Photo` has: an id, a name, and what :meth:`Inputs.prepare` reads. Tables and items are kept in
+An item has what a :class:`~proofmap.app.photos.Photo` has: an id, a name, and what :meth:`Inputs.prepare` reads. Files and items are kept in
 memory; the least recently used is dropped first.
 """
 
@@ -20,10 +20,11 @@ from typing import Any, Generic, TypeVar
 
 from proofmap.app.photos import NotFound, clean_name
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs, Rows
+from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, did_you_mean, one_line, shortened
 from proofmap.data.dataset import Dataset
+from proofmap.data.series_files import SeriesFile, series_content
 from proofmap.data.table_rows import TableData, read_frame
 from proofmap.data.texts import TextData
 
@@ -31,6 +32,7 @@ DATA = "data"
 """The address of the data of the command line."""
 TABLE_BYTES = 5_000_000
 MOST_ROWS = 20_000
+"""Of a table, and series of a file."""
 MOST_COLUMNS = 1_000
 LONGEST_TEXT = 20_000
 """Characters of a text."""
@@ -67,7 +69,7 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Data whose items can be chosen: that of the command line, or an uploaded table."""
+    """Data whose items can be chosen: that of the command line, or an uploaded file."""
 
     id: str
     name: str
@@ -106,7 +108,8 @@ class Listing:
 
     def item(self, index: int) -> Item:
         if not 0 <= index < len(self.data):
-            raise NotFound(f"{self.name} has the rows 0 to {len(self.data) - 1:,}, not {index:,}")
+            what = "series" if isinstance(self.data, SeriesFile) else "rows"
+            raise NotFound(f"{self.name} has the {what} 0 to {len(self.data) - 1:,}, not {index:,}")
         name = one_line(str(self.data.names[index]))
         which = ("--rows", str(self.data.names[index]))
         return Item(
@@ -143,12 +146,12 @@ class Kept(Generic[T]):
 
 
 class Items:
-    """The rows and texts of a server, and the tables that they come from. ``data`` is what the command line names."""
+    """The rows, series and texts of a server, and the files that they come from. ``data`` is what the command line names."""
 
     def __init__(self, data: Dataset | None = None, arguments: Sequence[str] = ()) -> None:
         self.own = None if data is None else Listing(DATA, data.title, data, tuple(arguments))
         self._tables: Kept[Listing] = Kept(
-            MOST_TABLES, "the table is no longer on the server; upload it again"
+            MOST_TABLES, "the file is no longer on the server; upload it again"
         )
         self._items: Kept[Item] = Kept(MOST_ITEMS, "this is no longer on the server; choose it again")
 
@@ -179,13 +182,35 @@ class Items:
         found = Item(_digest(text), name, text, ("--text", text))
         return self._items.add(found.id, found)
 
-    def add_table(self, content: bytes, name: str, inputs: Inputs) -> Listing:
-        """Keep an uploaded table whose columns are those that a model takes. Other columns are left out."""
+    def add_file(self, content: bytes, name: str, inputs: Inputs) -> Listing:
+        """Keep an uploaded table, or a file of series, that fits what a model takes."""
+        if not isinstance(inputs, Rows | Series):
+            raise InputError(f"a file has rows or series, and this model takes {inputs.noun}")
         name = clean_name(name or "table.csv")
-        if not isinstance(inputs, Rows):
-            raise InputError(f"a table has rows, and this model takes {inputs.noun}")
         if len(content) > TABLE_BYTES:
-            raise InputError(f"{name} is too large: a table may have {TABLE_BYTES / 1e6:g} MB")
+            raise InputError(f"{name} is too large: a file may have {TABLE_BYTES / 1e6:g} MB")
+        if isinstance(inputs, Series):
+            return self._add_series(content, name, inputs)
+        return self._add_table(content, name, inputs)
+
+    def _add_series(self, content: bytes, name: str, inputs: Series) -> Listing:
+        """Series of the length and number of channels that a model takes."""
+        own = None if self.own is None else self.own.data
+        target = str(own.settings()["target"]) if isinstance(own, SeriesFile) else ""
+        data = series_content(content, name, target=target)
+        if len(data) > MOST_ROWS:
+            raise InputError(f"{name} has {len(data):,} series; a file may have {MOST_ROWS:,}")
+        channels, length = data.read(0).shape
+        if (channels, length) != inputs.shape:
+            raise InputError(
+                f"{name} has series of {counted(channels, 'channel')} and {counted(length, 'time step')}, but the model takes "
+                f"{counted(inputs.channels, 'channel')} and {counted(inputs.length, 'time step')}; cut or pad them"
+            )
+        key = hashlib.blake2b(name.encode() + content, digest_size=16).hexdigest()
+        return self._tables.add(key, Listing(key, name, data, (f"series:{name}",)))
+
+    def _add_table(self, content: bytes, name: str, inputs: Rows) -> Listing:
+        """A table whose columns are those that a model takes. Other columns are left out."""
         suffix = ".tsv" if Path(name).suffix.lower() == ".tsv" else ".csv"
         _check_width(content, suffix, name)
         frame = read_frame(BytesIO(content), name, suffix)

@@ -36,7 +36,7 @@ from proofmap.study import Study
 from proofmap.study.session import open_net
 
 PHOTO = "photo"
-KINDS = (PHOTO, "row", "text")
+KINDS = (PHOTO, "row", "series", "text")
 """What a page can be about."""
 MOST_NETS = 2
 MOST_FOUND = 20
@@ -48,6 +48,14 @@ _FIRST_LABELS = ("sport", "politics", "science", "business")
 """Labels of a zero-shot net until visitors type others."""
 _GRADIENT_BATCH = 24
 """Passes with gradient at once on a CPU: enough to learn, and to show, all labels of a job side by side."""
+
+
+def plural(item: str) -> str:
+    """
+    >>> plural("row"), plural("series")
+    ('rows', 'series')
+    """
+    return item if item.endswith("s") else f"{item}s"
 
 
 @dataclass(frozen=True)
@@ -142,7 +150,7 @@ class Nets:
         self.singular: str | None = None
         """What the nets take: photo, row, text; that of the first one that is loaded, and of all after it."""
         self._labelled: OrderedDict[str, None] = OrderedDict()
-        self._data = data
+        self.data = data
         self._others: dict[str, Distractors | None] = {}
         self._facts: dict[str, Facts] = {}
         self._kept: OrderedDict[str, Classifier] = OrderedDict()
@@ -232,10 +240,12 @@ class Nets:
         singular = PHOTO if isinstance(inputs, Pictures) else inputs.singular
         if singular not in KINDS:
             raise InputError(
-                f"the page shows {', '.join(kind + 's' for kind in KINDS)}, but {offer.name} takes {inputs.noun}"
+                f"the page shows {', '.join(map(plural, KINDS))}, but {offer.name} takes {inputs.noun}"
             )
         if self.singular not in (None, singular):
-            raise InputError(f"the page shows {self.singular}s, but {offer.name} takes {inputs.noun}")
+            raise InputError(
+                f"the page shows {plural(str(self.singular))}, but {offer.name} takes {inputs.noun}"
+            )
         inputs.check_readable()
         self.singular = singular
         if classifier.device.type == "cpu":
@@ -320,10 +330,10 @@ class Nets:
 
     def _sources(self, photo: Subject, name: str) -> Distractors | None:
         inputs = self._facts[name].inputs
-        if self.of_photos or self._data is None:
+        if self.of_photos or self.data is None:
             return from_images(self.seen(photo, name), inputs)
         if name not in self._others:
-            self._others[name] = from_dataset(self._data, inputs)
+            self._others[name] = from_dataset(self.data, inputs)
         return self._others[name]
 
     def warm(self, photo: Subject | None, name: str) -> None:

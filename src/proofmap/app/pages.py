@@ -12,7 +12,7 @@ from markupsafe import Markup
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from proofmap.app.nets import PHOTO, Nets
+from proofmap.app.nets import PHOTO, Nets, plural
 from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import BelievedLabel, ImageRecord
 from proofmap.report.html import templates_of
@@ -22,9 +22,16 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json
 _INVITATIONS = {
     "photo": "Drop a photo.",
     "row": "Choose a row of the data, or upload a table with the same columns.",
+    "series": "Choose a series of the data, or upload a file of series of the same length.",
     "text": "Type or paste a text.",
 }
-_SHARED = ("look.css", "listed.js", "shared.js", "theme.js")  # files that the page shares with the report
+_SHARED = (
+    "look.css",
+    "lines.js",
+    "listed.js",
+    "shared.js",
+    "theme.js",
+)  # files that the page shares with the report
 _BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -52,6 +59,7 @@ def page_words(nets: Nets) -> dict[str, Any]:
     item = nets.singular or PHOTO
     return {
         "item": item,
+        "items": plural(item),
         "positions": "pixels" if known is None or nets.of_photos else known.inputs.position_noun,
         "net": "net" if nets.of_photos else "model",
         "invitation": _INVITATIONS[item],

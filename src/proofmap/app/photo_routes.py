@@ -18,7 +18,7 @@ from proofmap.app.beliefs import FIRST, parts_of, seen_in_parts, top_labels, wro
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
 from proofmap.app.item_routes import data_about
 from proofmap.app.items import LONGEST_TEXT, MOST_ROWS, TABLE_BYTES
-from proofmap.app.nets import PHOTO, check_known, hidden_by
+from proofmap.app.nets import PHOTO, check_known, hidden_by, plural
 from proofmap.app.photos import PIXELS, UPLOAD_BYTES, NotFound
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
@@ -90,7 +90,7 @@ def photos_router(server: Server) -> APIRouter:
     ) -> answers.PhotoAnswer:
         """Upload a photo: the bytes of a picture with any type image/..., or JSON that names a sample."""
         if not nets.of_photos:
-            raise InputError(f"the nets of this server take {nets.singular}s, no photos")
+            raise InputError(f"the nets of this server take {plural(str(nets.singular))}, no photos")
         server.check_decoders()
         body = await request.body()
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()

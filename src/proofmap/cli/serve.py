@@ -1,4 +1,4 @@
-"""``serve``: a web page on this machine that explains photos, rows or texts, and the JSON API behind it."""
+"""``serve``: a web page on this machine that explains photos, rows, series or texts, and the JSON API behind it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError, require
-from proofmap.data.specs import open_data
+from proofmap.data.specs import is_dataset, open_data
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -43,7 +43,7 @@ def serve(
     data: Annotated[
         str | None,
         typer.Option(
-            help="Rows or texts to choose from, for a model of tables or texts: a CSV file, or another dataset.",
+            help="Rows, series or texts to choose from: a CSV file; .ts, .npz or .wav for a net of series; or another dataset.",
             show_default=False,
         ),
     ] = None,
@@ -68,26 +68,36 @@ def serve(
     from proofmap.app.nets import Nets, offers
     from proofmap.app.security import Access
     from proofmap.app.server import Server
+    from proofmap.models import ModelSpec
+    from proofmap.models.spec import FILE_SCHEMES
 
     if weights is not None and not model:
         raise InputError("--weights needs --model, the net that the weights belong to")
     if runs is not None and not runs.is_dir():
         raise InputError(f"there is no folder {runs}; name the one that holds run directories")
     if (data or target or text_column) and not model:
-        raise InputError("--data, --target and --text-column need --model, a model of tables or texts")
+        raise InputError(
+            "--data, --target and --text-column need --model, a model of tables, series or texts"
+        )
     where = options.check_device(device)
     places = options.with_columns([data] if data else None, target, text_column)
-    dataset = open_data(places) if places else None
+    first = ModelSpec.parse(model[0]) if model else None
+    needs_rows = first is not None and first.scheme in FILE_SCHEMES
+    dataset = open_data(places) if places and needs_rows else None
     listening = _listening(host, port)
     access = Access.at(host, listening.getsockname()[1])
     try:
         nets, choices = Nets(offers(model or [], weights, where, dataset), dataset), Choices(method or [])
         if model:
             nets.settle()  # report now if it cannot be loaded
-        if nets.of_photos and dataset is not None:
+        if nets.of_photos and places:
             raise InputError(
                 f"{model[0] if model else 'the net'} takes photos: drop them on the page, and leave out --data"
             )
+        if places and dataset is None:
+            if nets.singular == "series":
+                data, places = _as_series(str(data)), [_as_series(places[0])]
+            dataset = nets.data = open_data(places)
         named = [*([data] if data else []), *(["--target", target] if target else [])]
         named += ["--text-column", text_column] if text_column else []
         server = Server(nets, choices, access, where, runs, items=Items(dataset, named))
@@ -98,6 +108,11 @@ def serve(
         _run(app, listening)
     finally:
         listening.close()
+
+
+def _as_series(place: str) -> str:
+    """Data of a net of series: a CSV file has a series in each row, unless another kind is written before it."""
+    return place if is_dataset(place) else f"series:{place}"
 
 
 def _print_address(access: Access, api_only: bool) -> None:

@@ -6,6 +6,8 @@ import csv
 import io
 import os
 import wave
+import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,9 @@ from proofmap.data.tables import text_of
 from proofmap.data.tensors import TensorData
 
 _MISSING = ("", "?", "nan")
+_TABLES = (".csv", ".tsv")
+MOST_BYTES = 2**28
+"""Of the arrays in an .npz file when they are unpacked."""
 
 
 @dataclass(frozen=True)
@@ -60,34 +65,60 @@ def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
     place = Path(os.path.abspath(path))
     if not place.exists():
         raise InputError(f"there is no file {path}.{suggest_path(path)}")
+    settings: dict[str, object] = {"dataset": "series", "path": str(place), "target": target}
     suffix = place.suffix.lower()
-    rate = None
-    if place.is_dir() or suffix == ".wav":
-        read, rate = _sounds(place)
-    elif suffix == ".ts":
-        read = _ts(place)
-    elif suffix in (".csv", ".tsv"):
-        read = _csv(place, target)
-    elif suffix == ".npz":
-        read = _npz(place)
-    else:
-        raise InputError(
-            f"{path} is not a file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
-        )
-    if target and suffix not in (".csv", ".tsv"):
+    if target and suffix not in _TABLES:
         raise InputError(
             f"target names a column of a CSV file, but {path} is not a CSV file; leave target out"
         )
-    return SeriesFile(
-        read,
-        title=place.name,
-        settings={"dataset": "series", "path": str(place), "target": target},
-        rate=rate,
+    if place.is_dir() or suffix == ".wav":
+        read, rate = _sounds(place)
+        return SeriesFile(read, title=place.name, settings=settings, rate=rate)
+    content = text_of(place) if suffix in (".ts", *_TABLES) else place
+    return SeriesFile(_read(content, str(path), suffix, target), title=place.name, settings=settings)
+
+
+def series_content(content: bytes, name: str, *, target: str = "") -> SeriesFile:
+    """The series of the content of a file, by the suffix of its name; ``target`` is used if a CSV file has such a column."""
+    suffix = Path(name).suffix.lower()
+    settings: dict[str, object] = {"dataset": "series", "path": name, "target": target}
+    if suffix == ".wav":
+        values, rate = _wav(io.BytesIO(content), name)
+        return SeriesFile(_Read(values[None], names=[name]), title=name, settings=settings, rate=float(rate))
+    if suffix == ".npz":
+        return SeriesFile(_read(io.BytesIO(content), name, suffix, ""), title=name, settings=settings)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} cannot be read as text in UTF-8: {error}") from None
+    if suffix in _TABLES and target not in _table(text.partition("\n")[0], suffix, name)[0]:
+        target = ""
+    return SeriesFile(_read(text, name, suffix, target), title=name, settings=settings)
+
+
+def holds_series(path: str | Path) -> bool:
+    """Whether an .npz file has an array ``series``."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return "series.npy" in archive.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _read(content: str | Path | io.BytesIO, name: str, suffix: str, target: str) -> _Read:
+    if suffix == ".ts":
+        return _ts(str(content), name)
+    if suffix in _TABLES:
+        return _csv(_table(str(content), suffix, name), name, target)
+    if suffix == ".npz" and not isinstance(content, str):
+        return _npz(content, name)
+    raise InputError(
+        f"{name} is not a file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
     )
 
 
-def _ts(path: Path) -> _Read:
-    lines = [line.strip() for line in text_of(path).splitlines()]
+def _ts(text: str, path: str) -> _Read:
+    lines = [line.strip() for line in text.splitlines()]
     header = [line.lower().split() for line in lines if line.startswith("@")]
     labelled = any(words[0] == "@classlabel" and words[1:2] == ["true"] for words in header)
     if any(words[0] == "@timestamps" and words[1:2] == ["true"] for words in header):
@@ -105,11 +136,15 @@ def _ts(path: Path) -> _Read:
     return _Read(_together(found, path), labels)
 
 
-def _csv(path: Path, target: str) -> _Read:
-    text = text_of(path)
-    rows = [
-        row for row in csv.reader(io.StringIO(text), delimiter="\t" if path.suffix == ".tsv" else ",") if row
-    ]
+def _table(text: str, suffix: str, path: str) -> list[list[str]]:
+    try:
+        reader = csv.reader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
+        return [row for row in reader if row] or [[]]
+    except csv.Error as error:
+        raise InputError(f"{path} cannot be read as a table: {error}") from None
+
+
+def _csv(rows: list[list[str]], path: str, target: str) -> _Read:
     if len(rows) < 2:
         raise InputError(f"{path} has no series below its first row, which names the columns")
     header, *rest = rows
@@ -129,17 +164,25 @@ def _csv(path: Path, target: str) -> _Read:
     return _Read(_together(found, path), labels)
 
 
-def _npz(path: Path) -> _Read:
+def _npz(content: Path | io.BytesIO, path: str) -> _Read:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with zipfile.ZipFile(content) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+        if unpacked > MOST_BYTES:
+            raise InputError(
+                f"{path} has {unpacked / 1e6:,.0f} MB of arrays, and at most {MOST_BYTES / 1e6:,.0f} MB are read; split it"
+            )
+        with np.load(content, allow_pickle=False) as file:
             arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
         raise InputError(f"{path} cannot be read: {error}") from None
     if "series" not in arrays or arrays["series"].ndim not in (2, 3):
         raise InputError(
             f"{path} needs an array series (N, C, T) or (N, T); it has {', '.join(arrays) or 'none'}"
         )
     values = arrays["series"]
+    if values.dtype.kind not in "fiub":
+        raise InputError(f"{path} needs numbers as series, not {values.dtype}")
     labels = [str(label) for label in arrays.get("labels", np.array([])).tolist()]
     return _Read((values if values.ndim == 3 else values[:, None]).astype(np.float32), labels)
 
@@ -148,7 +191,7 @@ def _sounds(place: Path) -> tuple[_Read, float]:
     files = [place] if place.is_file() else sorted(place.rglob("*.wav"))
     if not files:
         raise InputError(f"the folder {place} has no .wav files")
-    read = [_wav(file) for file in files]
+    read = [_wav(file, str(file)) for file in files]
     rates = {rate for _, rate in read}
     if len(rates) > 1:
         raise InputError(
@@ -156,15 +199,15 @@ def _sounds(place: Path) -> tuple[_Read, float]:
         )
     names = [file.name if place.is_file() else str(file.relative_to(place)) for file in files]
     labels = [file.parent.name if file.parent != place and not place.is_file() else "" for file in files]
-    return _Read(_together([values.tolist() for values, _ in read], place, names), labels, names), float(
+    return _Read(_together([values.tolist() for values, _ in read], str(place), names), labels, names), float(
         rates.pop()
     )
 
 
-def _wav(path: Path) -> tuple[NDArray[np.float32], int]:
+def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], int]:
     """The samples ``(C, T)`` of a WAV file with whole-number samples, from -1 to 1, and the sampling rate."""
     try:
-        with wave.open(str(path), "rb") as file:
+        with wave.open(content if isinstance(content, io.BytesIO) else str(content), "rb") as file:
             channels, width, rate, count = file.getparams()[:4]
             content = file.readframes(count)
     except (
@@ -197,7 +240,7 @@ def _numbers(fields: Sequence[str], where: str) -> list[float]:
 
 
 def _together(
-    found: Sequence[Sequence[Sequence[float]]], path: Path, names: Sequence[str] = ()
+    found: Sequence[Sequence[Sequence[float]]], path: str, names: Sequence[str] = ()
 ) -> NDArray[np.float32]:
     shapes = [tuple(len(channel) for channel in series) for series in found]
     if not shapes:

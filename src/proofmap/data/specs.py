@@ -2,7 +2,7 @@
 
 photos/                             a folder of images, or one with a sub-folder per label
 photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
-series:beats.ts                     series of a .ts, CSV, .npz or WAV file
+beats.ts, beats.npz, beep.wav       series of a .ts, .npz or WAV file; series:beats.csv of a CSV file
 reviews.csv?column=review           texts of a column of a CSV, JSONL or Parquet file; notes.txt: the lines of a file
 customers.csv?target=churned        rows of a table with the column of true labels; also customers.parquet
 KIND:PLACE                          data in a known layout, such as cifar10:data/ or hf:ORG/NAME
@@ -34,7 +34,7 @@ from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
 from proofmap.data.imagenet_real import imagenet_real
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
-from proofmap.data.series_files import series_file
+from proofmap.data.series_files import holds_series, series_file
 from proofmap.data.table_rows import PARQUET, table_file
 from proofmap.data.texts import LINES, text_file
 from proofmap.data.voc import pascal_voc
@@ -48,6 +48,8 @@ _BY_SUFFIX = {
     ".tsv": "csv",
     ".npy": "npz",
     ".npz": "npz",
+    ".ts": "series",
+    ".wav": "series",
     **dict.fromkeys(PARQUET, "table"),
     ".txt": "text",
     **dict.fromkeys(LINES, "text"),
@@ -218,12 +220,14 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
         kind = "folder" if os.path.isdir(place) else _BY_SUFFIX.get(Path(place).suffix.lower(), "")
         if not kind:
             raise InputError(
-                f"{place} is not a dataset: expected a folder, or a .csv, .jsonl, .txt, .parquet, .npy or .npz file"
+                f"{place} is not a dataset: expected a folder, or a .csv, .jsonl, .txt, .parquet, .ts, .wav, .npy or .npz file"
             )
         if kind in ("csv", "table") and "column" in options:
             kind = "text"
         if kind == "csv" and "target" in options:  # a table of files has no setting
             kind = "table"
+        if kind == "npz" and holds_series(place):
+            kind = "series"
     return kind, place, options
 
 

@@ -1,15 +1,16 @@
-// Rows and texts: chosen, typed or uploaded; sent to the server; drawn as lists of columns and as words.
+// Rows, series and texts: chosen, typed or uploaded; sent to the server; drawn as lists of columns, as lines and as words.
 
 import { get, post, Refused, send } from "./api.js";
+import { channelLegend, SeriesLine } from "./lines.js";
 import { RankedColumns, shadedText, shadeWord, ShownText, textNode } from "./listed.js";
-import { Picker } from "./picker.js";
+import { LinePicker, Picker } from "./picker.js";
 import { Cell } from "./proofs.js";
-import { asSentence, counted, ITEM } from "./sentences.js";
+import { asSentence, counted, ITEM, ITEMS } from "./sentences.js";
 import { byId, make } from "./shared.js";
 
-const LISTED = 10; // rows or texts of one list
+const LISTED = 10; // rows, series or texts of one list
 
-/** A row or text that the server knows by its id, with what is needed to send it again: the text, or its place in the data. */
+/** A row, series or text that the server knows by its id, with what is needed to send it again: the text, or its place in the data. */
 class Item {
   constructor({ photo, name, truth = "" }, source) {
     Object.assign(this, { id: photo, source });
@@ -37,18 +38,26 @@ class Item {
   }
 }
 
-/** The positions of an item as a net divides it: columns with values, or words. */
+/** The positions of an item as a net divides it: columns with values, times with the drawing of a series, or words. */
 async function placed(item, { net }) {
-  const { positions } = await item.kept(() => get(`api/photos/${item.id}/positions`, { net }));
-  return { of: item, positions, words: positions.map(({ name }) => name), count: positions.length };
+  const { positions, drawing } = await item.kept(() => get(`api/photos/${item.id}/positions`, { net }));
+  return { of: item, positions, drawing, words: positions.map(({ name }) => name), count: positions.length };
 }
 
-function shown({ words }) {
+function shown({ words, drawing, count }) {
   if (ITEM === "text") byId("text").value = words.join("");
+  if (ITEM !== "series") return;
+  const line = new SeriesLine(drawing, count, "The series as the model sees it");
+  byId("view").replaceChildren(line.node, ...[channelLegend(drawing)].filter(Boolean));
 }
 
 /** What the model was shown, with a caption. */
-function part({ positions, words }, name, kept) {
+function part({ positions, words, drawing, count }, name, kept) {
+  if (ITEM === "series") {
+    const line = new SeriesLine(drawing, count, `What the model sees of the proof: ${name}`);
+    line.show(kept);
+    return make("figure", {}, line.node, make("figcaption", {}, name));
+  }
   if (ITEM === "text") {
     const text = new ShownText(words);
     text.show(kept);
@@ -106,9 +115,32 @@ class TextCell extends Cell {
   }
 }
 
+/** The cell of a series: its line, the map behind it, the proof marked, and hidden parts faint. */
+class SeriesCell extends Cell {
+  parts(name) {
+    const { drawing, count } = this.proofs.photo;
+    this.line = new SeriesLine(drawing, count, `Map of ${name} for ${this.label.name} behind the line`);
+    return [this.line.node];
+  }
+
+  paint(map, signed) {
+    this.line.shade(map, signed);
+  }
+
+  finish(map) {
+    const { signed, enough, strength } = this.scores;
+    this.paint(map, signed);
+    this.line.prove(this.ranks, enough, strength);
+  }
+
+  reveal(shownRank) {
+    this.line.show((position) => shownRank(this.ranks[position]));
+  }
+}
+
 // ---- choosing ------------------------------------------------------------------------------------------------------
 
-/** The list of rows or texts of some data. */
+/** The list of rows, series or texts of some data. */
 class List {
   constructor(about, took, refused) {
     Object.assign(this, { data: about.data, took, refused, first: 0 });
@@ -121,7 +153,7 @@ class List {
     this.refresh();
   }
 
-  /** Show the rows of another table. */
+  /** Show the items of another file. */
   open(data) {
     Object.assign(this, { data, first: 0 });
     if (byId("find")) byId("find").value = "";
@@ -149,16 +181,18 @@ class List {
   draw({ name, total, left_out: leftOut, columns, found, items }) {
     const truths = items.some(({ truth }) => truth);
     const left = leftOut.length ? `; left out: ${leftOut.join(", ")}` : "";
-    byId("data-words").textContent = `${name}: ${counted(total, ITEM)}${left}`;
+    byId("data-words").textContent = `${name}: ${counted(total, ITEM, ITEMS)}${left}`;
     const last = this.first + items.length;
     byId("list-words").textContent = found ? `${this.first + 1} to ${last} of ${found.toLocaleString("en")}` : `No ${ITEM} has such a name.`;
     byId("before").disabled = !this.first;
     byId("after").disabled = last >= found;
-    const head = make("tr", {}, make("th", { scope: "col" }, ITEM), ...columns.map((column) => make("th", { scope: "col" }, column)),
+    const lines = items.some(({ drawing }) => drawing);
+    const head = make("tr", {}, make("th", { scope: "col" }, ITEM), ...(lines ? [make("th", { scope: "col" }, "line")] : []), ...columns.map((column) => make("th", { scope: "col" }, column)),
       ...(truths ? [make("th", { scope: "col" }, "true label")] : []));
     byId("list").replaceChildren(make("table", {}, make("thead", {}, head), make("tbody", {}, ...items.map((item) => {
       const button = make("button", { type: "button", class: "pick" }, item.name);
-      const line = make("tr", {}, make("th", { scope: "row" }, button),
+      const drawn = item.drawing && new SeriesLine(item.drawing, item.drawing.columns.length, `The line of ${item.name}`).node;
+      const line = make("tr", {}, make("th", { scope: "row" }, button), ...(drawn ? [make("td", { class: "preview" }, drawn)] : []),
         ...item.cells.map((cell) => make("td", { dir: "auto" }, cell)), ...(truths ? [make("td", {}, item.truth)] : []));
       line.addEventListener("click", () => this.took({ listing: this.data.data, index: item.index }));
       return line;
@@ -191,11 +225,11 @@ function setUpText(about, took, refused, choices) {
   });
 }
 
-/** Set up the upload of tables. */
-function setUpTables(about, list, refused, choices) {
+/** Set up the upload of tables and files of series. */
+function setUpFiles(about, list, refused, choices) {
   const take = async (file) => {
     refused("");
-    if (file.size > about.limits.table_bytes) return refused(`${file.name} has ${Math.ceil(file.size / 1e6)} MB; a table may have ${about.limits.table_bytes / 1e6} MB.`);
+    if (file.size > about.limits.table_bytes) return refused(`${file.name} has ${Math.ceil(file.size / 1e6)} MB; a file may have ${about.limits.table_bytes / 1e6} MB.`);
     try {
       return await list.open(await send("api/data", file, { net: choices.net }));
     } catch (problem) {
@@ -213,12 +247,14 @@ function setUpTables(about, list, refused, choices) {
   });
 }
 
-/** Set up all ways to choose a row or a text. */
+/** Set up all ways to choose a row, a series or a text. */
 function setUp(about, took, _many, refused, choices) {
   const list = new List(about, took, refused);
   if (ITEM === "text") setUpText(about, took, refused, choices);
-  else setUpTables(about, list, refused, choices);
+  else setUpFiles(about, list, refused, choices);
 }
 
-/** What the page needs to be about rows or texts. */
-export const listKind = { Sent: Item, setUp, placed, shown, part, Cell: ITEM === "text" ? TextCell : RowCell, Board: Picker, each: true };
+const CELLS = { row: RowCell, series: SeriesCell, text: TextCell };
+
+/** What the page needs to be about rows, series or texts. */
+export const listKind = { Sent: Item, setUp, placed, shown, part, Cell: CELLS[ITEM], Board: ITEM === "series" ? LinePicker : Picker, each: true };

@@ -3,7 +3,7 @@
 import { inPercent } from "./shared.js";
 
 /** What the page is about, and what a proof of it is made of. */
-export const { item: ITEM = "photo", positions: POSITIONS = "pixels" } = document.documentElement.dataset;
+export const { item: ITEM = "photo", items: ITEMS = "photos", positions: POSITIONS = "pixels" } = document.documentElement.dataset;
 export const NET = ITEM === "photo" ? "net" : "model";
 const PART = ITEM === "photo" ? "Your patch" : "Your proof";
 

@@ -47,7 +47,6 @@ class Series(Inputs):
         "time-shift",
         "time-reversal",
     )
-    position_noun = "time steps"
 
     length: int
     mean: tuple[float, ...] = (0.0,)
@@ -74,6 +73,10 @@ class Series(Inputs):
     @property
     def positions(self) -> tuple[int, ...]:
         return (self.segments or self.length,)
+
+    @property
+    def position_noun(self) -> str:  # type: ignore[override]
+        return "time steps" if self.segments is None else "segments"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -142,6 +145,14 @@ class Series(Inputs):
         wide = min(self.length * max(1, 192 // self.length), _WIDEST)
         return min(max(64, wide // 2), 192), wide
 
+    def heights(self, x: Tensor, width: int) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each channel the least and the largest height ``(width,)`` of its line in each column of a picture: 0 is the bottom, 1 the top."""
+        mean, std = (self.per_channel(torch.tensor(v)) for v in (self.mean, self.std))
+        scaled = ((x.cpu() - mean) / std).numpy()
+        reach = max(2.0, float(np.abs(scaled).max()))
+        found = (ranges(line, width) for line in scaled)
+        return [(0.5 + 0.46 * low / reach, 0.5 + 0.46 * high / reach) for low, high in found]
+
     def picture(self, x: Tensor) -> np.ndarray:
         """A line for each channel, or the spectrogram. The first channel is the darkest. The vertical range is at least two standard
         deviations around the mean.
@@ -151,16 +162,9 @@ class Series(Inputs):
             ink = resized(spectrogram(x.cpu().mean(dim=0).numpy()), height, width)
             return np.repeat((_PAPER + (_INK - _PAPER) * ink).astype(np.uint8)[..., None], 3, axis=2)
         page = np.full((height, width, 3), _PAPER, dtype=np.uint8)
-        scaled = (
-            (x.cpu() - self.per_channel(torch.tensor(self.mean))) / self.per_channel(torch.tensor(self.std))
-        ).numpy()
-        reach = max(2.0, float(np.abs(scaled).max()))
         page[height // 2] = _GRID
-        for k, line in reversed(list(enumerate(scaled))):
-            low, high = ranges(line, width)
-            top, bottom = (
-                np.rint((0.5 - 0.46 * end / reach) * (height - 1)).astype(int) for end in (high, low)
-            )
+        for k, (low, high) in reversed(list(enumerate(self.heights(x, width)))):
+            top, bottom = (np.rint((1 - end) * (height - 1)).astype(int) for end in (high, low))
             ink = _INK + (170 - _INK) * k // max(1, self.channels)
             for column in range(width):  # joined to the line before, so that steep parts do not fall apart
                 before = max(0, column - 1)
