@@ -209,7 +209,7 @@ def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], in
     try:
         with wave.open(content if isinstance(content, io.BytesIO) else str(content), "rb") as file:
             channels, width, rate, count = file.getparams()[:4]
-            content = file.readframes(count)
+            read = file.readframes(count)
     except (
         OSError,
         EOFError,
@@ -219,13 +219,13 @@ def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], in
         reason = str(error) or "it is cut off or damaged"
         raise InputError(f"{path} cannot be read as a WAV file of whole numbers: {reason}") from None
     if width == 1:  # unsigned
-        samples = (np.frombuffer(content, np.uint8).astype(np.float32) - 128) / 128
+        samples = (np.frombuffer(read, np.uint8).astype(np.float32) - 128) / 128
     elif width == 3:
-        low = np.frombuffer(content, np.uint8).reshape(-1, 3).astype(np.int32)
+        low = np.frombuffer(read, np.uint8).reshape(-1, 3).astype(np.int32)
         joined = low[:, 0] | (low[:, 1] << 8) | (low[:, 2] << 16)
         samples = (np.where(joined >= 2**23, joined - 2**24, joined) / 2.0**23).astype(np.float32)
     else:
-        samples = (np.frombuffer(content, f"<i{width}") / 2.0 ** (8 * width - 1)).astype(np.float32)
+        samples = (np.frombuffer(read, f"<i{width}") / 2.0 ** (8 * width - 1)).astype(np.float32)
     return np.ascontiguousarray(samples.reshape(-1, channels).T), rate
 
 
