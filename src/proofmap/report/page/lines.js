@@ -49,7 +49,7 @@ class SeriesLine {
         const [bottom, top] = [low[column], high[column]].map((height) => (TALL * (1 - height)).toFixed(2));
         if (!open) d += `M${column},${bottom}`; // from the left edge of the column, so that a single one can be seen
         d += `L${column + 0.5},${bottom}${bottom === top ? "" : `V${top}`}`;
-        if (!kept(this.columns[column + 1])) d += `L${column + 1},${top}`;
+        if (column + 1 === this.columns.length || !kept(this.columns[column + 1])) d += `L${column + 1},${top}`;
         open = true;
       });
       path.setAttribute("d", d);
