@@ -43,15 +43,18 @@ def test_nets_of_the_command_line_come_first_and_tell_no_folder() -> None:
     assert [offer.name for offer in again] == ["small@w.safetensors", "small", "efficientnet-lite0"]
 
 
-def test_a_server_needs_a_net_of_photos() -> None:
+def test_a_server_needs_a_net_of_a_kind_that_the_page_shows() -> None:
+    class Tides(Series):
+        noun, singular = "tides", "tide"
+
     with pytest.raises(InputError, match="--model"):
         Nets([])
-    series = pm.Classifier(
+    tides = pm.Classifier(
         torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 2)),
-        inputs=Series(length=8, mean=(0.0,), std=(1.0,)),
+        inputs=Tides(length=8, mean=(0.0,), std=(1.0,)),
     )
-    with pytest.raises(InputError, match="shows photos"):
-        Nets([Offer("series", "", lambda: series)]).classifier("series")
+    with pytest.raises(InputError, match="shows photos, rows, series, texts, but tides takes tides"):
+        Nets([Offer("tides", "", lambda: tides)]).classifier("tides")
 
 
 def test_random_images_are_those_that_explain_takes(client: TestClient, server: Server) -> None:
