@@ -105,7 +105,7 @@ def test_a_browser_is_opened_at_the_page(started: list[Any], monkeypatch: pytest
         (("--method", "nothing"), "no method is named"),
         (("--method", "gone.py:x"), "gone.py"),
         (("--weights", "w.safetensors"), "--model"),
-        (("--data", "rows.csv", "--target", "churned"), "need --model, a model of tables or texts"),
+        (("--data", "rows.csv", "--target", "churned"), "need --model, a model of tables, series or texts"),
         (("--model", "net.py:make", "--data", "rows.csv", "--target", "churned"), "takes photos"),
         (("--model", "rows.py:make", "--data", "gone.csv", "--target", "churned"), "gone.csv"),
         (("--model", "rows.py:make", "--data", "rows.csv", "--target", "gone"), "'gone'"),
