@@ -18,6 +18,8 @@ from proofmap.methods.perturbation.orders import (
     best_orders,
     can_be_exact,
     default_budget,
+    effects,
+    patches,
     rounded,
     scan_sets,
     subsets,
@@ -26,6 +28,8 @@ from proofmap.methods.perturbation.passes import MaskedNet
 from proofmap.methods.perturbation.regions import RegionMethod, Regions
 from proofmap.plugins.settings import setting
 
+_FEW = 32
+"""Regions of which each step of a curve is measured, and of which one alone tells something."""
 _UNMOVED = 1e-5
 """Relative change of F by rounding, if the net ignores what it is shown."""
 
@@ -37,13 +41,14 @@ class BeliefOrder(RegionMethod):
 
     How well an order fits, and the search, are in :mod:`proofmap.methods.perturbation.orders`. If the budget covers all 2^K sets of up to 8 regions, the
     order is the best of all. Otherwise each label has its own search. It starts from each region alone and everything without it
-    (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves. A net with two labels has one search: their probabilities
+    (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves. For more than 32 superpixels of pictures, 3 K random patches take the
+    place of single regions (4 K + 2 sets). A net with two labels has one search: their probabilities
     sum to one, so an order that fits the less probable one fits the other. With a random fill, the probability of a set is the mean over
     ``draws`` backgrounds, which are the same for all sets of an image; each takes a pass. If no region changes the label, the map is 1 everywhere.
     """
 
     name = "belief-order"
-    revision = 2
+    revision = 3
     description = "an order of columns or superpixels whose proof is as strong as the net's belief"
 
     quantity: Literal["probability"] = setting("probability", "what the curve is made of")
@@ -77,16 +82,20 @@ class BeliefOrder(RegionMethod):
         return default_budget(regions) if self.budget is None else int(self.budget) // self.drawn
 
     def curve_points(self, regions: int) -> int:
-        return regions if regions <= 32 else self.points
+        return regions if regions <= _FEW else self.points
+
+    def uses_patches(self, inputs: Inputs) -> bool:
+        """Whether patches tell what a region adds: for many superpixels, one of which says nothing."""
+        return len(inputs.positions) == 2 and self.count(inputs) > _FEW
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         count = self.count(inputs)
-        most = self.sets_for(count)
+        most, scan = self.sets_for(count), scan_sets(count, by_patches=self.uses_patches(inputs))
         if count == 1:
             return 0
         if can_be_exact(count, most):
             return self.drawn << count
-        return self.drawn * (scan_sets(count) + labels * max(0, most - scan_sets(count)))
+        return self.drawn * (scan + labels * max(0, most - scan))
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
         two = have_two_labels(ready.classifier)
@@ -110,8 +119,9 @@ class BeliefOrder(RegionMethod):
         if count == 1:
             return torch.ones(*net.labels.shape, 1, device=net.images.device)
         exactly = can_be_exact(count, most)
-        points = self.curve_points(count)
-        least = scan_sets(count) + OrderSearch.least_sets(count, points)
+        points, by_patches = self.curve_points(count), self.uses_patches(net.inputs)
+        scan = scan_sets(count, by_patches=by_patches)
+        least = scan + OrderSearch.least_sets(count, points)
         if not exactly and most < least:
             several = f" and {draws} draws of the fill" if draws > 1 else ""
             raise InputError(
@@ -120,32 +130,43 @@ class BeliefOrder(RegionMethod):
             )
         everything, nothing = torch.ones(1, count, dtype=torch.bool), torch.zeros(1, count, dtype=torch.bool)
         alone = torch.eye(count, dtype=torch.bool)
-        first = subsets(count) if exactly else torch.cat([nothing, alone, ~alone, everything])
-        shown = first.to(net.images.device)
+        together = regions.centres() if by_patches else None
+        if together is not None:  # (N, S, K)
+            each = torch.cat([nothing, ~alone, everything]).expand(len(together), -1, -1)
+            shown = torch.cat([each[:, :-1], patches(together), each[:, -1:]], dim=1)
+        else:
+            sets = subsets(count) if exactly else torch.cat([nothing, ~alone, alone, everything])
+            shown = sets.expand(len(net.images), -1, -1)
+        given = shown.to(net.images.device)
         found = net.samples(
-            len(shown) * draws,
-            lambda image, sample: regions.keep(image, shown[sample // draws]),
+            shown.shape[1] * draws,
+            lambda image, sample: regions.keep(image, given[image, sample // draws]),
             progress,
             draw=lambda sample: sample % draws,
         )
         found = found.unflatten(1, (-1, draws)).mean(dim=2)
         problem = _Pairs(net, regions, draws)
         values, sizes = problem.read(found), regions.sizes().cpu()[problem.image]
-        f = values[:, -1]
+        f, empty = values[:, -1], values[:, 0]
         if exactly:
             order = best_orders(values, sizes, f, self.steady)
         else:
-            with progress.task(self.name, len(f) * (most - scan_sets(count)) * draws) as task:
+            rest = values[:, count + 1 : -1]
+            first = rest.logit() - empty.logit()[:, None]
+            if together is not None:
+                sets = shown[:, count + 1 : -1]
+                first = effects(sets[problem.image], rest, together[problem.image])
+            with progress.task(self.name, len(f) * (most - scan) * draws) as task:
                 search = OrderSearch(
                     lambda pair, shown: problem.measure(pair, shown, task),
                     f,
-                    values[:, 0],
-                    values[:, 1 : count + 1],
-                    values[:, count + 1 : -1],
+                    empty,
+                    first,
+                    f.logit()[:, None] - values[:, 1 : count + 1].logit(),
                     sizes,
                     points=points,
                     steady=self.steady,
-                    sets=most - scan_sets(count),
+                    sets=most - scan,
                 )
                 search.run(self.tolerance, self.patience)
                 task.advance(int(search.left.sum()) * draws)

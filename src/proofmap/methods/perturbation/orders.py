@@ -8,6 +8,14 @@ every number s = 1 .. n of the linear interpolant, as judges compute it, and
 
 The first term is zero if the area equals f: the proof is then complete and sound. The second prefers, among such orders, one whose curve
 reaches f early and stays there. e is where probabilities stop to matter: half of the paper's floor for soundness.
+
+A search needs to know what each region adds, in log-odds. One column of a table can be shown alone; one of a hundred superpixels alone says nothing.
+So patches are shown: :func:`patches` are random sets of regions that lie together, as
+the sets of good orders do, and :func:`effects` is what a region adds to a patch on average,
+
+    w = argmin  sum over sets S of (logit F(S) - c - sum over r in S of w_r)^2  +  ridge |w|^2  +  smooth * sum over r, q of k(r, q) (w_r - w_q)^2 / 2,
+
+where k(r, q) = exp(-d^2 / (2 s^2)) falls with the distance d of two regions, and s is their usual distance.
 """
 
 from __future__ import annotations
@@ -30,6 +38,13 @@ _MOST_EXACT = 8
 """Regions whose orders are all compared: 8 have 40,320."""
 _VALUES = 2**22
 """Predicted values held at once."""
+_PATCH = 2.0
+"""Range of the field of which patches are made, in usual distances of regions."""
+_PATCHES = 3
+"""Patches for each region."""
+_SHOWN = (0.1, 0.9)
+"""Shares of regions in patches."""
+_RIDGE, _SMOOTH = 3.0, 3.0
 _LEARNED = 0.5
 """Share of an error of the prediction that is put down to the regions that moved."""
 
@@ -98,6 +113,49 @@ def _first_least(values: Tensor) -> Tensor:
     return (values <= values.amin(dim=1, keepdim=True) + 1e-9).to(torch.int8).argmax(dim=1)
 
 
+# ---- what regions add: patches -------------------------------------------------------------------------------------
+
+
+def _nearness(centres: Tensor, span: float) -> Tensor:
+    """exp(-d^2 / (2 s^2)) for the distances d ``(..., K, K)`` of centres ``(..., K, D)`` in units of the usual distance, s = ``span``."""
+    extent = centres.amax(dim=-2) - centres.amin(dim=-2)
+    usual = (extent.prod(dim=-1) / centres.shape[-2]).clamp_min(1e-12) ** (1 / centres.shape[-1])
+    distance = torch.cdist(centres, centres) / usual[..., None, None]
+    return (-0.5 * (distance / span).square()).exp()
+
+
+def patches(centres: Tensor) -> Tensor:
+    """Random sets of regions that lie together ``(N, 3 K, K)``, from the centres of regions ``(N, K, D)``: where a smooth random field is largest.
+
+    The random numbers are the same for all images and seeds, so an image has the same sets in any batch.
+    """
+    regions = centres.shape[1]
+    near = _nearness(centres.double().cpu(), _PATCH) + 1e-3 * torch.eye(regions, dtype=torch.float64)
+    count = _PATCHES * regions
+    draws = torch.randn(count, regions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    field: Tensor = draws @ torch.linalg.cholesky(near).mT  # (N, 3 K, K)
+    least, most = _SHOWN
+    shares = least + (most - least) * ((torch.arange(count) * _GOLDEN) % 1)
+    ranks = field.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
+    return ranks < (shares * regions).round().clamp(1, regions - 1)[:, None]
+
+
+_GOLDEN = 0.618033988749895
+"""Multiples of the golden ratio, modulo 1, spread evenly at any number of them."""
+
+
+def effects(shown: Tensor, values: Tensor, centres: Tensor) -> Tensor:
+    """What each region adds in log-odds ``(P, K)``, from F ``(P, S)`` of sets ``(P, S, K)``: see the top of this file."""
+    design = shown.double() - shown.double().mean(dim=1, keepdim=True)
+    odds = values.logit() - values.logit().mean(dim=1, keepdim=True)
+    near = _nearness(centres.double().cpu(), 1.0)
+    roughness = torch.diag_embed(near.sum(dim=2)) - near
+    ridge = _RIDGE * torch.eye(design.shape[2], dtype=torch.float64)
+    gram = design.mT @ design + ridge + _SMOOTH * roughness
+    found: Tensor = torch.linalg.solve(gram, design.mT @ odds[..., None])[..., 0]
+    return found
+
+
 # ---- more regions: exchanges ---------------------------------------------------------------------------------------
 
 
@@ -111,9 +169,9 @@ class OrderSearch:
     The prediction adds, in log-odds, what a region adds and takes away what another one added. What region r adds when t of K regions are
     shown is
 
-        (1 - t/K) * (what it adds to nothing)  +  (t/K) * (what everything else lacks without it)  +  b_r,
+        (1 - t/K) * (what it adds at first)  +  (t/K) * (what everything else lacks without it)  +  b_r,
 
-    where b_r is learned from the errors of earlier predictions.
+    where b_r is learned from the errors of earlier predictions. At first means to nothing, or to patches.
     """
 
     def __init__(
@@ -121,24 +179,23 @@ class OrderSearch:
         measure: Measure,
         f: Tensor,
         empty: Tensor,
-        alone: Tensor,
-        without: Tensor,
+        first: Tensor,
+        last: Tensor,
         sizes: Tensor,
         *,
         points: int,
         steady: float,
         sets: int,
     ) -> None:
-        """``f`` and ``empty`` ``(P,)`` are F of everything and of nothing, ``alone`` and ``without`` ``(P, K)`` of each region and of all
-        others; ``sets`` is how many sets each pair may still show.
+        """``f`` and ``empty`` ``(P,)`` are F of everything and of nothing, ``first`` and ``last`` ``(P, K)`` what each region adds at first
+        and at last, in log-odds; ``sets`` is how many sets each pair may still show.
         """
         self.measure, self.f, self.empty, self.sizes, self.steady = measure, f, empty, sizes, steady
-        self.pairs, self.regions = alone.shape
+        self.pairs, self.regions = first.shape
         self.left = torch.full((self.pairs,), sets)
         steps = min(points, self.regions)
         self.nodes = torch.tensor([round((m + 1) * self.regions / steps) for m in range(steps)])  # (M,)
         share = self.nodes / self.regions
-        first, last = alone.logit() - empty.logit()[:, None], f.logit()[:, None] - without.logit()
         self.adds = first[..., None] * (1 - share) + last[..., None] * share  # (P, K, M)
         self.order = self._start(first, last)
         low, high = torch.triu_indices(self.regions, self.regions, 1)
@@ -284,9 +341,9 @@ def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return torch.where(move == 0, exchanged, torch.where(move == 1, forward, back))
 
 
-def scan_sets(regions: int) -> int:
-    """Sets of the first scan: everything, nothing, each region alone and everything without each."""
-    return 2 * regions + 2
+def scan_sets(regions: int, *, by_patches: bool = False) -> int:
+    """Sets of the first scan: everything, nothing, everything without each region, and each region alone or patches."""
+    return 2 + regions + (_PATCHES * regions if by_patches else regions)
 
 
 def default_budget(regions: int) -> int:

@@ -53,6 +53,15 @@ class Regions:
             1, index, torch.ones_like(index)
         )
 
+    def centres(self) -> Tensor:
+        """The mean place of each region, ``(N, count, D)``, in positions, on the CPU; 0 for an empty region."""
+        index = self.index.flatten(1).cpu()
+        sides = [torch.arange(side) for side in self.index.shape[1:]]
+        places = torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1).flatten(0, -2)  # (positions, D)
+        sums = torch.zeros(len(index), self.count, len(sides), dtype=torch.long)
+        sums.scatter_add_(1, index[..., None].expand(-1, -1, len(sides)), places.expand(len(index), -1, -1))
+        return sums.double() / self.sizes().cpu().clamp_min(1)[..., None]
+
 
 def cells_of(inputs: Inputs, count: int) -> tuple[int, ...]:
     """A grid of about ``count`` cells of equal sides; every column of a table is a cell.
