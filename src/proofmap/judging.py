@@ -303,7 +303,7 @@ def evaluate(
         fills: every metric with a fill is computed once with each of these; a note says how much scores change between them.
         controls: also judge controls: noise, a centred Gaussian, and each method's maps blurred or shown for every label: see
             :mod:`proofmap.methods.controls`.
-        keep_maps: how many images, the first ones, keep their pixels and maps for pictures; None for all.
+        keep_maps: the pixels and maps of this number of images, the first ones, are kept for pictures; None for all.
         watch: callback that receives the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
     judge = Judge(
@@ -354,7 +354,7 @@ def _update_from(judge: Judge, data: Dataset) -> None:
 def proof_metrics(
     thresholds: str | tuple[float, float] | Thresholds, curve: str | Mapping[str, Any]
 ) -> list[Metric]:
-    """The metrics of an explanation: the usual ones that are about a label's own proof."""
+    """The metrics of an explanation: the default metrics that have a value for each label's own map."""
     return [metric for metric in default_metrics(thresholds, curve) if metric.kind != "deletion"]
 
 

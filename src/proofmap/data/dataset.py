@@ -57,7 +57,7 @@ class Dataset(ABC):
     def truth(self, i: int) -> int | None:
         """The only true label of item ``i``; None if it is unknown or if there are several.
 
-        :func:`true_outputs` finds the net's outputs for labels that are named otherwise than ImageNet, Imagenette or CIFAR name them.
+        :func:`true_outputs` translates it to an output of the net.
         """
         labels = self._labels_of(i)
         return labels[0] if len(labels) == 1 else None
@@ -131,8 +131,9 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     """The output index of each label, given the names of both; None for a label that the net does not have.
 
     Labels are found by name (case and ``_`` do not matter), by one of several names ("tench" is "tench, Tinca tinca"),
-    or by index if the label is a number. Labels are matched by position only if the net's outputs have numbers for
-    names, or if nearly all names agree in position and none is at another one: ImageNet has several vocabularies.
+    or by index if the label is a number. Labels are matched by position in two cases only: if the net's outputs have numbers for names,
+    or if nearly all names agree in position and none of the others is the name of another output. The second case is for ImageNet,
+    whose labels have several vocabularies.
 
     >>> match_labels(["cat", "dog"], ["dog", "cup", "Cat"])
     (2, 0)

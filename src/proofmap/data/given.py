@@ -57,7 +57,7 @@ def as_dataset(
             - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
               once to count the images.
         names: one per image; by default those of the files, of the dataset, or ``image-0``, ``row-0``, ...
-        truth: the true labels of each image, by name or index, in place of those that the data has. Labels in batches are indices
+        truth: the true labels of each image, by name or index, instead of those in the data. Labels in batches are indices
             into the net's outputs; negative for unknown.
         outputs: the names of the net's outputs, for ``truth`` by name.
 

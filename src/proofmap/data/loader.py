@@ -23,7 +23,7 @@ Objects = Mapping[int, Sequence[Box]]
 
 
 def among_outputs(objects: Objects, places: Sequence[int | None] | None) -> Objects:
-    """Objects by the outputs of the net, given the place of each label among them (:func:`~proofmap.data.dataset.output_places`);
+    """Objects by the outputs of the net, given the output index of each label (:func:`~proofmap.data.dataset.output_places`);
     labels that the net does not have are left out.
     """
     if places is None:

@@ -69,7 +69,7 @@ class Images(Fill):
 
     @property
     def is_usual(self) -> bool:
-        """Whether nobody named a pool, and none was found yet."""
+        """Whether the default pool is used, and has not been looked for yet."""
         return isinstance(self.source, str) and self.source == OWN
 
     def prepare(self, classifier: Classifier) -> ReadyImages:

@@ -1,6 +1,7 @@
 """Methods that read the attention of transformers: attention rollout, Chefer's relevance and LeGrad.
 
-They share the attention matrices of a net, the places of its patches, and the tokens from which the logits are read. For texts, the
+They share the attention matrices of a net, the positions of its patches in the image, and the tokens from which the logits are read.
+For texts, the
 value of a word is
 the sum over its tokens; special tokens are left out.
 """

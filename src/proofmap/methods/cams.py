@@ -26,8 +26,8 @@ from proofmap.plugins.settings import setting
 class CAM(Method):
     """A map made from the activations A ``(N, C, h, w)`` of one layer, enlarged bilinearly to the input.
 
-    The layer is found if it is not named. Gradients show the places of a transformer's tokens; class tokens and
-    registers are left out.
+    The layer is found if it is not named. For a transformer, gradients show which part of the image each token belongs to; class tokens
+    and registers are left out.
     """
 
     family = "cam"
@@ -86,7 +86,7 @@ class GradientCAM(CAM):
 
 @METHODS.register
 class GradCAM(GradientCAM):
-    """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over places of d logit_a / d A_k.
+    """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over positions of d logit_a / d A_k.
 
     A are the activations of ``layer`` (found if not named), enlarged bilinearly to the input.
     """
@@ -102,10 +102,10 @@ class GradCAM(GradientCAM):
 
 @METHODS.register
 class GradCAMPlusPlus(GradientCAM):
-    """Grad-CAM++ (Chattopadhay et al. 2018): relu(sum_k w_k A_k), w_k = sum over places of alpha_k relu(G_k).
+    """Grad-CAM++ (Chattopadhay et al. 2018): relu(sum_k w_k A_k), w_k = sum over positions of alpha_k relu(G_k).
 
-    alpha = G^2 / (2 G^2 + S G^3) with S_k the sum of A_k over places, which is 1 / (2 + S G). It is the paper's weight for
-    the score exp(logit_a), up to a factor that all places share. A weight whose denominator is not positive,
+    alpha = G^2 / (2 G^2 + S G^3) with S_k the sum of A_k over positions, which is 1 / (2 + S G). It is the paper's weight for
+    the score exp(logit_a), up to a factor that is the same at all positions. A weight whose denominator is not positive,
     which cannot occur with the paper's non-negative activations, is set to zero.
     """
 
@@ -122,7 +122,7 @@ class GradCAMPlusPlus(GradientCAM):
 
 @METHODS.register
 class LayerCAM(GradientCAM):
-    """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k); each place has its own weight.
+    """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k); each position has its own weight.
 
     It also suits earlier layers: name one with ``layer`` for a finer map.
     """

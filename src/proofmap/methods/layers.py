@@ -19,7 +19,7 @@ _WHAT = "a class activation map"
 
 @dataclass(frozen=True)
 class Layer:
-    """The name of a layer, the places of its output, and its number of channels."""
+    """The name of a layer, how its output is arranged as a map, and its number of channels."""
 
     name: str
     places: Places
@@ -29,8 +29,8 @@ class Layer:
 def find_layer(classifier: Classifier) -> Layer:
     """The last module, in order of execution, whose output is a spatial map that the logits depend on.
 
-    Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one place and the image's proportions, or tokens
-    ``(N, T, C)`` whose places gradients have proven (:mod:`proofmap.methods.probe`). The logits must depend on more than one token. In
+    Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one position and the image's proportions, or tokens ``(N, T, C)``
+    whose positions gradients have confirmed (:mod:`proofmap.methods.probe`). The logits must depend on more than one token. In
     a net with a class token, this is not true after the last attention. Modules inside an attention
     are skipped.
     """
@@ -82,7 +82,7 @@ def _output_of(probe: Probe, name: str) -> Tensor:
 
 
 def _reaches_many(gradient: Tensor) -> bool:
-    """Whether a gradient ``(N, C, h, w)`` is not zero at more than one place of an image."""
+    """Whether a gradient ``(N, C, h, w)`` is nonzero at more than one position of an image."""
     return int((gradient.abs().sum(dim=1) > 0).flatten(1).sum(dim=1).max()) > 1
 
 

@@ -153,7 +153,7 @@ class Method(Plugin):
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        """Maps ``(N, L, *positions)`` for checked input; places labelled -1 may hold anything finite.
+        """Maps ``(N, L, *positions)`` for checked input. Maps of labels -1 (padding) may hold any finite values.
 
         For a label-free method ``labels`` is ``(N, 1)``, and L of the maps is 1.
         """

@@ -74,7 +74,7 @@ class Wrapper(Method):
 
     @abstractmethod
     def changed_maps(self, maps: Tensor) -> Tensor:
-        """The maps ``(N, L, *positions)`` that are shown in place of METHOD's ``(N, L, *positions)``."""
+        """The changed maps ``(N, L, *positions)``, from METHOD's maps ``(N, L, *positions)``."""
 
     def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress

@@ -95,7 +95,7 @@ class Judged:
 
     @property
     def f(self) -> Tensor:
-        """f(x, a) for the labels, ``(N, L)``; NaN in places without a label."""
+        """f(x, a) for the labels, ``(N, L)``; NaN where a row has no label."""
         believed = self.probabilities.gather(1, self.labels.clamp_min(0))
         return believed.masked_fill(self.labels == NO_LABEL, torch.nan)
 

@@ -75,7 +75,7 @@ def load_classifier(
     Args:
         spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``torchvision:resnet50``, ``timm:NAME``,
             ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
-        weights: a ``.safetensors`` file or PyTorch checkpoint in place of the published weights.
+        weights: a ``.safetensors`` file or PyTorch checkpoint, instead of the published weights.
         pretrained: False for random weights, the same on every call.
         device: where to run; the CPU by default.
         batch_size: passes of the net at once; found from the device's memory by default.

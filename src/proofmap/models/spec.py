@@ -63,7 +63,7 @@ class ModelSpec:
         scheme: ``""`` for our own nets, one of :data:`SCHEMES`, or ``file``.
         name: the net's name there; the path of the Python file for ``file``.
         function: the function in that file.
-        weights: a file in place of the published weights.
+        weights: a file, instead of the published weights.
         pretrained: False for a net with random weights.
         options: what follows the question mark, such as ``labels`` of ``clip`` or ``data`` of ``onnx``.
     """

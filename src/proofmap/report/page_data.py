@@ -86,7 +86,7 @@ def subject(evaluation: Evaluation) -> str:
 
 
 def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The label x label matrix, averaged over images: by label if all images have the same labels, otherwise by place.
+    """The label x label matrix, averaged over images: by label if all images have the same labels, otherwise by their order.
 
     Row a, column b: the mean probability of label b while the pixels of a's map are shown, best first.
     """

@@ -53,7 +53,7 @@ class ColumnLine:
 
     @property
     def placed(self) -> list[tuple[float, float, Dot]]:
-        """For each dot: its horizontal place, its distance from the line of the column, and the dot."""
+        """For each dot: its horizontal coordinate, its distance from the line of the column, and the dot."""
         offsets = swarm([dot.place for dot in self.dots])
         return [
             (across(dot.place), LINE * offset, dot) for dot, offset in zip(self.dots, offsets, strict=True)

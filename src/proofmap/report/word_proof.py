@@ -45,7 +45,7 @@ class WordProof:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The place of each word in the order of the map, 0 first."""
+        """The rank of each word in the map, 0 first."""
         return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
 
     @property

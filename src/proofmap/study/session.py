@@ -180,8 +180,8 @@ def open_session(
     """Load the net and the data of a study, and prepare its methods and metrics for them.
 
     Args:
-        classifier: a loaded net, used in place of the study's model.
-        dataset: an open dataset, used in place of the study's data, or the settings to rebuild it from.
+        classifier: a loaded net, used instead of the study's model.
+        dataset: an open dataset, or the settings to rebuild it from, used instead of the study's data.
         device: where the net runs.
         threads: the number of torch's CPU threads; the last bits of results depend on it.
         distractors: the record of the distractors that the run started with; if left out, they are chosen from the data.
@@ -213,7 +213,7 @@ def open_net(
     device: str | None = None,
     dataset: Dataset | None = None,
 ) -> Classifier:
-    """The study's net, or the given one in its place, with the study's fit and label set.
+    """The given net, or else the study's, with the study's fit and label set.
 
     A model of tables needs rows that describe its columns. If its file or model string names none, the rows of the dataset are used.
     """

@@ -127,7 +127,7 @@ class Study:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Study:
-        """The study that a TOML file describes; places in it are relative to the file."""
+        """The study that a TOML file describes. Paths in it are relative to the file."""
         path = Path(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a study file; for photos in it write --data {path}")

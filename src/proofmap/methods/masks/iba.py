@@ -1,10 +1,10 @@
-"""Information bottleneck attribution (Schulz, Sixt, Tombari and Landgraf 2020): how many bits of each place the label needs.
+"""Information bottleneck attribution (Schulz, Sixt, Tombari and Landgraf 2020): how many bits of each position the label needs.
 
 As much noise as possible is added to a layer without losing the label. R are the layer's features, mu and sigma their mean and standard
-deviation at each place and channel over many images:
+deviation at each position and channel over many images:
 
     Z = lambda R + (1 - lambda) e,     e ~ N(mu, sigma^2),     lambda = G sigmoid(A)
-    min over A of   E[ -log f(Z, a) ]  +  beta * mean over places and channels of  I
+    min over A of   E[ -log f(Z, a) ]  +  beta * mean over positions and channels of I
     I = KL( N(lambda R + (1 - lambda) mu, (1 - lambda)^2 sigma^2)  ||  N(mu, sigma^2) )
       = 1/2 ( (lambda (R - mu) / sigma)^2 + (1 - lambda)^2 - 1 - log (1 - lambda)^2 )
 
@@ -181,6 +181,6 @@ class IBAProblem(MaskProblem):
         return enlarged(weights.sigmoid(), self.blur).clamp_max(1 - _NEVER_ONE)
 
     def information(self, passed: Tensor, deviation: Tensor) -> Tensor:
-        """I in nats, of each place and channel, where ``deviation`` is (R - mu) / sigma."""
+        """I in nats, at each position and channel, where ``deviation`` is (R - mu) / sigma."""
         noise = (1 - passed).square()
         return 0.5 * ((passed * deviation).square() + noise - 1 - noise.log())

@@ -48,7 +48,7 @@ def upsampling(low: int, high: int, *, corners: bool = False, device: torch.devi
 
 
 def smoothing(side: int, sigma: float, *, device: torch.device | None = None) -> Tensor:
-    """The matrix ``(side, side)`` of a Gaussian blur along one axis, cut at 4 sigma, edges repeated; sigma 0 is no blur.
+    """The matrix ``(side, side)`` of a Gaussian blur along one axis, cut at 4 sigma, edges repeated. With sigma 0 there is no blur.
 
     >>> smoothing(3, 0.5).sum(dim=1)
     tensor([1., 1., 1.])

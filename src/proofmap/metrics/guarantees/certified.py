@@ -26,7 +26,8 @@ class CertifiedPixels(Metric):
     ``samples`` maps of x + sigma * noise are cut at their top ``share``. A position is certified as shown if a binomial test, at the
     level alpha / positions, rejects that it is shown with probability tau or less; and likewise for hidden. All certificates of one map
     hold together with probability 1 - alpha: no change of the input by less than sigma * Phi^-1(tau) in the l2 norm changes a certified
-    position. Noise has the units of pixels (0 to 1), elsewhere of the input's std. Noisy pixels are clamped to what a picture can hold.
+    position. For pictures, noise is in units of pixels (0 to 1); for other inputs, in units of the input's std. Noisy pixels are
+    clamped to what a picture can hold.
 
     The value of an image is that of its first label. Maps that do not depend on the input are certified everywhere, and prove nothing.
     """

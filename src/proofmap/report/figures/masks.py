@@ -53,7 +53,7 @@ def mask_grid(
     """Masked photos, a row per image and a column per method.
 
     Args:
-        place: which of each image's labels: 0 the top one, 1 the second, and so on.
+        place: the index of the label: 0 for the top label, 1 for the second, and so on.
         images: indices of the images; by default the first whose pixels were kept.
         rows: the number of these.
     """
