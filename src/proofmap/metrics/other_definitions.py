@@ -159,8 +159,8 @@ class MerlinArthur(Metric):
 class MerlinArthurCompleteness(MerlinArthur):
     """1 where the net, shown only the top ``share`` of the right label's map, gives the right label; else 0.
 
-    The mean over images is the share of images on which Merlin convinces. NaN where the right label was not judged. An image with
-    several true labels counts 1 if Merlin convinces of each one that was judged.
+    The mean over images is the share of images on which Merlin convinces the net. NaN if the right label was not judged. If an image
+    has several true labels, the value is 1 if Merlin convinces the net of every true label that was judged.
     """
 
     name = "merlin-arthur-completeness"

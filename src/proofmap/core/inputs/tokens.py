@@ -124,7 +124,7 @@ class Tokens(TextInputs):
         ]
 
     def varied(self, x: Tensor) -> Tensor:
-        """The embeddings of tokens that are there."""
+        """Mask of the embeddings of tokens that exist, without empty slots."""
         kept = (x[..., _STATE : _STATE + 1, :] != 0).expand_as(x).clone()
         kept[..., :_FIRST, :] = False
         return kept
