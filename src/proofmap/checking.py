@@ -138,10 +138,12 @@ def _steps(
     layers = layers_of(classifier) if orders else []
     parts = grouped(layers, groups) if layers else []
     for order in dict.fromkeys(orders):
-        for number, taken in enumerate(_taken(order, parts), start=1):
+        for number, taken in enumerate(_randomised_groups(order, parts), start=1):
             modules = tuple(name for part in taken for name in part)
             drawn = sum(layer[0] in modules for layer in layers)
-            yield _Step(order, number, _words(order, taken, drawn, len(layers)), drawn, len(layers), modules)
+            yield _Step(
+                order, number, _layer_words(order, taken, drawn, len(layers)), drawn, len(layers), modules
+            )
     if relabelled is not None:
         if relabelled.inputs.positions != classifier.inputs.positions or relabelled.names != classifier.names:
             raise InputError(
@@ -151,7 +153,7 @@ def _steps(
         yield _Step("labels", 1, "a net trained on shuffled labels", of, of, (), relabelled)
 
 
-def _taken(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
+def _randomised_groups(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
     """The groups that are randomised at each step."""
     if order == "last":
         return [parts[-1:]]
@@ -162,7 +164,7 @@ def _taken(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
     return [parts[-k:] for k in range(1, len(parts) + 1)]
 
 
-def _words(order: Order, taken: Sequence[Layer], drawn: int, of: int) -> str:
+def _layer_words(order: Order, taken: Sequence[Layer], drawn: int, of: int) -> str:
     """``all 53 layers``, ``the last 9 layers``, ``layers 18 to 26``."""
     if drawn == of:
         return f"all {counted(of, 'layer')}"

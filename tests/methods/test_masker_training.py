@@ -240,5 +240,5 @@ def test_the_look_is_at_images_from_all_over_the_data(tmp_path: Path) -> None:
     assert learned is not None and learned.images == 16
     assert learned.correlation is not None and 1.5 < learned.spread < 2.1  # maps of deviation 2
     made = Training(Header.parse(read_header(out)).recipe, conv_classifier(), images, None, "lines")
-    some = made.some(3)[:, 0, 0, 0]
+    some = made.sample_images(3)[:, 0, 0, 0]
     torch.testing.assert_close(some, images[[0, 20, 39], 0, 0, 0])

@@ -43,7 +43,7 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
     before = cudnn.benchmark, cudnn.deterministic
     cudnn.benchmark, cudnn.deterministic = False, True
     try:
-        with _products(tf32=tf32):
+        with _set_tf32(tf32=tf32):
             yield
     finally:
         cudnn.benchmark, cudnn.deterministic = before
@@ -66,7 +66,7 @@ def asked_kernels() -> bool | None:
 
 
 @contextmanager
-def _products(*, tf32: bool) -> Iterator[None]:
+def _set_tf32(*, tf32: bool) -> Iterator[None]:
     """Switch TF32 on (for convolutions only) or off (for convolutions and matrix products).
 
     Torch has two interfaces for TF32, flags and (from 2.9 on) ``fp32_precision``, and reading a flag raises an error if the two

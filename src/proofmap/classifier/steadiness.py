@@ -35,10 +35,10 @@ def check_repeated(
     logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor, dtype: torch.dtype, item: str = "image"
 ) -> None:
     """Refuse a net whose outputs for the batch ``x`` differ from ``first``; the message says whether it draws random numbers."""
-    moved = _moved(logits(x), first)
+    moved = _largest_change(logits(x), first)
     if moved <= _limit(dtype):
         return
-    if _moved(_seeded(logits, x), _seeded(logits, x)) <= _limit(dtype):
+    if _largest_change(_seeded(logits, x), _seeded(logits, x)) <= _limit(dtype):
         cause = "It draws random numbers: look for a dropout that stays on in evaluation mode"
     else:
         cause = "It has a state that changes with every call (a counter, a running mean, a cache), or random numbers of its own"
@@ -52,7 +52,7 @@ def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
     """Refuse a net whose outputs for the same images differ between a batch with other images (``among``) and a batch without them
     (``alone``).
     """
-    moved = _moved(among, alone)
+    moved = _largest_change(among, alone)
     if moved > _OTHER_COMPANY:
         one, others = ("a row", "rows") if isinstance(inputs, Rows) else ("an image", "images")
         advice = (
@@ -116,7 +116,7 @@ class FirstLook:
 
     def check(self, during: str) -> None:
         """Refuse a net whose outputs have changed ``during`` the work, or depend on the other images of a batch or their order."""
-        moved = _moved(self._outputs(self.images), self._before)
+        moved = _largest_change(self._outputs(self.images), self._before)
         if moved > _limit(self.classifier.dtype):
             raise UnsteadyNet(
                 f"the net's outputs for the same {self.classifier.inputs.noun} moved by {_size(moved, self._before)} {during}, so the results do not "
@@ -139,7 +139,7 @@ def comparable(logits: Tensor, outputs: str) -> Tensor:
     return logits.exp() if outputs == "probabilities" else logits
 
 
-def _moved(one: Tensor, other: Tensor) -> float:
+def _largest_change(one: Tensor, other: Tensor) -> float:
     """The largest difference, relative to 1 + the largest output; infinite if an output is NaN."""
     found = (one - other).abs().max() / (1 + other.abs().max())
     return float(found.nan_to_num(torch.inf))

@@ -146,12 +146,12 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     wanted = [canonical_name(name) for name in label_names]
     if known == [str(k) for k in range(len(wanted))] and not any(name.isdecimal() for name in wanted):
         return tuple(range(len(known)))
-    by_name = _places([[name] for name in known])
+    by_name = _output_by_name([[name] for name in known])
     if not any(name.isdecimal() and name != str(k) for k, name in enumerate(known)):
         by_name = {**{str(k): k for k in range(len(known))}, **by_name}
     found = [by_name.get(name) for name in wanted]
     elsewhere = any(at not in (None, own) for own, at in enumerate(found))
-    by_synonym = _places([_synonyms(name) for name in known])
+    by_synonym = _output_by_name([_synonyms(name) for name in known])
     for i, name in enumerate(wanted):
         meant = {by_synonym[word] for word in _synonyms(name) if word in by_synonym}
         if found[i] is None and name not in by_name and len(meant) == 1:
@@ -162,7 +162,7 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     return tuple(found)
 
 
-def _places(names: Sequence[Sequence[str]]) -> dict[str, int | None]:
+def _output_by_name(names: Sequence[Sequence[str]]) -> dict[str, int | None]:
     """The output index for each name; None for a name that two outputs share."""
     where: dict[str, int | None] = {}
     for k, own in enumerate(names):

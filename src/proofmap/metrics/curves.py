@@ -195,7 +195,7 @@ class _Runner:
         device, n_labels = self.ranks.device, self.board.labels.shape[1]
         counts = self.nodes.counts.to(device, torch.int32)  # as ranks are
         values = torch.zeros(len(self.ranks), len(counts), n_labels, device=device, dtype=torch.float32)
-        f, ends = self._ends()
+        f, ends = self._curve_ends()
         inner = []
         for step, count in enumerate(self.nodes.counts.tolist()):
             end = ends.get(self.game.all_shown(count, self.n))
@@ -235,14 +235,14 @@ class _Runner:
         composites = inputs.composite(
             mask[:, None],
             _rows(self._prepared(self.board.images[some]), image - some.start)[:, None],
-            self._behind(mask, image, some),
+            self._backgrounds(mask, image, some),
         ).flatten(0, 1)
         logits = (
             self.classifier(composites) if self.game.soft else self.classifier.from_normalised(composites)
         )
         return self.game.read(self.classifier, logits).view(len(image), self.draws, -1).mean(dim=1)
 
-    def _behind(self, mask: Tensor, image: Tensor, some: slice) -> Tensor:
+    def _backgrounds(self, mask: Tensor, image: Tensor, some: slice) -> Tensor:
         """All draws of the backgrounds ``(B, draws, *shape)``. They are drawn once per image, unless they depend on what is shown."""
         if self.fixed is not None:  # one may be that of all images
             return (self.fixed if len(self.fixed) == 1 else _rows(self.fixed, image))[:, None]
@@ -254,7 +254,7 @@ class _Runner:
         drawn = self._prepared(self.fill(images[some].repeat_interleave(draws, 0), self.keys[some].flatten()))
         return drawn.view(-1, draws, *drawn.shape[1:])[image - some.start]
 
-    def _ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
+    def _curve_ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
         """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
         safe, logits = self.board.labels.clamp_min(0), self.board.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)

@@ -209,7 +209,7 @@ class Digest:
         if isinstance(function, type) or not isinstance(called, types.CodeType):
             return False
         self._add_code(called)
-        with self.within(type(function).__name__), self._noted(function):
+        with self.within(type(function).__name__), self._note_unseen(function):
             self._add_object(function)
         return True
 
@@ -307,7 +307,7 @@ class Digest:
         return child.hexdigest()
 
     def _add_content(self, value: object) -> None:
-        with self._noted(value):
+        with self._note_unseen(value):
             if isinstance(value, (Tensor, np.ndarray, np.generic)):
                 self._add_array(value)
             elif isinstance(value, (set, frozenset)):
@@ -325,7 +325,7 @@ class Digest:
                 self._add_object(value)
 
     @contextmanager
-    def _noted(self, value: object) -> Iterator[None]:
+    def _note_unseen(self, value: object) -> Iterator[None]:
         """Note a value as unseen if its content cannot be read."""
         try:
             yield

@@ -59,7 +59,7 @@ def run(job: Job) -> Findings:
         raise InputError("ensembling is about learned masks: its one method must be learned-mask")
     masks = {k: _masks(here, replace(method, masks=k), job) for k in ks}
     found = {k: _found(here, own, share) for k, own in masks.items()}
-    chance = _alone(here, _noise(here, job.seed), share)[:, 0]
+    chance = _probability_alone(here, _noise(here, job.seed), share)[:, 0]
     f = here.classifier.frozen().probabilities(here.images).gather(1, here.labels[:, :1])[:, 0].cpu()
     figure = masks_by_k(
         here.classifier,
@@ -90,7 +90,7 @@ def _masks(here: Sample, method: LearnedMask, job: Job) -> Tensor:
 
 
 def _found(here: Sample, masks: Tensor, share: float) -> MaskSetScores:
-    alone = _alone(here, masks, share)
+    alone = _probability_alone(here, masks, share)
     return MaskSetScores(alone.amin(dim=1), alone.mean(dim=1), overlap(masks, share))
 
 
@@ -110,7 +110,7 @@ def overlap(masks: Tensor, share: float) -> Tensor:
 
 
 @torch.no_grad()
-def _alone(here: Sample, masks: Tensor, share: float) -> Tensor:
+def _probability_alone(here: Sample, masks: Tensor, share: float) -> Tensor:
     """f ``(N, K)`` of the first label when only the top positions of each mask are shown on gray."""
     classifier, fast = here.classifier, here.classifier.frozen()
     columns = []

@@ -218,8 +218,8 @@ class Bounds(Table):
         return ["method", "overshoot ↓", "by choice", "shortfall ↓", "by choice"], rows
 
     def records(self) -> list[dict[str, object]]:
-        shared = _flat({"matchable": asdict(self.matchable)})
-        return [{**_flat(asdict(m)), **shared} for m in self.methods]
+        shared = _flat_record({"matchable": asdict(self.matchable)})
+        return [{**_flat_record(asdict(m)), **shared} for m in self.methods]
 
 
 def bounds(results: Results) -> Bounds:
@@ -323,7 +323,7 @@ def _search_words(result: MethodResult) -> str:
     return f"{result.name} ({', '.join(words)})" if words else result.name
 
 
-def _flat(record: Mapping[str, object]) -> dict[str, object]:
+def _flat_record(record: Mapping[str, object]) -> dict[str, object]:
     """A record whose means are columns: ``overshoot``, ``overshoot_low``, ``overshoot_high``, ``overshoot_n``."""
     flat: dict[str, object] = {}
     for key, value in record.items():

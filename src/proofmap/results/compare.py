@@ -104,9 +104,9 @@ class Comparison(Table):
             [
                 f"{metric_words(d.metric)} {'↑' if d.higher_is_better else '↓'}",
                 d.method,
-                places(d.value),
+                three_decimals(d.value),
                 d.baseline,
-                places(d.baseline_value),
+                three_decimals(d.baseline_value),
                 signed(d.difference),
                 "-" if math.isnan(d.low) else f"[{signed(d.low)}, {signed(d.high)}]",
                 str(d.n),
@@ -313,10 +313,10 @@ def _image_notes(method: Entry, against: Entry) -> list[str]:
     ]
 
 
-def places(value: float) -> str:
+def three_decimals(value: float) -> str:
     """Three decimals, without the leading zero.
 
-    >>> places(0.25), places(-0.5), places(1.25)
+    >>> three_decimals(0.25), three_decimals(-0.5), three_decimals(1.25)
     ('.250', '-.500', '1.250')
     """
     return signed(value).removeprefix("+")

@@ -40,10 +40,10 @@ def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
     inside = result.settings.get("of")
     if role is None or not isinstance(inside, Mapping):
         return "method"
-    return role if any(_is(other, inside) for other in results if other is not result) else "method"
+    return role if any(_has_settings(other, inside) for other in results if other is not result) else "method"
 
 
-def _is(result: MethodResult, record: Mapping[str, object]) -> bool:
+def _has_settings(result: MethodResult, record: Mapping[str, object]) -> bool:
     return all(result.settings.get(key) == value for key, value in record.items())
 
 

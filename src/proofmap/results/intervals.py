@@ -73,7 +73,7 @@ def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = N
         error, a = deviation / np.sqrt(n), skewness / np.sqrt(n)
         lower, upper = (mean - error * (h + _hall(h, a)) / 2 for h in (t, -t))
         missed = 1 - ((1 - level) / 2) ** (1 / n)
-        down, up = (missed * _hidden(mean, limit, deviation) for limit in limits)
+        down, up = (missed * _hidden_range(mean, limit, deviation) for limit in limits)
         low = np.minimum(np.maximum(np.minimum(lower, mean - down), limits[0]), mean)
         high = np.maximum(np.minimum(np.maximum(upper, mean + up), limits[1]), mean)
         ends = np.stack([low, high], axis=1)
@@ -121,7 +121,7 @@ def _hall(t: Doubles, a: Doubles) -> Doubles:
     return np.where(np.abs(a) < 1e-6, t - a * (1 / 6 + t**2 / 3), found)
 
 
-def _hidden(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
+def _hidden_range(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
     """How far values can lie beyond what the sample shows; 0 on a side without a limit, where nothing is known."""
     if math.isinf(limit):
         return np.zeros_like(mean)
@@ -143,15 +143,15 @@ def student_quantile(p: float, freedom: int) -> float:
         z = NormalDist().inv_cdf(p)
         return z + (z**3 + z) / (4 * freedom) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * freedom**2)
     low, high = 0.0, 1.0
-    while _between(high, freedom) < 2 * p - 1:
+    while _student_within(high, freedom) < 2 * p - 1:
         low, high = high, 2 * high
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _between(middle, freedom) < 2 * p - 1 else (low, middle)
+        low, high = (middle, high) if _student_within(middle, freedom) < 2 * p - 1 else (low, middle)
     return (low + high) / 2
 
 
-def _between(t: float, freedom: int) -> float:
+def _student_within(t: float, freedom: int) -> float:
     """The probability that Student's distribution gives to [-t, t]: a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4)."""
     angle = math.atan(t / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)

@@ -163,13 +163,13 @@ def label_matrices(
             ),
             *((f"no matrix was kept for {', '.join(lacking)}",) if lacking else ()),
         ),
-        tuple(None if m is None else _raised(_ordered(m.cpu(), order)) for m in matrices),
+        tuple(None if m is None else _images_above_diagonal(_ordered(m.cpu(), order)) for m in matrices),
         len(labels),
         item,
     )
 
 
-def _raised(matrix: Tensor) -> Tensor:
+def _images_above_diagonal(matrix: Tensor) -> Tensor:
     """On how many images ``(L, L)`` the cell (a, b) of ``(N, L, L)`` is above the cell (a, a)."""
     return (matrix > matrix.diagonal(dim1=1, dim2=2)[:, :, None]).sum(dim=0)
 

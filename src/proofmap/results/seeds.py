@@ -16,7 +16,7 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results.comparability import Entry, shared_metrics, what_differs
-from proofmap.results.compare import places
+from proofmap.results.compare import three_decimals
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.tables import Cells, Table, metric_words
 
@@ -77,7 +77,10 @@ class SeedSpread(Table):
             [
                 f"{metric_words(line.metric)} {'↑' if line.higher_is_better else '↓'}",
                 line.method,
-                *(places(v) for v in (line.value, line.spread, line.least, line.greatest, line.per_image)),
+                *(
+                    three_decimals(v)
+                    for v in (line.value, line.spread, line.least, line.greatest, line.per_image)
+                ),
                 "-" if math.isnan(line.share) else f"{line.share:.0%}",
                 str(line.n),
             ]

@@ -37,13 +37,13 @@ def strength(completeness: float, soundness: float) -> Strength:
     if math.isnan(completeness) or math.isnan(soundness):
         return Strength("unknown")
     if completeness < BAR:
-        return Strength("weak", _below(completeness))
+        return Strength("weak", _rounded_below_bar(completeness))
     if soundness < BAR:
-        return Strength("strong", _below(soundness))
+        return Strength("strong", _rounded_below_bar(soundness))
     return Strength("match")
 
 
-def _below(value: float) -> float:
+def _rounded_below_bar(value: float) -> float:
     """Two decimals, but never the bar itself."""
     return min(float(f"{value:.2f}"), BAR - 0.01)
 

@@ -100,9 +100,9 @@ def verdict(evaluation: Evaluation) -> Verdict:
         return Verdict(
             "none",
             _none_words(own, evaluation, images),
-            (*_close(own, evaluation.inputs.noun), *_extremes(own), *context, bar),
+            (*_near_the_bar(own, evaluation.inputs.noun), *_extremes(own), *context, bar),
         )
-    lacking = {r.name: _lacking(evaluation, r, images) for r in passing}
+    lacking = {r.name: _missing_conditions(evaluation, r, images) for r in passing}
     proved = [r for r in passing if not lacking[r.name]]
     if proved:
         names = [r.name for r in proved]
@@ -133,7 +133,7 @@ def counted_scores(result: MethodResult) -> list[Score]:
     return [s for s in found if s is not None and not math.isnan(s.value)]
 
 
-def _lacking(evaluation: Evaluation, result: MethodResult, images: int) -> dict[Missing, str]:
+def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: int) -> dict[Missing, str]:
     """What is missing for a plain verdict on a method that reaches the bar, each with its sentence."""
     found: dict[Missing, str] = {}
     scores = counted_scores(result)
@@ -206,7 +206,7 @@ def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int
     return f"No method is both complete and sound{few}"
 
 
-def _close(own: Sequence[MethodResult], noun: str) -> list[str]:
+def _near_the_bar(own: Sequence[MethodResult], noun: str) -> list[str]:
     """Methods whose means are below the bar and whose intervals include it."""
     close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))]
     if not close:

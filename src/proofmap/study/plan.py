@@ -100,7 +100,7 @@ def work_of(
     that takes its maps from another, as ``taken`` says, comes right after it.
     """
     sources = taken or {}
-    ordered = sorted(methods.values(), key=lambda method: _place(method.name, list(methods), sources))
+    ordered = sorted(methods.values(), key=lambda method: _sort_key(method.name, list(methods), sources))
     blocks: dict[int, list[ImageRow]] = {}
     for image in images:
         if image.block is not None:
@@ -130,23 +130,25 @@ def work_of(
                 curves = (method.id, block) not in begun
                 before = (waiting[-1].method, waiting[-1].block) if waiting else ("", 0)
                 source = sources.get(method.name, "")
-                together = bool(source) and before[1] == block and source in _line(before[0], sources)
+                together = (
+                    bool(source) and before[1] == block and source in _chain_of_sources(before[0], sources)
+                )
                 waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves, together))
     return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
 
 
-def _place(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
+def _sort_key(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
     """Sort key of a method: the study's order, but after the method that it takes its maps from."""
-    return tuple(names.index(one) for one in _line(name, sources))
+    return tuple(names.index(one) for one in _chain_of_sources(name, sources))
 
 
-def _line(name: str, sources: Mapping[str, str]) -> list[str]:
+def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:
     """The chain of methods from the one that makes the maps to this one.
 
-    >>> _line("inverse:top-label:a", {"inverse:top-label:a": "top-label:a", "top-label:a": "a"})
+    >>> _chain_of_sources("inverse:top-label:a", {"inverse:top-label:a": "top-label:a", "top-label:a": "a"})
     ['a', 'top-label:a', 'inverse:top-label:a']
     """
-    return [*(_line(sources[name], sources) if name in sources else []), name]
+    return [*(_chain_of_sources(sources[name], sources) if name in sources else []), name]
 
 
 def digest(content: object) -> str:

@@ -135,7 +135,7 @@ class Session:
                 metrics=metrics,
                 maps=None if maps is None else maps[places.to(maps.device)][..., :n],
                 keep_maps=int((places < keep_maps).sum()),
-                watch=watch and _placed(watch, places.tolist()),
+                watch=watch and _watch_at_indices(watch, places.tolist()),
                 progress=progress,
                 **options,
             )
@@ -242,7 +242,7 @@ def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Sessi
     )
 
 
-def _placed(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
+def _watch_at_indices(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
     """A watcher that translates indices within this part to indices among all images."""
     return lambda image, *rest: watch(places[image], *rest)
 

@@ -40,7 +40,7 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
     data, distractors = kept["dataset"], run.manifest.distractors
     opened = [open_session(study, dataset=data, device=device, distractors=distractors) for study in studies]
     changed += _net_and_rules(run, opened[-1])
-    changed += _things(run, opened)
+    changed += _changed_plugins(run, opened)
     problems, _ = changed_images(run.store.images(), opened[-1].data)
     known = {row.name for row in run.store.images()}
     new = [name for name in opened[-1].data.names if name not in known]
@@ -63,7 +63,7 @@ def _net_and_rules(run: Run, session: Session) -> list[str]:
     return others or ["the net's weights or code are not those of the run" for _ in lines]
 
 
-def _things(run: Run, opened: list[Session]) -> list[str]:
+def _changed_plugins(run: Run, opened: list[Session]) -> list[str]:
     """Methods and metrics that have changed. If two commands named the same one, the later counts."""
     changed = []
     for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):

@@ -128,7 +128,7 @@ class Worker:
             )
             maps = self._stored(unit, [subject.name for subject in judged])
             self.session.look_at(subjects.images)
-            parts = self._judged(unit, places, subjects, maps, failures)
+            parts = self._judge_in_halves(unit, places, subjects, maps, failures)
             try:
                 self.session.check_net(f"while {unit} was judged or before")
             except UnsteadyNet as error:  # what was found belongs to no one net
@@ -149,7 +149,7 @@ class Worker:
             return None
         return torch.stack([found[name] for name in images]) if len(found) == len(images) else None
 
-    def _judged(
+    def _judge_in_halves(
         self,
         unit: Unit,
         places: Sequence[int],
@@ -184,7 +184,7 @@ class Worker:
         parts = []
         for start, stop in ((0, half), (half, len(places))):
             rest = None if maps is None else maps[start:stop]
-            parts += self._judged(unit, places[start:stop], subjects[start:stop], rest, failures)
+            parts += self._judge_in_halves(unit, places[start:stop], subjects[start:stop], rest, failures)
         return parts
 
     def _images(self, subjects: tuple[ImageRow, ...]) -> _Loaded:

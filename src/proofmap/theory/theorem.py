@@ -101,13 +101,13 @@ class Population:
 
     def complete_from(self, delta: float) -> int:
         """The smallest L from which completeness fails with probability at most delta, by these bounds."""
-        return self._least(lambda length: self.incomplete(length) <= _checked(delta))
+        return self._smallest_length(lambda length: self.incomplete(length) <= _checked(delta))
 
     def sound_from(self, delta: float, *, wrap: bool = False) -> int:
         """The smallest L from which soundness fails with probability at most delta, by these bounds."""
-        return self._least(lambda length: self.unsound(length, wrap=wrap) <= _checked(delta))
+        return self._smallest_length(lambda length: self.unsound(length, wrap=wrap) <= _checked(delta))
 
-    def _least(self, holds: Callable[[int], bool]) -> int:
+    def _smallest_length(self, holds: Callable[[int], bool]) -> int:
         """By bisection: the bounds fall with the length, and at d they are 0."""
         low, high = 1, self.d
         while low < high:

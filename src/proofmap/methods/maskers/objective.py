@@ -198,15 +198,15 @@ class SGD(Optimiser):
         weight.add_(momentum, alpha=-rate)
 
 
-def prefixed(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def with_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The same tensors under longer names."""
     return {prefix + name: tensor for name, tensor in state.items()}
 
 
-def below(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def without_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     """The tensors whose names start with the prefix, without it.
 
-    >>> list(below({"net.bias": torch.ones(1), "adam.bias": torch.ones(1)}, "net."))
+    >>> list(without_prefix({"net.bias": torch.ones(1), "adam.bias": torch.ones(1)}, "net."))
     ['bias']
     """
     return {name.removeprefix(prefix): t for name, t in state.items() if name.startswith(prefix)}

@@ -49,7 +49,14 @@ from proofmap.classifier.outputs import as_logits
 from proofmap.fills import Blur, Gray
 from proofmap.methods.maskers.features import Scale
 from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, repeated, resized
-from proofmap.methods.maskers.objective import SGD, Objective, TrainingBatch, TrainingRecipe, below, prefixed
+from proofmap.methods.maskers.objective import (
+    SGD,
+    Objective,
+    TrainingBatch,
+    TrainingRecipe,
+    with_prefix,
+    without_prefix,
+)
 from proofmap.methods.masks.terms import total_variation
 from proofmap.methods.probe import module_of
 
@@ -275,8 +282,8 @@ class PhangCA(PhangFix):
         self.optimiser.step(rate)
 
     def state(self) -> dict[str, Tensor]:
-        return prefixed(self.copy.state_dict(), "copy.") | prefixed(self.optimiser.state(), "sgd.")
+        return with_prefix(self.copy.state_dict(), "copy.") | with_prefix(self.optimiser.state(), "sgd.")
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        self.copy.load_state_dict(below(state, "copy."))
-        self.optimiser.load_state(below(state, "sgd."))
+        self.copy.load_state_dict(without_prefix(state, "copy."))
+        self.optimiser.load_state(without_prefix(state, "sgd."))

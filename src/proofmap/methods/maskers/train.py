@@ -115,7 +115,7 @@ def _learned(training: Training, classifier: Classifier) -> MapSummary:
         header = replace(training.header, present=None)  # any two labels will do here
         write_masker(path, training.objective.net, header)
         method = method_of(training.recipe.kind, path)
-        return summarise_maps(method.prepare(classifier), training.some(IMAGES))
+        return summarise_maps(method.prepare(classifier), training.sample_images(IMAGES))
 
 
 def checkpoint_of(file: Path) -> Path:

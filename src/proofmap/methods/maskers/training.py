@@ -29,7 +29,14 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.progress import Progress
 from proofmap.methods.maskers.belief import BeliefObjective
 from proofmap.methods.maskers.file import Header, net_digest, read_header, write_tensors
-from proofmap.methods.maskers.objective import Adam, Objective, TrainingBatch, TrainingRecipe, below, prefixed
+from proofmap.methods.maskers.objective import (
+    Adam,
+    Objective,
+    TrainingBatch,
+    TrainingRecipe,
+    with_prefix,
+    without_prefix,
+)
 from proofmap.methods.maskers.published import PhangCA, PhangFix, RealTimeObjective
 from proofmap.methods.masks.engine import HALF_SCALE
 
@@ -112,11 +119,13 @@ class Training:
         if checkpoint.exists():
             self._resume(checkpoint)
         self.began = kept = monotonic()
-        left = sum(objective.passes(step) for step in range(self.place(), recipe.steps)) * recipe.batch
+        left = (
+            sum(objective.passes(step) for step in range(self.schedule_step(), recipe.steps)) * recipe.batch
+        )
         objective.net.train()
         seen: list[Tensor] = []
         with progress.task(f"training {recipe.kind}", left) as task, steady_kernels(tf32=True):
-            while (place := self.place()) < recipe.steps:
+            while (place := self.schedule_step()) < recipe.steps:
                 loss = self._learn(place)
                 name, value = objective.shown_value or ("loss", loss)
                 seen, note = [*seen, value][-_TELL:], ""
@@ -138,14 +147,14 @@ class Training:
         minutes = self.recipe.minutes
         return "" if minutes is None else f"minute {self.seconds() / 60:.1f} of {minutes:g}, "
 
-    def place(self) -> int:
+    def schedule_step(self) -> int:
         """The place of the next step in the schedule: by the steps made or the time used, whichever is further."""
         steps, minutes = self.recipe.steps, self.recipe.minutes
         if minutes is None or not self.step:  # there is always at least one step
             return self.step
         return max(self.step, int(steps * self.seconds() / (60 * minutes)))
 
-    def some(self, number: int) -> Tensor:
+    def sample_images(self, number: int) -> Tensor:
         """At most ``number`` images, spread over the data, as floats."""
         which = torch.linspace(0, len(self.images) - 1, min(number, len(self.images))).round().long()
         return self._floats(self.images[which.to(self.images.device)])
@@ -201,8 +210,8 @@ class Training:
     # ---- checkpoints --------------------------------------------------------------------------------------------
 
     def _save(self, path: Path) -> None:
-        state = prefixed(self.objective.net.state_dict(), "net.")
-        state |= prefixed(self.optimiser.state(), "adam.") | prefixed(self.objective.state(), "own.")
+        state = with_prefix(self.objective.net.state_dict(), "net.")
+        state |= with_prefix(self.optimiser.state(), "adam.") | with_prefix(self.objective.state(), "own.")
         state_of_run = {
             "masker": self.header.text(),
             "step": self.step,
@@ -220,9 +229,9 @@ class Training:
                 "data to continue it, or remove it to start again"
             )
         state = load_file(path)
-        self.objective.net.load_state_dict(below(state, "net."))
-        self.objective.load_state(below(state, "own."))
-        self.optimiser.load_state(below(state, "adam."))
+        self.objective.net.load_state_dict(without_prefix(state, "net."))
+        self.objective.load_state(without_prefix(state, "own."))
+        self.optimiser.load_state(without_prefix(state, "adam."))
         self.step, self.lost, self.spent = found["step"], found["lost"], found["seconds"]
 
 

@@ -41,9 +41,9 @@ class GreedyInsertion(RegionMethod):
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         count = self.count(inputs)
-        return 0 if count == 1 else count + 1 + labels * self._later(count)
+        return 0 if count == 1 else count + 1 + labels * self._passes_after_first_step(count)
 
-    def _later(self, count: int) -> int:
+    def _passes_after_first_step(self, count: int) -> int:
         """Passes of one label after the first step; the last region need not be tried."""
         return sum(min(left, self.candidates or left) for left in range(2, count))
 
@@ -60,7 +60,7 @@ class GreedyInsertion(RegionMethod):
         )
         image, label = (net.labels != NO_LABEL).nonzero().unbind(dim=1)
         search = _Search(net, regions, image, label, found[image, :, label])
-        with progress.task(self.name, len(image) * self._later(count)) as task:
+        with progress.task(self.name, len(image) * self._passes_after_first_step(count)) as task:
             while search.left > 0:
                 if 1 < search.left < count:
                     search.try_regions(min(search.left, self.candidates or search.left), task)

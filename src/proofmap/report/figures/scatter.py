@@ -84,10 +84,10 @@ def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
     panels = tuple(first[kind] for kind in (COMPLETENESS, BEST_EFFORT) if kind in first)
     if not panels:
         raise InputError("a scatter needs completeness and soundness, each counted for at least one image")
-    return ScatterFigure(panels, evaluation_settings(evaluation), _tried(evaluation))
+    return ScatterFigure(panels, evaluation_settings(evaluation), _best_effort_images(evaluation))
 
 
-def _tried(evaluation: Evaluation) -> str:
+def _best_effort_images(evaluation: Evaluation) -> str:
     """The images that best effort counts, in words; with its rule if nothing else leaves images out."""
     scores = [score for r in evaluation.results if (score := r.first_score(BEST_EFFORT)) is not None]
     if not scores:

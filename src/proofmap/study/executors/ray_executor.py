@@ -243,7 +243,7 @@ class _Pool(Generic[Unit, Result]):
                 yield finished.popleft()
             if not any(host.calls for host in self._hosts if host.started) and not self._jobs.fill(1):
                 return
-            for host in self._answering():
+            for host in self._hosts_with_answers():
                 finished.extend(self._take(host))
 
     def close(self) -> None:
@@ -289,7 +289,7 @@ class _Pool(Generic[Unit, Result]):
                 units = self._ray.cloudpickle.dumps([job.unit for job in group])
                 host.calls.append((host.actor.work.remote(units), group))
 
-    def _answering(self) -> list[_Host[Unit]]:
+    def _hosts_with_answers(self) -> list[_Host[Unit]]:
         """All actors that have answered their oldest call; waits for the first."""
         oldest = {host.calls[0][0]: host for host in self._hosts if host.calls}
         calls = list(oldest)

@@ -187,10 +187,10 @@ class LiveView:
         room = width - len(passes) - 2
         parts: list[RenderableType] = [
             self._bar(now, width),
-            _cut(f"{passes}  {device:>{room}}" if len(device) <= room else passes, width),
+            _shortened(f"{passes}  {device:>{room}}" if len(device) <= room else passes, width),
         ]
         if now.last:
-            parts.append(_cut(f"last: {now.last}", width, style="dim"))
+            parts.append(_shortened(f"last: {now.last}", width, style="dim"))
         if now.scores:
             parts += [Text(), self._scores(now, width)]
         return Group(*parts)
@@ -238,15 +238,15 @@ class LiveView:
             room -= name + 2
             if room >= 0:
                 shown.append(metric)
-                table.add_column(_cut(metric, name), justify="right", no_wrap=True)
+                table.add_column(_shortened(metric, name), justify="right", no_wrap=True)
         for method in methods:
             scores = [now.scores[method].get(metric) for metric in shown]
             numbers = ["-" if score is None else f"{score:.2f}" for score in scores]
-            table.add_row(_cut(method, first), f"{now.images.get(method, 0):,}", *numbers)
+            table.add_row(_shortened(method, first), f"{now.images.get(method, 0):,}", *numbers)
         return table
 
 
-def _cut(text: str, width: int, style: str = "") -> Text:
+def _shortened(text: str, width: int, style: str = "") -> Text:
     cut = Text(one_line(text), style=style, no_wrap=True)
     cut.truncate(width, overflow="ellipsis")
     return cut
