@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,9 @@ from proofmap.core import streams
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.series import spectrogram
 from proofmap.fills import make_fill
+from proofmap.report.html import write_report
+from proofmap.report.page_lists import list_counts
+from proofmap.report.page_pictures import picture_of
 from proofmap.report.pictures import marked_line
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of
@@ -123,3 +128,18 @@ def test_sound_is_drawn_as_a_spectrogram_and_its_proof_is_marked_in_time() -> No
     assert abs(dark / height - 0.5) < 0.06
     assert drawn[:, width // 4].min() > 200 > 100 > drawn[:, 3 * width // 4].min()
     assert Series.from_record(inputs.record()) == inputs
+
+
+def test_the_report_draws_segments_on_the_line_with_the_file_that_serve_draws_with(tmp_path: Path) -> None:
+    """For each map: the shade and the place of each segment, how many give the belief, and the belief after each."""
+    found = pm.evaluate(net(), normal(1, 2, 12), methods=["occlusion"], labels="all")
+    picture = picture_of(found, 0, [0, 1], list_counts(found, [0]))
+    series, listed = picture.record["series"], picture.record["methods"][0]["listed"]
+    assert [line["name"] for line in series["lines"]] == ["left", "right"] and picture.photo == ""
+    assert sorted(set(series["columns"])) == [0, 1, 2] and len(series["lines"][0]["high"]) == len(
+        series["columns"]
+    )
+    order = found.results[0].maps[0, 0].argsort(descending=True, stable=True).argsort().tolist()
+    assert listed["order"][0] == order and len(listed["curve"][0]) == 4
+    page = write_report(found, tmp_path / "page.html").read_text()
+    assert "class SeriesLine" in page and "Shade behind the line" in page

@@ -38,6 +38,7 @@ _STYLES = ("look.css", "report.css")
 _SCRIPTS = (
     "theme.js",
     "shared.js",
+    "lines.js",
     "listed.js",
     "page.js",
     "tables.js",

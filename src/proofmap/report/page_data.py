@@ -16,6 +16,7 @@ from proofmap.metrics import METRICS
 from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
 from proofmap.report.page_lists import is_listed
 from proofmap.report.page_pictures import json_number
+from proofmap.report.series_lines import is_lined
 from proofmap.report.word_proof import WORDS_NOTE, is_worded
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
@@ -49,6 +50,7 @@ def page_record(
         "noun": evaluation.inputs.singular,
         "listed": is_listed(evaluation.inputs),
         "worded": is_worded(evaluation.inputs),
+        "lined": is_lined(evaluation.inputs),
         "words_note": WORDS_NOTE.format(positions=evaluation.inputs.position_noun),
         "nouns": evaluation.inputs.noun,
         "hidden": {"colour": list(hidden.colour), "words": hidden.words},

@@ -1,4 +1,4 @@
-"""Texts and rows of a page as data: the words or columns, and for each map the shade and the rank of each, and the probability after each.
+"""Texts, rows and series with segments of a page as data: the words, columns or lines, and for each map the shade and the rank of each, and the probability after each.
 
 The slider of such a page shows words or columns one by one: at step k it shows the first k of a map, or all if there are fewer.
 """
@@ -6,11 +6,13 @@ The slider of such a page shows words or columns one by one: at step k it shows 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
-from proofmap.core.inputs import Inputs
+from proofmap.core.inputs import Inputs, Series
 from proofmap.report.colours import displayed
 from proofmap.report.ranked_columns import is_ranked
+from proofmap.report.series_lines import drawn_series, is_lined
 from proofmap.report.word_proof import is_worded, words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
@@ -19,8 +21,8 @@ from proofmap.results.records import MethodResult
 
 
 def is_listed(inputs: Inputs) -> bool:
-    """Whether the page shows inputs as words or as columns with names."""
-    return is_worded(inputs) or is_ranked(inputs)
+    """Whether the page shows inputs as words, as columns with names, or as lines with segments."""
+    return is_worded(inputs) or is_ranked(inputs) or is_lined(inputs)
 
 
 def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
@@ -29,15 +31,18 @@ def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
 
 
 def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
-    """What a list is made of: the words of a ``text``, or the names and values of ``columns``; the other is None."""
+    """What a list is made of: the words of a ``text``, the names and values of ``columns``, or the drawing of a ``series``; the others are None."""
     inputs, image = evaluation.inputs, evaluation.image_of(index)
+    none: dict[str, Any] = {"text": None, "columns": None, "series": None}
     if is_worded(inputs):
-        return {"text": list(words_of(evaluation, index)), "columns": None}
+        return {**none, "text": list(words_of(evaluation, index))}
+    if isinstance(inputs, Series) and is_lined(inputs):
+        return {**none, "series": asdict(drawn_series(image, inputs))}
     if not is_ranked(inputs):
-        return {"text": None, "columns": None}
+        return none
     named = enumerate(inputs.position_names)
     return {
-        "text": None,
+        **none,
         "columns": [{"name": name, "value": inputs.value_text(image, k)} for k, name in named],
     }
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from proofmap.core.inputs import Series
+from proofmap.core.inputs import Inputs, Series
 from proofmap.report.pictures import data_uri, photo
 
 
@@ -27,6 +27,11 @@ class DrawnSeries:
     columns: list[int]
     lines: list[DrawnLine]
     picture: str = ""
+
+
+def is_lined(inputs: Inputs) -> bool:
+    """Whether the report draws inputs as lines, whose segments the slider shows one by one. Series without segments are pictures there."""
+    return isinstance(inputs, Series) and inputs.segments is not None
 
 
 def drawn_series(x: Tensor, inputs: Series, width: int | None = None) -> DrawnSeries:

@@ -1,6 +1,6 @@
-// Texts and rows in full: words shaded by each map, or columns in its order, shown one by one with the net's probability beside them.
+// Texts, rows and series in full: words shaded by each map, columns in its order, or a line, shown one by one with the net's probability beside them.
 
-/** One label of one text or row by one method: its words or columns, the curve, and the verdict. */
+/** One label of one text, row or series by one method: its words, columns or line, the curve, and the verdict. */
 class ListCell {
   constructor(card, place, method) {
     const image = card.image;
@@ -18,8 +18,8 @@ class ListCell {
       choose: (chosen) => gallery.choose(chosen),
       words: `Insertion curve of ${name} for ${label.name}: average ${inPercent(facts.average)}, whole ${record.noun} ${inPercent(label.f)}`,
     });
-    this.shown = image.text ? new ShownText(image.text) : new RankedColumns(image.columns, drawn, record.explained ? 10 : 6);
-    this.byPlace = !image.text;
+    this.shown = this.drawing(image, drawn, `Map of ${name} for ${label.name} behind the line`);
+    this.byPlace = Boolean(image.columns);
     this.reading = make("p", { class: "reading-off" });
     this.node = make("figure", { class: "cell" },
       make("figcaption", { title: name }, methodMark(method), make("span", {}, name)),
@@ -30,9 +30,18 @@ class ListCell {
     );
   }
 
+  drawing({ text, columns, series }, map, words) {
+    if (text) return new ShownText(text);
+    if (columns) return new RankedColumns(columns, map, record.explained ? 10 : 6);
+    const line = new SeriesLine(series, map.order.length, words);
+    line.shade(map.heat, map.signed);
+    line.prove(map.order, map.enough, map.strength);
+    return line;
+  }
+
   paintHeat() {} // it does not change
 
-  /** Show the first words or columns of the map. */
+  /** Show the first words, columns or segments of the map. */
   show(step) {
     const count = Math.min(step, this.order.length);
     const p = this.probabilities[count];

@@ -171,8 +171,11 @@ class Card {
   }
 }
 
-/** The beginning of a text, or the first columns of a row. */
-const stripText = ({ text, columns }) => (text ? text.slice(0, 24).join("") : columns.slice(0, 4).map(({ name, value }) => `${name} ${value}`).join(", "));
+/** The beginning of a text, the first columns of a row, or the line of a series. */
+function stripPart({ text, columns, series }) {
+  if (series) return new SeriesLine(series, series.columns.at(-1) + 1, "").node;
+  return text ? text.slice(0, 24).join("") : columns.slice(0, 4).map(({ name, value }) => `${name} ${value}`).join(", ");
+}
 
 /** All images in full, and their tools. */
 class Gallery {
@@ -212,7 +215,7 @@ class Gallery {
       const small = Math.max(image.width, image.height) <= 112 ? "small" : null;
       return make("li", {}, make("a", { href: `#image-${image.index}` },
         record.listed
-          ? make("span", { class: "strip-text", dir: "auto" }, stripText(image))
+          ? make("span", { class: "strip-text", dir: "auto" }, stripPart(image))
           : make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
         make("span", { class: "strip-name" }, image.name), make("span", { class: "soft" }, value)));
     }));
