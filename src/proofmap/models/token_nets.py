@@ -274,13 +274,27 @@ class ContinuationNet(PerLabelNet):
         super().__init__(model, before, endings)
         self.continuations = [tuple(tokens) for tokens in continuations]
 
+    def read(self, state: Tensor, tokens: Tensor) -> Tensor:
+        if any(len(continuation) > 1 for continuation in self.continuations):
+            return super().read(state, tokens)
+        packed, attention = self.packed(state, tokens, self.after)  # one pass has every label's only token
+        scores = self.model(inputs_embeds=packed, attention_mask=attention).logits
+        rows, last = torch.arange(len(packed), device=packed.device), _last_place(state, self.before)
+        own = scores[rows, last].log_softmax(dim=-1)
+        return own[:, [token for (token,) in self.continuations]]
+
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
         continuation = self.continuations[label]
         packed, attention = self.packed(state, tokens, self.ending(label))
         scores = self.model(inputs_embeds=packed, attention_mask=attention).logits.log_softmax(dim=-1)
-        there = (state.detach().abs() > 0.5).sum(dim=1) + len(self.before)  # tokens before the continuation
+        last = _last_place(state, self.before)
         total = torch.zeros(len(packed), device=packed.device, dtype=scores.dtype)
         rows = torch.arange(len(packed), device=packed.device)
         for k, token in enumerate(continuation):
-            total = total + scores[rows, there + k - 1, token]
+            total = total + scores[rows, last + k, token]
         return total
+
+
+def _last_place(state: Tensor, before: Tensor) -> Tensor:
+    """The place ``(N,)`` of the last token before a continuation."""
+    return (state.detach().abs() > 0.5).sum(dim=1) + len(before) - 1
