@@ -94,18 +94,18 @@ class ReviewNet(TokenNet):
         layers.load_state_dict({k: v for k, v in weights.items() if k.startswith("fc")})
         super().__init__(layers, torch.empty(0, width), torch.empty(0, width))
         used = [k for k in range(4 * LONGEST) if k // LONGEST != 1]  # the gate of the state before is not
-        self.register_buffer("gates", weights["lstm.weight_ih_l0"][used])
+        self.register_buffer("weight", weights["lstm.weight_ih_l0"][used])
         self.register_buffer("bias", (weights["lstm.bias_ih_l0"] + weights["lstm.bias_hh_l0"])[used])
         self.register_buffer("padding", weights["embed_layer.weight"][0].clone())
 
     def logits(self, tokens: Tensor, attention: Tensor) -> Tensor:
         """Padding stands where attention is closed and after the last word."""
         layers: Any = self.model
-        gates, padding, last = self.gates.to(tokens), self.padding.to(tokens), tokens.shape[1]
+        weight, padding, last = self.weight.to(tokens), self.padding.to(tokens), tokens.shape[1]
         tokens = torch.where(attention[..., None] > 0, tokens, padding)
-        after = layers["fc0"](padding).relu()[:, None] * gates[:, last:].sum(dim=1)  # (d, 600)
+        after = layers["fc0"](padding).relu()[:, None] * weight[:, last:].sum(dim=1)  # (d, 600)
         hidden = layers["fc0"](tokens).relu().transpose(1, 2)  # (N, d, T)
-        i, g, o = (hidden @ gates[:, :last].T + after + self.bias.to(tokens)).chunk(3, dim=-1)
+        i, g, o = (hidden @ weight[:, :last].T + after + self.bias.to(tokens)).chunk(3, dim=-1)
         out = o.sigmoid() * (i.sigmoid() * g.tanh()).tanh()
         z = layers["fc2"](layers["fc1"](out).squeeze(-1))
         return torch.cat([torch.zeros_like(z), z], dim=1)

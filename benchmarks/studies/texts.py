@@ -204,8 +204,10 @@ def metrics(model: str) -> list[str]:
     ]
 
 
-def judged(model: str, number: int, keep: Callable[[dict[str, Any]], None]) -> None:
-    """Judge all methods on a model; ``keep`` is given the entry after each."""
+def judged(
+    model: str, number: int, before: dict[str, Any], chosen: list[str], keep: Callable[[dict[str, Any]], None]
+) -> None:
+    """Judge methods on a model; ``before`` has the scores of others, and ``keep`` is given the entry after each."""
     net, texts, accuracy = MODELS[model](number)
     methods, measured = OWN_METHODS.get(model, BLACK_BOX), metrics(model)
     x = net.inputs.encode(texts)
@@ -214,11 +216,11 @@ def judged(model: str, number: int, keep: Callable[[dict[str, Any]], None]) -> N
         "n": len(texts),
         "words": float(np.mean([len(text.split()) for text in texts])),
         "accuracy": accuracy,
-        "passes": {},
-        "seconds": {},
-        "scores": [],
+        "passes": before.get("passes", {}),
+        "seconds": before.get("seconds", {}),
+        "scores": [score for score in before.get("scores", []) if score["method"] not in (chosen or methods)],
     }
-    for method in methods:
+    for method in chosen or methods:
         began, calls = time.process_time(), count_calls(net)
         judge = pm.Judge(
             net,
@@ -272,6 +274,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--texts", type=int, default=200)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--methods", nargs="+", default=[], help="these alone; scores of others are kept")
     parser.add_argument(
         "--print", action="store_true", help="print the tables of the file, and judge nothing"
     )
@@ -299,7 +302,8 @@ def main() -> None:
             record["rows"] = [*before, entry]
             args.out.write_text(json.dumps(record, indent=1) + "\n")
 
-        judged(model, args.texts, keep)
+        (known,) = [row for row in record["rows"] if args.methods and row["model"] == model] or [{}]
+        judged(model, args.texts, known, args.methods, keep)
 
 
 def printed(record: dict[str, Any]) -> None:

@@ -163,14 +163,15 @@ def language_model(folder: Path) -> str:
     return saved(folder, transformers.GPT2LMHeadModel(config))
 
 
-def test_a_language_model_is_a_classifier_of_continuations(tmp_path: Path) -> None:
+@pytest.mark.parametrize("labels", [("yes it is", "no"), ("yes", "no", "it")])
+def test_a_language_model_is_a_classifier_of_continuations(tmp_path: Path, labels: tuple[str, ...]) -> None:
     folder = language_model(tmp_path)
-    f = pm.load_classifier(f"hf-lm:{folder}?labels=yes it is,no")
-    assert f.names == ("yes it is", "no")
+    f = pm.load_classifier(f"hf-lm:{folder}?labels={','.join(labels)}")
+    assert f.names == labels
     model, tokens = transformers.AutoModelForCausalLM.from_pretrained(folder).eval(), tokenizer()
     for text, found in zip(TEXTS, f.probabilities(f.inputs.encode(TEXTS)), strict=True):
         scores = []
-        for label in ("yes it is", "no"):
+        for label in labels:
             start, rest = (
                 [2, *tokens(text, add_special_tokens=False)["input_ids"]],
                 tokens(label, add_special_tokens=False)["input_ids"],
@@ -179,6 +180,10 @@ def test_a_language_model_is_a_classifier_of_continuations(tmp_path: Path) -> No
                 each = model(torch.tensor([[*start, *rest]])).logits[0].log_softmax(dim=-1)
             scores.append(sum(each[len(start) + k - 1, token].item() for k, token in enumerate(rest)))
         assert torch.allclose(found, torch.tensor(scores).softmax(dim=0), atol=1e-5)
+    read: list[int] = []
+    f.net.model.register_forward_hook(lambda *_: read.append(1))  # type: ignore[union-attr]
+    f.probabilities(f.inputs.encode(TEXTS[:1]))
+    assert len(read) == (1 if all(" " not in label for label in labels) else len(labels))
     assert pm.explain(f, TEXTS[:1], labels="all", method="occlusion").methods == ("occlusion",)
 
 
