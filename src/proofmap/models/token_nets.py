@@ -280,7 +280,7 @@ class ContinuationNet(PerLabelNet):
         packed, attention = self.packed(state, tokens, self.after)  # one pass has every label's only token
         scores = self.model(inputs_embeds=packed, attention_mask=attention).logits
         rows, last = torch.arange(len(packed), device=packed.device), _last_place(state, self.before)
-        own = scores[rows, last].log_softmax(dim=-1)
+        own: Tensor = scores[rows, last].log_softmax(dim=-1)
         return own[:, [token for (token,) in self.continuations]]
 
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
