@@ -77,7 +77,7 @@ class Proof:
 
     @property
     def labels(self) -> Tensor:
-        """``(N, L)``, indices into the classifier's outputs; -1 in places without a label."""
+        """Indices ``(N, L)`` into the classifier's outputs, padded with -1."""
         return self.evaluation.labels
 
     @property

@@ -58,13 +58,15 @@ class Tokens(TextInputs):
         2 to 9    the letters of the position, eight in each slot: for people, not for the net
         10 on     the embedding of the token
 
-    Special tokens, such as ``[CLS]``, are no positions: the net adds them, and they are never hidden. A share of an embedding is mixed with
+    Special tokens, such as ``[CLS]``, are not positions: the net adds them, and they are never hidden. A share of an embedding is mixed
+    with
     the embedding of the fill.
 
     Args:
         width: the length of an embedding.
         slots: the largest number of tokens of a position; a word with more is several positions.
-        longer: what becomes of a text with more tokens than the net takes: ``refuse`` it, ``cut`` it, or read it in ``windows``, which the net must do.
+        longer: what becomes of a text with more tokens than the net takes: ``refuse`` it, ``cut`` it, or read it in ``windows``, if the
+            net supports them.
         reader: the tokenizer and the embedding. Inputs from a record have none: they can be shown, but read no text.
     """
 

@@ -67,7 +67,7 @@ class FromObject(Method):
 
     @property
     def inner(self) -> Any:
-        """The object, or the one inside it."""
+        """The attribution object itself, or the one that it wraps, such as that of a NoiseTunnel."""
         return getattr(self.of, "attribution_method", self.of)
 
     @property

@@ -78,7 +78,7 @@ class BeliefOrder(RegionMethod):
         return self.draws if self.fill is not None and self.fill.random else 1
 
     def sets_for(self, regions: int) -> int:
-        """Sets of regions that may be shown for each label."""
+        """The number of sets of regions that may be shown for each label."""
         return default_budget(regions) if self.budget is None else int(self.budget) // self.drawn
 
     def curve_points(self, regions: int) -> int:
