@@ -183,7 +183,7 @@ class Judge:
         self._seen.append(_Seen(images[:kept], image_names, str(rule), table, believed, blocks))
 
     def compute(self) -> Evaluation:
-        """What was found on all images so far."""
+        """The evaluation of all images so far."""
         if not self._seen:
             raise InputError(
                 f"there are no {self.classifier.inputs.noun} to evaluate on; call update with some first"

@@ -71,7 +71,7 @@ def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet"
 
 
 class Corners(Dataset):
-    """One corner of each picture of another dataset, in place of its centre.
+    """One corner of each picture of another dataset, instead of its centre.
 
     The shorter side is resized to 256 pixels (the paper says "256 x 256"; the released code keeps the proportions), one of the four
     corners of 180 x 180 pixels is cut out and resized to 224 x 224, all bilinear. The corner is drawn from the seed and the

@@ -174,7 +174,7 @@ class Images(Fill):
         return OWN if type(self.source).__name__ == "Distractors" else type(self.source).__name__
 
     def changes(self) -> list[str]:
-        """Without a source that has no text, such as an array."""
+        """The changed settings, without a source that cannot be written as text, such as an array."""
         has_text = isinstance(self.source, (str, Path))
         return [part for part in super().changes() if has_text or not part.startswith("source=")]
 
@@ -247,7 +247,7 @@ class ReadyTexts(ReadyImages):
 
 
 class Pools:
-    """The random images of one session: where a fill that names no source draws from, and every pool that was built.
+    """The random images of one session: the default source of fills that name none, and every pool that was built.
 
     The session's own source is looked for by ``find`` when the first fill needs it, and is ``None`` until then. Equal pools are
     built once.
@@ -278,7 +278,7 @@ class Pools:
 
 
 def uses_default_pool(plugin: Plugin) -> bool:
-    """Whether a description draws random images somewhere and does not say which."""
+    """Whether a plug-in draws random images without naming a source."""
     if isinstance(plugin, Images):
         return plugin.is_usual
     return any(map(uses_default_pool, plugin._members()))

@@ -41,7 +41,7 @@ class TimeReversal(TimeFill):
 
 @FILLS.register
 class TimeShift(TimeFill):
-    """The series itself, moved in time by a drawn number of steps; what leaves at the end comes in at the beginning.
+    """The series itself, shifted in time by a random number of steps; the end is continued by the beginning.
 
     The shift is drawn evenly between ``least`` and 1 - ``least`` of the length, so that no position shows nearly its own value.
     """

@@ -92,7 +92,7 @@ class CenteredGaussian(Blind):
 
 @METHODS.register
 class Edges(Blind):
-    """Edges of the input: the size of its gradient, by Sobel's filter.
+    """Edges of the input: the magnitude of its gradient, by Sobel's filter.
 
         M(p) = sqrt( sum over channels and axes of (D x)^2 ),      D = (1, 0, -1) / 2 along the axis, (1, 2, 1) / 4 across it
 

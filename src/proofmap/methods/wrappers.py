@@ -27,7 +27,7 @@ from proofmap.plugins.settings import required, setting
 
 @dataclass(frozen=True, kw_only=True)
 class Wrapper(Method):
-    """A method whose maps are another method's, changed; written ``NAME:METHOD``.
+    """A method that changes the maps of another method; written ``NAME:METHOD``.
 
     If METHOD itself is judged too, its maps are used, and cost nothing more.
     """
@@ -91,7 +91,7 @@ class Wrapper(Method):
         seed: int,
         progress: Progress,
     ) -> Tensor:
-        """The maps before they are expanded to all labels, given those that METHOD made for all labels."""
+        """The changed maps, from the maps that METHOD made for all labels; not yet expanded to all labels."""
         return self.changed_maps(maps[:, :1] if self.label_free else maps)
 
     @classmethod

@@ -178,7 +178,7 @@ class AxiomFinding:
 
 @dataclass(frozen=True)
 class AxiomReport:
-    """The findings about one method on the made nets."""
+    """The findings about one method on the test nets."""
 
     method: str
     findings: tuple[AxiomFinding, ...]

@@ -67,7 +67,7 @@ class Curves:
         return replace(self, **found)
 
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Curves:
-        """The same with ``change`` applied to every tensor, such as a copy or a move to another device."""
+        """The curves with ``change`` applied to every tensor, such as a copy or a move to another device."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         tensors: dict[str, Any] = {key: change(x) for key, x in found.items() if isinstance(x, Tensor)}
         return replace(self, settings=dict(self.settings), **tensors)

@@ -58,7 +58,7 @@ class CurveSettings(Plugin):
         return Quadrature(points=self.points, rule=self.rule, within=self.within)
 
     def curve(self) -> dict[str, Any]:
-        """These settings alone."""
+        """Only the settings of the curve, without those of a subclass."""
         return {name: getattr(self, name) for name in setting_names(CurveSettings)}
 
 
@@ -83,7 +83,7 @@ class Game(CurveSettings):
         raise NotImplementedError(f"{type(self).__name__} must say which positions are shown")
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
-        """What is read from the net's outputs ``(B, A)``: by default the number of the target label."""
+        """The values that a game reads from the net's outputs ``(B, A)``: by default those of the target."""
         return self.target.read(classifier, logits)
 
     def prepare(self, classifier: Classifier) -> ReadyGame:

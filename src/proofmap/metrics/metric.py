@@ -63,7 +63,9 @@ class Metric(Plugin):
         return pairs[:, 0]
 
     def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
-        """Values ``(N,)``, and those of :meth:`pairs` ``(N, L)``, which is called once; an evaluation calls this."""
+        """The values ``(N,)`` of images, and the values ``(N, L)`` of :meth:`pairs`, which is called once. An evaluation calls this
+        method.
+        """
         if type(self).__call__ is Metric.__call__:
             return self._from_own_pairs(judged)
         values = self(judged.copy_for(judged.found)).clone()

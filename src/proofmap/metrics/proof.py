@@ -69,7 +69,7 @@ def thresholds(which: str | tuple[float, float] | Thresholds) -> Thresholds:
 
 
 def completeness(auc: Tensor, f: Tensor, e1: float = 0.0) -> Tensor:
-    """alpha(x, a), elementwise; NaN where either is NaN.
+    """alpha(x, a), elementwise; NaN where the area or f is NaN.
 
     >>> completeness(torch.tensor([0.65, 0.43]), torch.tensor([0.67, 0.67]))
     tensor([0.9701, 0.6418])
@@ -80,7 +80,7 @@ def completeness(auc: Tensor, f: Tensor, e1: float = 0.0) -> Tensor:
 
 
 def soundness(auc: Tensor, f: Tensor, e2: float = 0.0) -> Tensor:
-    """beta(x, a), elementwise; NaN where either is NaN.
+    """beta(x, a), elementwise; NaN where the area or f is NaN.
 
     >>> soundness(torch.tensor([0.29, 0.0]), torch.tensor([0.13, 0.0]))
     tensor([0.4483, 1.0000])

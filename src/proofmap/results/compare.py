@@ -136,7 +136,7 @@ def compare(
     detect: float | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Paired differences of methods for every metric they share, over the images both count.
+    """Paired differences of methods, for every metric that two methods share, over the images that count for both.
 
     With one evaluation: all pairs of its methods, or all methods against ``baseline``. With several evaluations by name: each method
     against the same method of the first run that has it, or every method against ``baseline`` (``method`` or ``run/method``). Images

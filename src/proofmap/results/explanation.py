@@ -63,7 +63,7 @@ class Proof:
 
     @property
     def result(self) -> MethodResult:
-        """The result of the method, if there is only one."""
+        """The result of the only method. An error if there are several."""
         if len(self.methods) > 1:
             raise InputError(
                 f"there are {len(self.methods)} methods; name one, such as proof[{self.methods[0]!r}].maps"
@@ -72,7 +72,7 @@ class Proof:
 
     @property
     def maps(self) -> Tensor:
-        """``(N, L, *positions)``, such as ``(N, L, H, W)``, of the method, if there is only one."""
+        """The maps ``(N, L, *positions)``, such as ``(N, L, H, W)``. An error if there are several methods."""
         return self.evaluation.maps_of(self.result)
 
     @property

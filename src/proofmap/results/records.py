@@ -106,7 +106,7 @@ class MethodResult:
         )
 
     def threshold(self, which: str) -> float:
-        """e1 or e2 as the scores used it; the paper's when none of them did."""
+        """e1 or e2 as the scores used it; the paper's value if no score used it."""
         for score in self.scores:
             if which in score.settings:
                 return float(str(score.settings[which]))

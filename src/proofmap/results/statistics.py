@@ -66,7 +66,7 @@ class Score:
         return cls(name, *numbers, higher_is_better, dict(settings or {}), kind, limits)
 
     def over(self, values: ArrayLike) -> Score:
-        """The same score of these values ``(N,)``, an array or a tensor; NaN does not count."""
+        """The same score computed from these values ``(N,)``, an array or a tensor; NaN does not count."""
         counted = doubles(values)
         counted = counted[~np.isnan(counted)]
         low, high = mean_interval(counted, limits=self.limits)

@@ -31,7 +31,7 @@ class MethodPlan:
 
 @dataclass(frozen=True)
 class Plan:
-    """All work of a run, done and to do."""
+    """The finished and the remaining work of a run."""
 
     images: int
     labels_per_image: float

@@ -143,7 +143,7 @@ class Run:
         return "unfinished" if self.unfinished() else "finished"
 
     def means(self) -> dict[str, dict[str, tuple[float, int]]]:
-        """Method -> metric -> the mean over the images that count so far, and how many those are.
+        """Method -> metric -> the mean over the images that count so far, and their number.
 
         The database computes them, without checks and intervals, so this is fast enough to call every second.
         """

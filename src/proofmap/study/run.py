@@ -79,7 +79,7 @@ def run_study(
     retry: bool = False,
     command: str = "",
 ) -> Outcome:
-    """Compute all of a study that is not done yet, into the run directory ``out``.
+    """Compute everything of a study that is not finished yet, and store it in the run directory ``out``.
 
     Args:
         classifier, dataset: a net and pictures of this process, instead of the study's model and data.

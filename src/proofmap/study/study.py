@@ -56,7 +56,7 @@ _LISTS: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which pictures of the dataset are taken."""
+    """The pictures of the dataset that a study judges."""
 
     number: int | None = setting(
         None,
@@ -79,7 +79,7 @@ class Selection:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What is asked, as plain settings. Methods and metrics are specs, tables or objects; see the module's text."""
+    """The settings of a study. Methods and metrics are specs, tables or objects. The docstring of the module has an example."""
 
     model: str = setting(DEFAULT_MODEL, "a net's name, as proofmap.load_classifier takes it")
     weights: str | Path | None = setting(None, "a file of weights for the net")

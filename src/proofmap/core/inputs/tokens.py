@@ -98,7 +98,7 @@ class Tokens(TextInputs):
         return values.repeat_interleave(self.slots, dim=-1).unsqueeze(-2)
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
-        """Values ``(..., C, S)`` as one number per position: of all channels, and of all slots of a position."""
+        """Values ``(..., C, S)`` merged into one number per position, over all channels and all slots of a position."""
         apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
         if how not in ("sum", "mean", "max"):
             return super().merged_channels(values, how)  # says what is wrong
@@ -154,13 +154,13 @@ class Tokens(TextInputs):
         return made
 
     def zeroed(self, x: Tensor) -> Tensor:
-        """Embeddings of zeros in place of all tokens."""
+        """Every token replaced by an embedding of zeros."""
         made = x.clone()
         made[..., _FIRST:, :] = 0
         return made
 
     def averaged(self, x: Tensor) -> Tensor:
-        """The mean embedding of all tokens that the net knows in place of each."""
+        """Every token replaced by the mean embedding of all tokens that the net knows."""
         made = x.clone()
         there = (x[..., _STATE : _STATE + 1, :] != 0).to(x)
         made[..., _ID, :] = -there[..., 0, :]
@@ -168,7 +168,7 @@ class Tokens(TextInputs):
         return made
 
     def token_number(self, which: str) -> int | None:
-        """The number of the token ``mask`` or ``unknown``; None if there is none."""
+        """The vocabulary id of the token ``mask`` or ``unknown``; None if there is no such token."""
         return self._reader().token(which)
 
     @property
@@ -176,7 +176,7 @@ class Tokens(TextInputs):
         return self._reader().vocabulary
 
     def token_numbers(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The numbers of the tokens ``(N, S)`` of texts, and in which slots there is one."""
+        """The vocabulary ids ``(N, S)`` of the tokens of texts, and a mask of the slots that hold a token."""
         return x[:, _ID].long(), x[:, _STATE] != 0
 
     def with_tokens(self, x: Tensor, numbers: Tensor, where: Tensor) -> Tensor:

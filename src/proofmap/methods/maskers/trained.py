@@ -244,7 +244,7 @@ class PhangMasker(TrainedMasker):
 
 @METHODS.register
 class BeliefMasker(TrainedMasker):
-    """A masker of ours, trained until the insertion game's area equals f: belief masks in two passes for all labels.
+    """This project's masker, trained until the insertion game's area equals f: belief masks in two passes for all labels.
 
     See :class:`~proofmap.methods.maskers.nets.BeliefNet`: it moves the Grad-CAM maps of each label and of its rival.
     """

@@ -79,7 +79,7 @@ class BeliefMask(WholeNet, MaskMethod):
         return self.steps_with(len(self.fills))
 
     def steps_with(self, fills: int) -> int:
-        """Steps of Adam if this number of fills is possible."""
+        """Steps of Adam with this number of fills."""
         return self.passes // fills
 
     def state_for(self, classifier: Classifier) -> BeliefState:

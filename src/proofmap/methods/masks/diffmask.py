@@ -74,7 +74,7 @@ class DiffMask(WholeNet, FilledMaskMethod):
         return DiffMaskProblem(self, ready.classifier, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
-        """One pass gives the net's belief."""
+        """One forward pass for the net's belief, and one pass for each step and sample."""
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 

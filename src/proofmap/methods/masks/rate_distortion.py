@@ -86,7 +86,7 @@ class RateDistortion(WholeNet, FilledMaskMethod):
         return RateDistortionProblem(self, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
-        """The whole input and noise alone are shown once to each label."""
+        """In addition to the steps, the whole input and noise alone are shown once for each label."""
         shown = 1 + (_DRAWS if self.fill.random else 1)
         return Cost(forward=labels * shown, gradient=labels * self.steps * self.draws)
 

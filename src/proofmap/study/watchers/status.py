@@ -124,7 +124,7 @@ class Watcher(Protocol):
         """A unit has finished, or passes were made inside one: several times a second at most."""
 
     def end(self, status: Status) -> None:
-        """The last call, also when the study failed or was interrupted."""
+        """The last call. It comes even if the study failed or was interrupted."""
 
 
 class Watchers:
