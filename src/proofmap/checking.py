@@ -72,7 +72,8 @@ def sanity_checks(
             at the input, as Hedstroem et al. advise. ``independent`` randomises one group at a time. ``last`` randomises only the last
             layer, as the paper does.
         groups: number of groups of layers; the last layer is a group by itself.
-        samples, noise: average the maps over this number of noisy copies of each image (the smooth variant); 1: the image itself.
+        samples, noise: average the maps over this number of noisy copies of each image (the smooth variant). With ``samples=1`` only
+            the image itself is used.
         relabelled: a net of the same kind, trained on the same pictures with shuffled labels: label randomisation.
         on_maps: callback that receives a method's title, a step of the first order (0: the net as it is) and the maps ``(N, L, *positions)``.
     """
