@@ -347,3 +347,36 @@ def test_the_rows_of_other_nets_are_those_of_their_record(record: str, head: str
             scores = [found["completeness"]["value"], found["soundness"]["value"], found["best effort"]]
             shape = f"{found['peak']:.2f}, {number(found['steadiness'])}"
             assert cell == f"{'/'.join(map(number, scores))}, {shape}", (net, method)
+
+
+def test_the_rows_with_a_larger_pull_are_those_of_their_record() -> None:
+    recorded = {(row["net"], row["method"]): row for row in read("other-nets-pull")["rows"]}
+    rows = table_of("steady-proofs.md", "| net, pull | method | n | gray |")
+    assert len(rows) >= 14
+    for net, method, n, *cells in rows:
+        row = recorded[net, method.strip("`")]
+        assert int(n) == row["n"]
+        for cell, fill in zip(cells, ("gray", "blur", "images", "noise*"), strict=True):
+            values = [
+                row["fills"][fill][k]["value"] for k in ("completeness", "soundness", "soundness, f >= e2")
+            ]
+            assert cell == "{}/{}, {}".format(*map(number, values)), (net, method, fill)
+
+
+def test_soundness_of_labels_by_f_is_that_of_the_record() -> None:
+    record = read("other-nets-pull")
+    for net, *cells, worst, believed in table_of("steady-proofs.md", "| net, labels of `fast` by f |"):
+        classes = {
+            row["f from"]: f"{number(row['soundness'])} ({row['n']})"
+            for row in record["labels by f"]
+            if (row["net"], row["method"], row["fill"]) == (net, "belief-mask", "gray")
+        }
+        assert cells == [classes.get(least, "") for least in (0, 0.001, 0.01, 0.1)]
+        (gray,) = (
+            row["fills"]["gray"]
+            for row in record["rows"]
+            if (row["net"], row["method"]) == (net, "belief-mask")
+        )
+        assert [worst, believed] == [number(gray[k]["value"]) for k in ("soundness", "soundness, f >= e2")], (
+            net
+        )
