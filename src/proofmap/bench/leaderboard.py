@@ -23,6 +23,7 @@ from proofmap.bench.agreement import EACH, TOLERANCE, WHOLE
 from proofmap.bench.record import Record
 from proofmap.bench.task import METRICS, Task, task_names
 from proofmap.core.errors import InputError
+from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.compare import LEVEL, resamples_for
 from proofmap.results.intervals import Limits, mean_intervals
@@ -71,8 +72,9 @@ class Row:
         found = f"{len(check['images'])} of {n} computed again on {check['machine']['device']}"
         if self.rule == EACH:
             return f"{found}; no value differs by more than {TOLERANCE:g}"
+        times = check.get("computations", agreement.COMPUTATIONS)
         return (
-            f"{found}, {agreement.COMPUTATIONS} times; single values differ by up to {check['largest_difference']:.2f}, as the method's own values do "
+            f"{found}, {counted(times, 'time')}; single values differ by up to {check['largest_difference']:.2f}, as the method's own values do "
             f"if roundings change; the difference as a whole has p = {check['p']:.2g} (refused below {agreement.LEVEL:g})"
         )
 

@@ -344,6 +344,7 @@ def _check_as_a_whole(
         "rule": agreement.WHOLE,
         "images": [record.images[k]["name"] for k in places],
         "largest_difference": round(agreement.furthest(stated, here[0]), 6),
+        "computations": len(here),
         "p": round(whole.p, 4),
     }
 
