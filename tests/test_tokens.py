@@ -9,7 +9,7 @@ import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Tokens, inputs_of
+from proofmap.core.inputs import Text, Tokens, inputs_of
 from proofmap.core.inputs.tokens import embedded
 from proofmap.fills import MaskedLM, make_fill
 from proofmap.metrics.curves import curves
@@ -43,7 +43,7 @@ def test_curves_agree_with_a_loop(fill: str) -> None:
     x = f.inputs.encode(TEXTS)
     maps = torch.randn(3, 3, 12, generator=torch.Generator().manual_seed(1))
     found = curves("insertion", f, x, maps, LABELS, fill=fill)
-    hidden = {"gray": MASK, "mask": MASK, "unknown": UNKNOWN}.get(fill)
+    hidden = {"mask": MASK, "unknown": UNKNOWN}.get(fill)
     for i, text in enumerate(TEXTS):
         words = tokens_of(text)
         for a in range(3):
@@ -116,7 +116,7 @@ def test_integrated_gradients_add_up_to_the_change_of_the_logit() -> None:
     f = toy_classifier()
     x = f.inputs.encode(TEXTS[:1])
     maps = pm.make_method("integrated-gradients:steps=200")(f, x, torch.tensor([[0, 1, 2]]))
-    hidden = make_fill("gray").prepare(f)(x, torch.zeros(1, dtype=torch.int64))
+    hidden = make_fill("mask").prepare(f)(x, torch.zeros(1, dtype=torch.int64))
     change = (f(x) - f(hidden)).detach()
     assert torch.allclose(maps.sum(dim=2), change, atol=0.02 * float(change.abs().max()) + 1e-3)
 
@@ -154,7 +154,7 @@ def test_a_tokenizer_without_a_mask_token() -> None:
     with pytest.raises(InputError, match="the tokenizer has no mask token"):
         make_fill("mask").prepare(f)
     x = f.inputs.encode("Stars")
-    assert f.inputs.blank_like(x)[0, 1, 0].item() == UNKNOWN
+    assert f.inputs.start_like(x)[0, 1, 0].item() == UNKNOWN
 
 
 def test_fills_of_tokens_are_refused_for_strings() -> None:
@@ -196,7 +196,7 @@ def test_captum_explains_the_layer_of_the_embeddings() -> None:
     found = method(f, x, LABELS)
     assert found.shape == (3, 3, 12) and not found[0, :, 4:].any()
     assert torch.allclose(found[:1], method(f, x[:1], LABELS[:1]), atol=1e-5)
-    hidden = make_fill("gray").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
+    hidden = make_fill("mask").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
     change = (f(x) - f(hidden)).detach()
     assert torch.allclose(
         found.sum(dim=2), change, atol=0.03 * float(change.abs().max())
@@ -335,3 +335,31 @@ def test_first_words_and_rare_words() -> None:
     # "the" is in both other texts, "cat" in one, "sat" in one; "dog" in none
     assert torch.allclose(rare[0, 0, :3], torch.tensor([3 / 3, 3 / 2, 3 / 2]).log(), atol=1e-6)
     assert rare[1, 0, 1].item() == pytest.approx(math.log(3))
+
+
+def test_gray_deletes_words_and_paths_of_gradients_start_at_the_mask_token() -> None:
+    f = toy_classifier()
+    x, keys = f.inputs.encode(TEXTS), torch.zeros(3, dtype=torch.int64)
+    gray, deleted = (make_fill(name).prepare(f)(x, keys) for name in ("gray", "delete"))
+    assert torch.equal(gray, deleted)
+    baseline = pm.make_method("integrated-gradients").prepare(f).record()["baseline"]
+    assert baseline == {"fill": "mask"}
+    assert pm.make_method("integrated-gradients:baseline=zero").prepare(f).record()["baseline"] == {
+        "fill": "zero"
+    }
+
+
+def test_captum_hides_words_not_code_points() -> None:
+    """FeatureAblation is f(x) - f(x without the word); for strings and for tokens."""
+    pytest.importorskip("captum", reason="captum is not installed")
+
+    def strings(texts: list[str]) -> list[list[float]]:
+        yes = [(text.count("a") + 1) / (len(text) + 2) for text in texts]
+        return [[share, 1 - share] for share in yes]
+
+    black_box = pm.Classifier(strings, inputs=Text(length=12))
+    for f, labels in ((black_box, torch.tensor([[0]])), (toy_classifier(), torch.tensor([[1]]))):
+        x = f.inputs.encode(TEXTS[:1])
+        found = pm.make_method("captum:FeatureAblation")(f, x, labels)[0, 0]
+        expected = pm.make_method("occlusion:fill=delete,quantity=logit")(f, x, labels)[0, 0]
+        assert torch.allclose(found, expected, atol=1e-5) and len(found[:4].unique()) > 1

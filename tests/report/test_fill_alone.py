@@ -12,6 +12,7 @@ from PIL import Image
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.core.inputs import Text
 from proofmap.report import page_explained, proof_sheets, sheets
 from proofmap.results import score_tables
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
@@ -159,3 +160,20 @@ def test_the_command_line_prints_the_command_with_another_fill(
     assert "† gray alone gives 'dark'" in told.out
     again = " ".join(["proofmap", *command, "--quiet", "--fill", "blur"])
     assert f"with another fill: {again}" in " ".join(told.err.split())
+
+
+@pytest.mark.parametrize("fill", ["gray", "delete"])
+def test_the_other_fill_of_texts_is_not_the_same_one_by_another_name(fill: str) -> None:
+    """``gray`` deletes words, so it is no other fill than ``delete``."""
+
+    def sure_of_nothing(texts: list[str]) -> list[list[float]]:
+        return [[0.95 if not text else 0.5 + 0.01 * len(text.split()), 0.0] for text in texts]
+
+    def model(texts: list[str]) -> list[list[float]]:
+        return [[first, 1 - first] for first, _ in sure_of_nothing(texts)]
+
+    f = pm.Classifier(model, inputs=Text(length=8))
+    found = pm.evaluate(
+        f, ["one two three", "four five"], methods=["random"], metrics=["completeness"], fills=[fill]
+    )
+    assert "--fill mask (explain)" in " ".join(fill_notes(found))

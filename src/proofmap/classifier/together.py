@@ -41,7 +41,7 @@ class HasBatches(Protocol):
     def batches(self) -> tuple[BatchSize, BatchSize]: ...
 
 
-_FULL = {"cpu": 32}
+_FULL = {"cpu": 8}
 _FULL_ON_OTHERS = 512
 """Rows that keep a device busy: more are divided into batches of rows of like size, which need less padding."""
 _HERE = threading.local()
@@ -204,7 +204,8 @@ class _Batch:
         self.order = sizes.argsort(stable=True)
         self.parts: list[tuple[Tensor, Tensor]] = []
         full = min(most, _FULL.get(x.device.type, _FULL_ON_OTHERS))
-        pieces = max(-(-len(x) // most), len(x) // full, 1)
+        differ = len(sizes) > 0 and bool(sizes.amax() > sizes.amin())
+        pieces = max(-(-len(x) // most), len(x) // full if differ else 0, 1)
         with steady_kernels(tf32=bool(self.kernels)), torch.set_grad_enabled(self.gradient):
             for which in self.order.tensor_split(pieces):
                 part = x[which].requires_grad_(self.gradient)
@@ -240,7 +241,7 @@ def _stacked(each: Sequence[Tensor]) -> Tensor:
 
 
 def _sizes(request: _Forward) -> Tensor:
-    return request.inputs.sizes(request.x)
+    return request.inputs.sizes(request.x, gradient=request.gradient)
 
 
 def _answers(requests: Sequence[_Forward | _Backward], most: int) -> list[Any]:

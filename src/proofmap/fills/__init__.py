@@ -16,6 +16,7 @@ from proofmap.fills.text import (
     MeanEmbedding,
     UnknownToken,
     ZeroEmbedding,
+    baseline_of,
 )
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "TimeShift",
     "UnknownToken",
     "ZeroEmbedding",
+    "baseline_of",
     "make_fill",
     "pools_in",
     "uses_default_pool",

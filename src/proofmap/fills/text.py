@@ -1,7 +1,7 @@
 """Fills for texts: what hidden words become.
 
-With the usual ``gray`` and ``images`` (the words of another text), these are the usual ways to hide words. ``gray`` deletes the hidden words
-of a model that takes strings. A model reads a text as a whole, so scores can differ much between fills.
+With the usual ``gray`` and ``images`` (the words of another text), these are the usual ways to hide words. ``gray`` deletes the hidden words, as ``delete``
+does. A model reads a text as a whole, so scores can differ much between fills.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.fills.simple import Gray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +103,19 @@ class MeanEmbedding(TextFill):
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         return _tokens(self, inputs).averaged(texts)
+
+
+def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
+    """The fill that a path of gradients starts at: ``fill``, or for tokens in place of ``gray`` an embedding: no path of values leads to a deleted word.
+
+    It is that of the mask token, of the unknown token if there is no mask token, and otherwise zero.
+    """
+    if type(fill) is not Gray or not isinstance(inputs, Tokens) or inputs.reader is None:
+        return fill
+    known = {"mask": MaskToken, "unknown": UnknownToken}
+    return next(
+        (kind() for token, kind in known.items() if inputs.token_number(token) is not None), ZeroEmbedding()
+    )
 
 
 def _tokens(fill: TextFill, inputs: TextInputs) -> Tokens:

@@ -100,7 +100,8 @@ def fill_causes(evaluation: Evaluation) -> list[str]:
 def other_fill(evaluation: Evaluation) -> str:
     """A fill that the curves do not use and that makes sense for these inputs."""
     inputs, used = evaluation.inputs, _fill(evaluation.results[0])
-    return next(name for name in (*_BETTER, *inputs.fills) if name != used and name in inputs.fills)
+    same = {used, "gray", inputs.same_as_gray} if used in ("gray", inputs.same_as_gray) else {used}
+    return next(name for name in (*_BETTER, *inputs.fills) if name not in same and name in inputs.fills)
 
 
 def fill_text(evaluation: Evaluation) -> str:

@@ -38,6 +38,8 @@ class Inputs(ABC):
     """The fills that make sense for it, the usual one first; messages that suggest another fill choose from them."""
     neutral_words: ClassVar[str] = "the mean of each channel"
     """What the fill ``gray`` shows, for notes below tables; empty if the name says it."""
+    same_as_gray: ClassVar[str] = ""
+    """The name of another fill that shows the same as ``gray``, if there is one."""
     position_noun: ClassVar[str]
     """The plural of positions: pixels, time steps, columns."""
     channel_axis: ClassVar[int | None] = 0
@@ -184,6 +186,10 @@ class Inputs(ABC):
         """What the fill ``gray`` shows behind inputs ``(N, *shape)``: the neutral value."""
         return self.per_channel(self.neutral.to(x)).expand_as(x)
 
+    def start_like(self, x: Tensor) -> Tensor:
+        """Where a path of gradients to inputs ``(N, *shape)`` starts: at what ``gray`` shows, unless no path of values leads there."""
+        return self.blank_like(x)
+
     # ---- inputs with different numbers of positions -------------------------------------------------------------
 
     def lengths(self, x: Tensor) -> Tensor | None:
@@ -211,8 +217,9 @@ class Inputs(ABC):
             return []
         return [(n, (lengths == n).nonzero()[:, 0]) for n in lengths.unique().tolist()]
 
-    def sizes(self, x: Tensor) -> Tensor:
-        """How much of each input ``(N, *shape)`` the net reads ``(N,)``: inputs of like size need little padding in one batch."""
+    def sizes(self, x: Tensor, *, gradient: bool) -> Tensor:
+        """How much of each input ``(N, *shape)`` the net reads ``(N,)``: inputs of like size need little padding in one batch. With a gradient it may
+        read more, hidden positions too."""
         return torch.zeros(len(x), device=x.device)
 
     def varied(self, x: Tensor) -> Tensor:

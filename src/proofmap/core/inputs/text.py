@@ -36,6 +36,8 @@ class TextInputs(Inputs):
     noun = "texts"
     singular = "text"
     has_neighbours = False
+    neutral_words = "nothing: hidden words are deleted"
+    same_as_gray = "delete"
 
     may_be_longer: ClassVar[tuple[Longer, ...]] = ("refuse", "cut")
     """What may become of texts that are too long."""
@@ -232,8 +234,7 @@ class Text(TextInputs):
 
     kind = "text"
     form = "(N, characters, positions)"
-    fills = ("gray", "mask", "unknown", "delete", "images")
-    neutral_words = "nothing: hidden words are deleted"
+    fills = ("gray", "delete", "mask", "unknown", "images")
 
     width: int = 0
     mask_token: str = "[MASK]"

@@ -72,9 +72,8 @@ class Tokens(TextInputs):
 
     kind = "tokens"
     form = "(N, channels, slots)"
-    fills = ("gray", "mask", "unknown", "delete", "closed", "zero", "mean-embedding", "images")
+    fills = ("gray", "delete", "closed", "mask", "unknown", "zero", "mean-embedding", "images")
     may_be_longer = ("refuse", "cut", "windows")
-    neutral_words = "the mask token, or the unknown token of a net without one"
 
     width: int
     slots: int = 6
@@ -114,8 +113,9 @@ class Tokens(TextInputs):
         places = torch.arange(1, there.shape[-1] + 1, device=x.device)
         return (there * places).amax(dim=-1).clamp_min(1)
 
-    def sizes(self, x: Tensor) -> Tensor:
-        return (x[..., _STATE, :] != 0).sum(dim=-1)
+    def sizes(self, x: Tensor, *, gradient: bool) -> Tensor:
+        there = x[..., _STATE, :] != 0
+        return (there | (x[..., _FIRST, :] != 0) if gradient else there).sum(dim=-1)
 
     def words(self, x: Tensor) -> list[str]:
         count = int(self.lengths(x[None])[0])
@@ -134,6 +134,9 @@ class Tokens(TextInputs):
     # ---- what hidden words show ---------------------------------------------------------------------------------
 
     def blank_like(self, x: Tensor) -> Tensor:
+        return self.removed(x)
+
+    def start_like(self, x: Tensor) -> Tensor:
         return self.replaced(x, "neutral")
 
     def replaced(self, x: Tensor, token: str) -> Tensor:
@@ -188,8 +191,8 @@ class Tokens(TextInputs):
         return made
 
     def closed(self, x: Tensor) -> Tensor:
-        """Tokens that attention is closed to. Their embeddings are zero: no token reads them, and a method with gradients sees what it would show."""
-        made = self.zeroed(x)
+        """Tokens that attention is closed to."""
+        made = x.clone()
         made[..., _STATE, :] = -(x[..., _STATE, :] != 0).to(x)
         return made
 

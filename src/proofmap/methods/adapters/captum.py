@@ -12,7 +12,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Tokens
+from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.fills.fill import rounded
 from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
 from proofmap.methods.adapters.token_layers import first_token_layer, of_token_layer
@@ -37,7 +37,7 @@ _GIVEN = ("inputs", "target")
 _TWO_BASELINES = ("DeepLiftShap", "LayerDeepLiftShap", "NeuronDeepLiftShap")
 _OTHER = ("LLM", "DataLoader", "Remote")
 _AROUND = "attribution_method"
-_BASELINES = "baselines"
+_BASELINES, _FEATURES = "baselines", "feature_mask"
 GRAY = "gray"
 """The baselines that normalise to zero; for texts, each text with every word hidden."""
 _OWN = "each text with every word hidden"
@@ -95,6 +95,11 @@ class Captum(LibraryMethod):
         if around:
             self.class_named(Call.read(str(call.options[first])).name)
 
+    def hides_words(self, inputs: Inputs) -> bool:
+        """Whether it hides whole words: a class that hides features, given texts."""
+        kind = self.class_named(self.call.name)
+        return isinstance(inputs, TextInputs) and _FEATURES in _parameters(kind)[2].names
+
     def takes_layer(self) -> bool:
         return "layer" in _parameters(self.class_named(self.call.name))[1].names
 
@@ -107,11 +112,15 @@ class Captum(LibraryMethod):
     def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
         made, options = self._made(self.call, subject)
         target, inputs = takes_target(type(made)), subject.classifier.inputs
+        by_words = self.hides_words(inputs)
 
         def attribute(images: Tensor, labels: Tensor) -> Any:
             given = dict(options)
             if given.get(_BASELINES) is _OWN:
-                given[_BASELINES] = inputs.blank_like(images.detach())
+                x = images.detach()
+                given[_BASELINES] = inputs.blank_like(x) if by_words else inputs.start_like(x)
+            if by_words:
+                given[_FEATURES] = word_features(inputs).to(images.device)
             found = made.attribute(images, **({"target": labels} if target else {}), **given)
             if isinstance(inputs, Tokens):
                 return of_token_layer(found, images.detach(), subject.classifier, self.channels)
@@ -141,7 +150,9 @@ class Captum(LibraryMethod):
         return {} if given else usual_baseline(self.class_named(inner.name), classifier)
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:
-        return merged_attribution(found, classifier, self.channels, self.title())
+        # every value of a word has the attribution of the word
+        channels = "mean" if self.hides_words(classifier.inputs) else self.channels
+        return merged_attribution(found, classifier, channels, self.title())
 
 
 def merged_attribution(found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
@@ -157,6 +168,11 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
     if channels == "max":
         return values.amax(dim=1)
     return values.sum(dim=1) if channels == "sum" else values.mean(dim=1)
+
+
+def word_features(inputs: Inputs) -> Tensor:
+    """The number ``(1, *shape)`` of the word that each value of a text belongs to, from zero."""
+    return inputs.over_channels(torch.arange(inputs.count)).expand(1, *inputs.shape).long()
 
 
 def has_signs(name: str, options: Mapping[str, Any]) -> bool:

@@ -23,7 +23,7 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
-from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.fills import Fill, Gray, ReadyFill, baseline_of
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
@@ -50,7 +50,7 @@ class BaselineMethod(Method):
         return self.draws if self.baseline.random else 1
 
     def state_for(self, classifier: Classifier) -> ReadyFill:
-        return self.baseline.prepare(classifier)
+        return baseline_of(self.baseline, classifier.inputs).prepare(classifier)
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
         return {**self.settings(), "baseline": ready.state.record()}
