@@ -53,10 +53,9 @@ _FILL_WORDS = {
     "class-median": "the median row of a class that is drawn",
     "mask": "the mask token",
     "unknown": "the unknown token",
-    "delete": "nothing: they are deleted",
     "closed": "nothing: attention is closed",
     "zero": "a zero embedding",
-    "mean": "the mean embedding",
+    "mean-embedding": "the mean embedding",
 }
 """What hidden columns and words show."""
 MOST_PASSES = 200_000
@@ -137,7 +136,9 @@ class Choices:
 
     def fills_about(self) -> list[Named]:
         inputs = None if self._net is None else self._net.inputs
-        names = FILLS if inputs is None else [name for name in inputs.fills if name in FILLS]
+        names = (
+            FILLS if inputs is None else [n for n in inputs.fills if n in FILLS and n != inputs.same_as_gray]
+        )
         words = (
             {}
             if inputs is None
