@@ -1,10 +1,10 @@
 """Photographs without gradients: ``belief-order`` on 100 superpixels with 1,000 forward passes for each label.
 
-    python benchmarks/studies/superpixels.py PHOTOS --out superpixels.json [--number 8] [--batch 64] [--device cuda]
+    python benchmarks/studies/superpixels.py PHOTOS --out superpixels.json [--number 8] [--fold held] [--methods ...] [--batch 64] [--device cuda]
 
-PHOTOS is a folder with ImageNet photos. Those count whose second label has f >= .1, as in ``belief_mask.py``; ``--number`` of them are drawn by the seed. The last photos
-in the order of the seed were used for tuning (:data:`TUNED_ON`) and are never judged. The net is EfficientNet-Lite0, the labels are the five most probable ones. The
-file is written after every photo, and photos that are in it are not judged again.
+PHOTOS is a folder with ImageNet photos. Those count whose second label has f >= .1, as in ``belief_mask.py``; ``--number`` of them are drawn by the seed. ``--fold held`` takes the first
+ones in the order of the seed, ``--fold tune`` the last ones: choose settings on these. The net is EfficientNet-Lite0, the labels are the five most probable ones. The file is
+written after every photo, and photos that are in it are not judged again: use one file for each fold and list of methods.
 """
 
 from __future__ import annotations
@@ -29,12 +29,11 @@ METRICS = tuple(
     for metric in ("completeness", "soundness", "best-effort")
 )
 HESITANT = 0.1
-TUNED_ON = ("0973", "0823", "0670", "0994")
 
 
-def judged(net: pm.Classifier, image: torch.Tensor, name: str) -> dict[str, Any]:
+def judged(net: pm.Classifier, image: torch.Tensor, name: str, methods: list[str]) -> dict[str, Any]:
     """What each method scored on one photo, and the seconds of its maps."""
-    judge = pm.Judge(net, methods=METHODS, labels="top5", metrics=METRICS, keep_maps=0)
+    judge = pm.Judge(net, methods=methods, labels="top5", metrics=METRICS, keep_maps=0)
     judge.update(image, names=[name])
     results = judge.compute().results
     return {
@@ -78,6 +77,8 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=8)
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--device", default=None)
+    parser.add_argument("--fold", choices=["held", "tune"], default="held")
+    parser.add_argument("--methods", nargs="+", default=list(METHODS))
     args = parser.parse_args()
     net = pm.load_classifier("efficientnet-lite0", batch_size=args.batch, device=args.device)
     data = photographs([str(args.photos)])
@@ -85,23 +86,24 @@ def main() -> None:
     record |= {
         "title": "Belief orders on superpixels",
         "asked": "How complete and sound are orders of superpixels, found with 1,000 forward passes for each label?",
-        "command": f"python benchmarks/studies/superpixels.py PHOTOS --out superpixels.json --number {args.number}",
+        "command": f"python benchmarks/studies/superpixels.py PHOTOS --out superpixels.json --number {args.number} --fold {args.fold}",
         "seed": 0,
         "environment": {"torch": torch.__version__, "proofmap": pm.__version__},
     }
     done = {photo["photo"] for photo in record["rows"]}
     wanted = args.number
-    for index in random_choice(data.names, len(data.names), seed=0):
+    order = list(random_choice(data.names, len(data.names), seed=0))
+    for index in order if args.fold == "held" else reversed(order):
         if not wanted:
             break
         name = Path(data.names[index]).stem
         (block,) = load_blocks(data, net, [index])
-        if name in TUNED_ON or float(net.probabilities(block.images)[0].topk(2).values[1]) < HESITANT:
+        if float(net.probabilities(block.images)[0].topk(2).values[1]) < HESITANT:
             continue
         wanted -= 1
         if name in done:
             continue
-        record["rows"].append(judged(net, block.images, name))
+        record["rows"].append(judged(net, block.images, name, args.methods))
         record["n"] = len(record["rows"])
         record["scores"] = scores(record["rows"])
         args.out.write_text(json.dumps(record, indent=1) + "\n")

@@ -223,8 +223,8 @@ def places(regions: int, seed: int = 0) -> Tensor:
 
 def test_patches_are_regions_that_lie_together_and_depend_on_their_image_alone() -> None:
     centres = torch.cat([places(40), places(40, seed=1)])
-    shown = patches(centres)
-    assert shown.shape == (2, 120, 40) and torch.equal(patches(centres[1:]), shown[1:])
+    shown = patches(centres, 3)
+    assert shown.shape == (2, 120, 40) and torch.equal(patches(centres[1:], 3), shown[1:])
     sizes = shown.sum(dim=2)
     assert sizes.min() == 4 and sizes.max() == 36 and sizes.float().std() > 8, "from a tenth to nine tenths"
     assert shown.any(dim=1).all() and (~shown).any(dim=1).all()
@@ -237,7 +237,7 @@ def test_patches_are_regions_that_lie_together_and_depend_on_their_image_alone()
 def test_what_a_region_adds_is_the_penalised_least_squares() -> None:
     """Against a plain list of equations: one for each set, each region, and each pair of regions."""
     centres, regions = places(9), 9
-    shown = patches(centres)
+    shown = patches(centres, 3)
     f = (shown.double() @ torch.linspace(-2, 2, regions, dtype=torch.float64) - 1).sigmoid()
     usual = ((centres.amax(1) - centres.amin(1)).prod() / regions).sqrt()
     rows = [[1.0, *set_.tolist()] for set_ in shown[0].double()]
@@ -255,11 +255,13 @@ def test_what_a_region_adds_is_the_penalised_least_squares() -> None:
 def test_many_superpixels_are_searched_from_patches_within_the_budget() -> None:
     f, tally = counted_classifier(size=12)
     f.frozen()
-    method = BeliefOrder(regions=36, superpixels="grid", budget=300, tolerance=0.0, patience=1000)
+    method = BeliefOrder(regions=36, superpixels="grid", budget=300, patches=3, tolerance=0.0, patience=1000)
     ready = method.prepare(f)
     tally.reset()
     ready(pixels(1, 12), torch.tensor([[0, 1]]))
     most = ready.cost(2).forward  # type: ignore[union-attr]
     assert 4 * 36 + 2 < tally.images <= most == 146 + 2 * (300 - 146)
     with pytest.raises(InputError, match="at least 218 passes for 36 regions, budget is 200"):
-        BeliefOrder(regions=36, superpixels="grid", budget=200)(f, pixels(1, 12), torch.tensor([[0]]))
+        BeliefOrder(regions=36, superpixels="grid", patches=3, budget=200)(
+            f, pixels(1, 12), torch.tensor([[0]])
+        )

@@ -41,14 +41,14 @@ class BeliefOrder(RegionMethod):
 
     How well an order fits, and the search, are in :mod:`proofmap.methods.perturbation.orders`. If the budget covers all 2^K sets of up to 8 regions, the
     order is the best of all. Otherwise each label has its own search. It starts from each region alone and everything without it
-    (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves. For more than 32 superpixels of pictures, 3 K random patches take the
-    place of single regions (4 K + 2 sets). A net with two labels has one search: their probabilities
+    (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves. With
+    ``patches``, random patches take the place of single regions if a picture has more than 32 superpixels. A net with two labels has one search: their probabilities
     sum to one, so an order that fits the less probable one fits the other. With a random fill, the probability of a set is the mean over
     ``draws`` backgrounds, which are the same for all sets of an image; each takes a pass. If no region changes the label, the map is 1 everywhere.
     """
 
     name = "belief-order"
-    revision = 3
+    revision = 2
     description = "an order of columns or superpixels whose proof is as strong as the net's belief"
 
     quantity: Literal["probability"] = setting("probability", "what the curve is made of")
@@ -67,6 +67,11 @@ class BeliefOrder(RegionMethod):
         25, "points of a curve that are measured; all, if there are fewer than 33 regions", least=2
     )
     steady: float = setting(0.1, "weight of a curve that stays near f, next to its area", least=0)
+    patches: int = setting(
+        0,
+        "random patches for each region that are shown in place of single regions, if a picture has more than 32 superpixels",
+        least=0,
+    )
     tolerance: float = setting(0.01, "end the search of a label at this misfit", least=0)
     patience: int = setting(
         20, "end the search after this number of changes in a row that were of no use", least=1
@@ -84,13 +89,13 @@ class BeliefOrder(RegionMethod):
     def curve_points(self, regions: int) -> int:
         return regions if regions <= _FEW else self.points
 
-    def uses_patches(self, inputs: Inputs) -> bool:
-        """Whether patches tell what a region adds: for many superpixels, one of which says nothing."""
-        return len(inputs.positions) == 2 and self.count(inputs) > _FEW
+    def patches_on(self, inputs: Inputs) -> int:
+        """Patches for each region of these inputs."""
+        return self.patches if len(inputs.positions) == 2 and self.count(inputs) > _FEW else 0
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         count = self.count(inputs)
-        most, scan = self.sets_for(count), scan_sets(count, by_patches=self.uses_patches(inputs))
+        most, scan = self.sets_for(count), scan_sets(count, self.patches_on(inputs))
         if count == 1:
             return 0
         if can_be_exact(count, most):
@@ -119,8 +124,8 @@ class BeliefOrder(RegionMethod):
         if count == 1:
             return torch.ones(*net.labels.shape, 1, device=net.images.device)
         exactly = can_be_exact(count, most)
-        points, by_patches = self.curve_points(count), self.uses_patches(net.inputs)
-        scan = scan_sets(count, by_patches=by_patches)
+        points, each_patches = self.curve_points(count), self.patches_on(net.inputs)
+        scan = scan_sets(count, each_patches)
         least = scan + OrderSearch.least_sets(count, points)
         if not exactly and most < least:
             several = f" and {draws} draws of the fill" if draws > 1 else ""
@@ -130,10 +135,10 @@ class BeliefOrder(RegionMethod):
             )
         everything, nothing = torch.ones(1, count, dtype=torch.bool), torch.zeros(1, count, dtype=torch.bool)
         alone = torch.eye(count, dtype=torch.bool)
-        together = regions.centres() if by_patches else None
+        together = regions.centres() if each_patches else None
         if together is not None:  # (N, S, K)
             each = torch.cat([nothing, ~alone, everything]).expand(len(together), -1, -1)
-            shown = torch.cat([each[:, :-1], patches(together), each[:, -1:]], dim=1)
+            shown = torch.cat([each[:, :-1], patches(together, each_patches), each[:, -1:]], dim=1)
         else:
             sets = subsets(count) if exactly else torch.cat([nothing, ~alone, alone, everything])
             shown = sets.expand(len(net.images), -1, -1)

@@ -9,9 +9,8 @@ every number s = 1 .. n of the linear interpolant, as judges compute it, and
 The first term is zero if the area equals f: the proof is then complete and sound. The second prefers, among such orders, one whose curve
 reaches f early and stays there. e is where probabilities stop to matter: half of the paper's floor for soundness.
 
-A search needs to know what each region adds, in log-odds. One column of a table can be shown alone; one of a hundred superpixels alone says nothing.
-So patches are shown: :func:`patches` are random sets of regions that lie together, as
-the sets of good orders do, and :func:`effects` is what a region adds to a patch on average,
+A search needs to know what each region adds, in log-odds: to nothing, if it is shown alone, or on average to patches. :func:`patches` are random sets of
+regions that lie together, and :func:`effects` is
 
     w = argmin  sum over sets S of (logit F(S) - c - sum over r in S of w_r)^2  +  ridge |w|^2  +  smooth * sum over r, q of k(r, q) (w_r - w_q)^2 / 2,
 
@@ -40,8 +39,6 @@ _VALUES = 2**22
 """Predicted values held at once."""
 _PATCH = 2.0
 """Range of the field of which patches are made, in usual distances of regions."""
-_PATCHES = 3
-"""Patches for each region."""
 _SHOWN = (0.1, 0.9)
 """Shares of regions in patches."""
 _RIDGE, _SMOOTH = 3.0, 3.0
@@ -124,16 +121,16 @@ def _nearness(centres: Tensor, span: float) -> Tensor:
     return (-0.5 * (distance / span).square()).exp()
 
 
-def patches(centres: Tensor) -> Tensor:
-    """Random sets of regions that lie together ``(N, 3 K, K)``, from the centres of regions ``(N, K, D)``: where a smooth random field is largest.
+def patches(centres: Tensor, each: int) -> Tensor:
+    """Random sets of regions that lie together, ``each`` for each region, ``(N, each * K, K)``, from the centres of regions ``(N, K, D)``: where a smooth random field is largest.
 
     The random numbers are the same for all images and seeds, so an image has the same sets in any batch.
     """
     regions = centres.shape[1]
     near = _nearness(centres.double().cpu(), _PATCH) + 1e-3 * torch.eye(regions, dtype=torch.float64)
-    count = _PATCHES * regions
+    count = each * regions
     draws = torch.randn(count, regions, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    field: Tensor = draws @ torch.linalg.cholesky(near).mT  # (N, 3 K, K)
+    field: Tensor = draws @ torch.linalg.cholesky(near).mT  # (N, S, K)
     least, most = _SHOWN
     shares = least + (most - least) * ((torch.arange(count) * _GOLDEN) % 1)
     ranks = field.argsort(dim=2, descending=True, stable=True).argsort(dim=2)
@@ -341,9 +338,9 @@ def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
     return torch.where(move == 0, exchanged, torch.where(move == 1, forward, back))
 
 
-def scan_sets(regions: int, *, by_patches: bool = False) -> int:
-    """Sets of the first scan: everything, nothing, everything without each region, and each region alone or patches."""
-    return 2 + regions + (_PATCHES * regions if by_patches else regions)
+def scan_sets(regions: int, patches: int = 0) -> int:
+    """Sets of the first scan: everything, nothing, everything without each region, and each region alone or ``patches`` for each."""
+    return 2 + regions + regions * (patches or 1)
 
 
 def default_budget(regions: int) -> int:
