@@ -89,6 +89,28 @@ SHOWN = [
             "best-effort, printed",
         ],
     ),
+    Shown(
+        "imagenette-300-gradients",
+        "imagenette-table.md",
+        "| method | n | deletion ↓ |",
+        [
+            *("deletion", "insertion", "saliency-metric", "completeness, printed"),
+            *(f"soundness, {at}" for at in ("printed", "between", "released")),
+            "best-effort, printed",
+        ],
+        names=2,
+        more=("imagenette-300-maskers", "imagenette-thousand-controls"),
+    ),
+    Shown(
+        "imagenette-ties",
+        "imagenette-table.md",
+        "| method, 100 photos | insertion |",
+        [
+            f"{score}{ties}"
+            for score in ("insertion", "completeness", "soundness")
+            for ties in ("", ", centered ties")
+        ],
+    ),
     Shown("imagenet", "imagenet-tables.md", "| masks | completeness, gray |", BOTH),
     Shown(
         "imagenet-metrics",
