@@ -237,8 +237,8 @@ def only(evaluation: pm.Evaluation, *targets: str) -> pm.Evaluation:
 @pytest.mark.parametrize(
     "targets, message",
     [
-        (("f",), r"--methods belief-mask:target=weakest,belief-mask:target=strongest adds them"),
-        (("f", "weakest"), r"need belief-mask:target=strongest as well as other methods.* adds it$"),
+        (("f",), r"--methods belief-mask:target=weakest,belief-mask:target=strongest to add them"),
+        (("f", "weakest"), r"need belief-mask:target=strongest as well as other methods.* to add it$"),
         (("weakest", "strongest"), "only the bounds were judged; .* grad-cam"),
     ],
 )

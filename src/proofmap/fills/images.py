@@ -36,12 +36,12 @@ AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 class Images(Fill):
     """Random images: the paper's distractors, drawn with replacement from a fixed pool.
 
-    ``source`` is ``"own"``: the other images of the study, with sample photographs or noise if these are few
-    (:mod:`proofmap.data.distractors`); ``"samples"``: crops of the photographs inside scikit-image; or a folder, a list of
-    files, an array or tensor of images, any dataset (items may be (image, label); or written, ``cifar10:FOLDER[train]``). An image is never its own distractor,
-    whatever the source. Own images are taken as the net sees them. Others that already have the input's size are
-    taken as they are when ``crop`` is ``"none"``; ``"random"`` takes random resized crops and flips, one per draw of
-    the pool, as the paper's code prepared its pool. ``size`` is the number of pictures in the pool. For other kinds
+    ``source`` is one of: ``"own"``, the other images of the study, with sample photographs or noise if these are few
+    (:mod:`proofmap.data.distractors`); ``"samples"``, crops of the photographs inside scikit-image; a folder; a list of files; an array
+    or tensor of images; or a dataset, as an object (items may be (image, label)) or as text (``cifar10:FOLDER[train]``). An image is
+    never its own distractor. Own images are used as the net sees them. For other sources, ``crop="random"`` makes random resized crops
+    and flips, as the paper's code prepared its pool; with ``crop="none"``, images that already have the input's size are used
+    unchanged. ``size`` is the number of pictures in the pool. For other kinds
     of input the source is ``"own"``, or an array or tensor ``(M, *shape)``.
 
     ``part`` keeps what is learned on apart from what is judged on: a method draws from one half of the sources, a metric

@@ -130,12 +130,12 @@ def _check(evaluation: Evaluation, by_target: Mapping[str | None, Sequence[Metho
     missing = [f"belief-mask:target={target}" for target in TARGETS if not by_target[target]]
     if missing:
         raise InputError(
-            f"bounds need {' and '.join(missing)} as well as other methods; the evaluate command of the run with "
-            f"--methods {','.join(missing)} adds {'it' if len(missing) == 1 else 'them'}"
+            f"bounds need {' and '.join(missing)} as well as other methods; run the same evaluate command with "
+            f"--methods {','.join(missing)} to add {'it' if len(missing) == 1 else 'them'}"
         )
     if not by_target[None]:
         raise InputError(
-            "only the bounds were judged; the evaluate command of the run with --methods grad-cam adds a method"
+            "only the bounds were judged; run the same evaluate command with --methods grad-cam to add a method"
         )
     if len({setting_text(result.insertion.settings) for result in evaluation.results}) > 1:
         raise InputError("the methods were judged on different insertion curves; judge them all on one")

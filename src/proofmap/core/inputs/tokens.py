@@ -191,7 +191,7 @@ class Tokens(TextInputs):
         return made
 
     def closed(self, x: Tensor) -> Tensor:
-        """Tokens that attention is closed to."""
+        """Texts in which attention to every token is closed, as for padding."""
         made = x.clone()
         made[..., _STATE, :] = -(x[..., _STATE, :] != 0).to(x)
         return made

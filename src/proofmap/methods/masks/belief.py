@@ -104,7 +104,7 @@ class BeliefMask(WholeNet, MaskMethod):
         return self.cost_with(len(ready.state.fills), labels)
 
     def cost_with(self, fills: int, labels: int) -> Cost:
-        """The cost if this number of fills is possible. Each label starts with two passes: one gives f, one the first map."""
+        """The cost with this number of fills. Each label starts with two passes: one gives f, one the first map."""
         return Cost(forward=2 * labels, gradient=labels * self.steps_with(fills) * fills)
 
 
