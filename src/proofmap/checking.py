@@ -178,7 +178,7 @@ def _layer_words(order: Order, taken: Sequence[Layer], drawn: int, of: int) -> s
 def _lines(
     method: str, step: _Step, before: Tensor, after: Tensor, labels: Tensor, measures: Sequence[Similarity]
 ) -> list[SanityLine]:
-    """One line for each measure: means over labels, then over images."""
+    """One line for each measure: the mean over labels, then over images, with its interval."""
     a, b = before.flatten(0, 1), after.flatten(0, 1)
     values: dict[str, Tensor] = {measure: similarity(a, b, measure) for measure in measures}
     if step.number:
