@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -103,15 +103,13 @@ class Record:
     @property
     def digest(self) -> str:
         """A digest of everything but the check."""
-        content = {key: value for key, value in asdict(self).items() if key != "check"}
+        content = {key: value for key, value in vars(self).items() if key != "check"}
         return digest_of(json.dumps(content, sort_keys=True))
 
     def text(self) -> str:
         """The record as JSON, the values of one score in a line."""
-        content = asdict(self)
-        parts = [
-            f' "{key}": {_json(key, value)}' for key, value in {**content, "digest": self.digest}.items()
-        ]
+        content = {**vars(self), "digest": self.digest}
+        parts = [f' "{key}": {_json(key, value)}' for key, value in content.items()]
         return "{\n" + ",\n".join(parts) + "\n}\n"
 
     def write(self, path: Path) -> Path:
