@@ -86,9 +86,28 @@ WAITING = (
 )
 """Tests that wait for other processes. They begin first, on one worker of several, while the others compute; last, they would leave cores idle."""
 
+LIBRARIES = (
+    "tests/methods/test_adapters.py",
+    "tests/methods/test_attention.py",
+    "tests/methods/test_cam",
+    "tests/methods/test_shap.py",
+    "tests/metrics/test_road.py",
+    "tests/models/test_clip.py",
+    "tests/models/test_gates.py",
+    "tests/models/test_hub",
+    "tests/models/test_probability_models.py",
+    "tests/models/test_registry.py",
+    "tests/models/test_text_models.py",
+    "tests/contract/test_methods.py::test_method_of_another_library",
+)
+"""Tests that import timm, torchvision, transformers or shap. They follow each other, so that one worker imports these, in up to 7 s each, and not all."""
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: not item.nodeid.startswith(WAITING))
+    def begins(item: pytest.Item) -> tuple[bool, bool]:
+        return not item.nodeid.startswith(WAITING), not item.nodeid.startswith(LIBRARIES)
+
+    items.sort(key=begins)
 
 
 LARGE = {
