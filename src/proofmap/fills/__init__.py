@@ -16,7 +16,6 @@ from proofmap.fills.text import (
     MeanEmbedding,
     UnknownToken,
     ZeroEmbedding,
-    baseline_of,
 )
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "TimeShift",
     "UnknownToken",
     "ZeroEmbedding",
-    "baseline_of",
     "make_fill",
     "pools_in",
     "uses_default_pool",

@@ -23,7 +23,8 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
-from proofmap.fills import Fill, Gray, ReadyFill, baseline_of
+from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.fills.text import baseline_of
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
