@@ -121,6 +121,7 @@ export class LinePicker extends Picker {
       back.setAttribute("aria-label", name);
       back.append(make("svg:title", {}, positions[first].value ? `${name}: ${positions[first].value}` : name));
     });
+    this.line.node.classList.toggle("fine", this.nodes.length > 60); // without edges, which would cover the line
     byId("picker").replaceChildren(this.line.node);
   }
 
