@@ -332,6 +332,20 @@ def test_a_record_that_is_not_what_it_says_is_refused(
     assert not (tmp_path / "board").exists()
 
 
+def test_a_record_of_a_version_without_a_setting_is_checked_as_any_other(made: Mapping[str, Record]) -> None:
+    """Its method gives what it gave before, or else its revision was raised."""
+    settings = {key: value for key, value in made["gradient"].method["settings"].items() if key != "channels"}
+    assert settings != made["gradient"].method["settings"]
+    older = {**made["gradient"].method, "settings": settings}
+    assert check_record(replace(made["gradient"], method=older), data=NO_DATA, number=0).check["images"] == []
+    for hidden in (
+        {**older, "spec": "gradient:channels=sum"},
+        {**older, "settings": {**settings, "revisions": {"method gradient": 9}}},
+    ):
+        with pytest.raises(InputError, match="other settings or code here"):
+            check_record(replace(made["gradient"], method=hidden), data=NO_DATA, number=0)
+
+
 def test_maps_that_saw_the_judges_pool_are_refused(made: Mapping[str, Record], tmp_path: Path) -> None:
     spec = "learned-mask:steps=1,distractors=1,fill=images(part=judge)"
     record = run_task(Task.named("mini"), spec, tmp_path / "run", data=NO_DATA, name="peeks")

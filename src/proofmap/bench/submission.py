@@ -228,10 +228,25 @@ def _check_settings(record: Record, session: Session) -> None:
             raise InputError(f"the record was judged with other settings of {name}: {'; '.join(lines)}")
     if {*record.metrics} != {*session.metrics}:
         raise InputError(f"the record does not have the scores of the task: {', '.join(session.metrics)}")
-    method = shared_settings(plain_record(methods[0].settings))
-    lines = differences(strip(record.method["settings"]), strip(method))
+    stated = record.method["settings"]
+    method = _known_to(stated, shared_settings(plain_record(methods[0].settings)), record.method["spec"])
+    lines = differences(strip(stated), strip(method))
     if lines:
         raise InputError(f"the method {record.name} has other settings or code here: {'; '.join(lines)}")
+
+
+def _known_to(stated: Any, here: Any, spec: str) -> Any:
+    """The settings here without those that a record of an earlier version could not have: plain values that neither it nor its spec names.
+
+    A new setting keeps what the method gave before, or else the method's revision is raised, and the revision is compared.
+    """
+    if not isinstance(stated, Mapping) or not isinstance(here, Mapping):
+        return here
+    return {
+        key: _known_to(stated.get(key), value, spec)
+        for key, value in here.items()
+        if key in stated or isinstance(value, Mapping | list) or f"{key}=" in spec
+    }
 
 
 def _as_stated(settings: Any) -> Any:
