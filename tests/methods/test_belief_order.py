@@ -18,12 +18,14 @@ from proofmap.core.inputs import Rows
 from proofmap.fills import Noise
 from proofmap.methods import BeliefOrder, GreedyInsertion, Random
 from proofmap.methods.perturbation.orders import (
+    OrderSearch,
     best_orders,
     deviation,
     effects,
     interpolant,
     misfit,
     patches,
+    rounded,
     subsets,
 )
 from proofmap.metrics import insertion
@@ -265,3 +267,26 @@ def test_many_superpixels_are_searched_from_patches_within_the_budget() -> None:
         BeliefOrder(regions=36, superpixels="grid", patches=3, budget=200)(
             f, pixels(1, 12), torch.tensor([[0]])
         )
+
+
+def test_a_search_that_persists_goes_on_from_where_predictions_end_and_never_ends_worse() -> None:
+    """Regions help in pairs, which predictions for single regions do not know."""
+    pairs = 3.0 * torch.rand(4, 12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 1.6
+
+    def measure(pair: Tensor, shown: Tensor) -> Tensor:
+        given = shown.double()
+        return rounded((torch.einsum("jr,jrq,jq->j", given, pairs[pair], given) / 12 - 1).sigmoid())
+
+    everyone = torch.arange(4)
+    f = measure(everyone, torch.ones(4, 12, dtype=torch.bool))
+    empty = measure(everyone, torch.zeros(4, 12, dtype=torch.bool))
+    flat = torch.zeros(4, 12, dtype=torch.float64)
+
+    def search(persist: bool) -> OrderSearch:
+        found = OrderSearch(measure, f, empty, flat, flat, torch.ones(4, 12), points=12, steady=0.1, sets=300)
+        found.run(0.0, 30, persist=persist)
+        return found
+
+    stopped, persisted = search(False), search(True)
+    assert (persisted.misfit <= stopped.misfit + 1e-12).all() and (persisted.left <= stopped.left).all()
+    assert (persisted.misfit < stopped.misfit - 1e-4).any() and (persisted.left < stopped.left).any()

@@ -48,7 +48,7 @@ class BeliefOrder(RegionMethod):
     """
 
     name = "belief-order"
-    revision = 2
+    revision = 3
     description = "an order of columns or superpixels whose proof is as strong as the net's belief"
 
     quantity: Literal["probability"] = setting("probability", "what the curve is made of")
@@ -173,7 +173,7 @@ class BeliefOrder(RegionMethod):
                     steady=self.steady,
                     sets=most - scan,
                 )
-                search.run(self.tolerance, self.patience)
+                search.run(self.tolerance, self.patience, persist=len(net.inputs.positions) == 2)
                 task.advance(int(search.left.sum()) * draws)
             order = search.order
         unmoved = values.amax(dim=1) - values.amin(dim=1) <= _UNMOVED * values.amax(dim=1)

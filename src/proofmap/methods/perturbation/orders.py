@@ -240,15 +240,15 @@ class OrderSearch:
         self.left -= where.sum(dim=1)
         return values
 
-    def run(self, tolerance: float, patience: int) -> None:
+    def run(self, tolerance: float, patience: int, *, persist: bool = False) -> None:
         """Try changes until the misfit is within the tolerance, the sets are used up, no change is predicted to help, or ``patience`` changes in a
-        row did not."""
+        row did not. With ``persist``, changes that are predicted not to help are tried, too, the least bad first."""
         going = torch.ones(self.pairs, dtype=torch.bool)
         while True:
             going &= (self.misfit > tolerance) & (self.failures < patience)
             change, gain = self._proposed(going)
             move, place = change // len(self.low), change % len(self.low)
-            going &= (gain > 0) & (self.cost[place] <= self.left)
+            going &= (gain > (-torch.inf if persist else 0)) & (self.cost[place] <= self.left)
             if not bool(going.any()):
                 return
             where = self.between[place] & going[:, None]
