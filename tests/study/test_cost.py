@@ -100,6 +100,24 @@ def test_gradients_are_measured_in_batches_of_the_size_that_units_give(
     assert sizes[0] == 16 and sizes[-1] == taken
 
 
+def test_a_batch_that_does_not_fit_in_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring the speed ended runs on a GPU that others had filled."""
+    monkeypatch.setattr(cost, "MEASURED", 0.0)
+    f, sizes = pm.Classifier(conv_net(), size=8, batch_size=16), list[int]()
+    fast = f.frozen()
+    blank = fast.blank
+
+    def limited(number: int) -> torch.Tensor:
+        sizes.append(number)
+        if number > 5:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return blank(number)
+
+    monkeypatch.setattr(type(fast), "blank", lambda _, number: limited(number))
+    assert measure_speed(f, Cost(forward=400)).forward > 0
+    assert sizes[:3] == [16, 8, 4] and set(sizes[3:]) == {4}
+
+
 def test_a_unit_gives_two_composites_of_each_pair_to_a_batch() -> None:
     def at_once(images: int, labels: float, blocks: int) -> int:
         return Plan(images, labels, blocks, (), 0).at_once

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from proofmap.classifier import Classifier
+from proofmap.core.batching import is_out_of_memory
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.methods.method import Cost, Method, PlannedMethod, ReadyMethod
 from proofmap.methods.wrappers import Wrapper
@@ -129,7 +130,7 @@ def measure_speed(
     classifier: Classifier, cost: Cost, at_once: int | None = None, *, quick: bool = False
 ) -> Speed:
     """Measure the median rate of full batches for a second, after a batch to warm up. Batches with gradient have at most ``at_once``
-    images. With ``quick``, only a few percent of the passes in ``cost``, and of their time, are used.
+    images; a batch that does not fit in memory is halved. With ``quick``, only a few percent of the passes in ``cost``, and of their time, are used.
     """
     fast = classifier.frozen()
 
@@ -154,7 +155,13 @@ def measure_speed(
         enough = MEASURED
         while len(seconds) < 4 or sum(seconds[1:]) < enough:
             began = time.perf_counter()
-            run(size)
+            try:
+                run(size)
+            except Exception as error:
+                if size == 1 or not is_out_of_memory(error):
+                    raise
+                size, seconds = size // 2, []
+                continue
             wait()
             seconds.append(time.perf_counter() - began)
             if quick:
