@@ -46,7 +46,7 @@ def test_each_of_k_masks_is_shown_alone_on_gray_and_overlaps_as_sets_do(world: P
     job = _job("ensembling", world)
     here, share = draw_sample(job), 0.25
     masks = torch.rand(2, 3, 32, 32, generator=torch.Generator().manual_seed(0))
-    alone = ensembling._alone(here, masks, share)
+    alone = ensembling._probability_alone(here, masks, share)
     for i in range(2):
         top = [set(masks[i, k].flatten().argsort(descending=True)[:256].tolist()) for k in range(3)]
         shared = [len(top[a] & top[b]) / 256 for a in range(3) for b in range(3) if a != b]
