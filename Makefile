@@ -36,7 +36,7 @@ suite: collect
 	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time=build/test-times.txt $(TESTS)
 
 test-all: TESTS := --hypothesis-profile thorough
-test-all: test  ## the same with more random examples, and the slow tests: Ray clusters, and more of the same nets, disks and pages
+test-all: test  ## the same with more random examples, and the slow tests: Ray clusters, walks of users, and more of the same nets, disks and pages
 
 lint: types style texts  ## format, lint, strict types, spelling, and the files that other programs read
 
@@ -136,18 +136,18 @@ chromium:
 	    command -v chromium || $$install chromium; } >/dev/null 2>&1 </dev/null \
 	  || echo "[install] chromium cannot be had here; the tests of pages are skipped"; }
 
-# Two pips unpack half of the pinned versions each, on two cores, without a search for versions. The last pip checks that all is there, and adds what
-# a platform needs beside them, or what one of the two could not install.
-pins-0 pins-1: pins-%: newest-pip
-	@grep '^[^#]' constraints.txt | awk 'NR % 2 == $*' > $(VENV)/pins-$*.txt
+# Three pips unpack a third of the pinned versions each, on two cores or more, without a search for versions. The last pip checks that all is there, and
+# adds what a platform needs beside them, or what one of the three could not install.
+pins-0 pins-1 pins-2: pins-%: newest-pip
+	@grep '^[^#]' constraints.txt | awk 'NR % 3 == $*' > $(VENV)/pins-$*.txt
 	@$(PIP) install --no-compile --no-deps -r $(VENV)/pins-$*.txt 2>/dev/null || true
 
 newest-pip:
 	@$(PIP) install --no-compile -c constraints.txt pip hatchling
 
-packages: pins-0 pins-1
+packages: pins-0 pins-1 pins-2
 	$(call install,$(TEST))
 
 $(VENV)/test.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
-	@$(MAKE) --no-print-directory -j 3 packages chromium
+	@$(MAKE) --no-print-directory -j 4 packages chromium
 	@touch $(VENV)/demo.stamp $@

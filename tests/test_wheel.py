@@ -205,6 +205,7 @@ def test_the_script_of_extras_knows_a_feature_of_each() -> None:
     assert {*extras.FEATURES, *extras.NOT_FEATURES} == project["optional-dependencies"].keys()
 
 
+@pytest.mark.slow
 def test_its_commands_run_without_the_repository(wheel: Path, tmp_path: Path) -> None:
     away = Environment(tmp_path, wheel, borrowed=True)
     assert away.command("--version").strip() == f"proofmap {source_version()}", "the same source"

@@ -256,6 +256,7 @@ def test_a_job_that_is_cancelled_frees_the_machine_for_the_next(served: Served, 
     assert served.threads <= before + 1  # the same ones work on
 
 
+@pytest.mark.slow
 def test_a_server_that_was_killed_comes_back_at_the_same_address(
     served: Served, world: World, home: Path
 ) -> None:

@@ -70,6 +70,7 @@ def check(page: Any) -> None:
     assert page.evaluate(WIDE) == []
 
 
+@pytest.mark.slow
 def test_hostile_names_are_shown_and_nothing_else_to_the_end(
     browser: Any, served: Served, tmp_path: Path
 ) -> None:

@@ -364,6 +364,7 @@ def check_answer(page: Any, served: Served, photo: torch.Tensor, mask: np.ndarra
     assert f"makes it say “{NAMES[target]}” {percent(float(theirs))}." in page.inner_text("#duel")
 
 
+@pytest.mark.slow
 def test_keys_alone_suffice(open_page: Tabs, served: Served, photo: torch.Tensor) -> None:
     page = open_page(served)
     masks = asked_masks(page)
@@ -455,6 +456,7 @@ def test_a_job_is_cancelled_half_way_and_the_next_one_runs(
     assert served.jobs[2].asked.methods == [METHOD, "gradient-x-input"]
 
 
+@pytest.mark.slow
 def test_settings_are_read_from_specs_and_written_back(finished: tuple[Any, Served]) -> None:
     page, _ = finished
     read = """async (specs) => {
@@ -476,6 +478,7 @@ def test_settings_are_read_from_specs_and_written_back(finished: tuple[Any, Serv
     assert found == [*same[:3], "rise:preset=x,grid=5", "rise", None]
 
 
+@pytest.mark.slow
 def test_a_refresh_and_a_second_tab_come_back_to_the_running_job(
     open_page: Tabs, served: Served, photo: torch.Tensor
 ) -> None:
@@ -507,6 +510,7 @@ def test_a_refresh_and_a_second_tab_come_back_to_the_running_job(
     assert [job.state for job in served.jobs] == ["done", "cancelled", "cancelled"]
 
 
+@pytest.mark.slow
 def test_after_a_restart_of_the_server_the_job_runs_again(open_page: Tabs, photo: torch.Tensor) -> None:
     served = tiny()
     served.hold()
@@ -538,6 +542,7 @@ def test_results_can_be_saved(finished: tuple[Any, Served]) -> None:
     assert page.locator("#files a").count() == 4
 
 
+@pytest.mark.slow
 def test_what_is_no_picture_is_refused_in_words(finished: tuple[Any, Served]) -> None:
     page, _ = finished
     for name, kind, words in (
@@ -549,6 +554,7 @@ def test_what_is_no_picture_is_refused_in_words(finished: tuple[Any, Served]) ->
     assert page.locator("#run").inner_text() == "Show the proofs", "what is shown stays"
 
 
+@pytest.mark.slow
 def test_the_button_says_what_a_press_does(finished: tuple[Any, Served]) -> None:
     """Every stage, and every event that could come late in it."""
     page, _ = finished
@@ -601,6 +607,7 @@ def test_the_button_says_what_a_press_does(finished: tuple[Any, Served]) -> None
     assert walks["words"] == "Failed: no memory"
 
 
+@pytest.mark.slow
 def test_a_telephone_needs_no_scrolling_sideways_and_nobody_is_shut_out(
     finished: tuple[Any, Served], open_page: Tabs
 ) -> None:
@@ -661,6 +668,7 @@ def test_signed_maps_have_the_colours_of_the_report(finished: tuple[Any, Served]
     assert stops == colours.DIVERGING.tolist()
 
 
+@pytest.mark.slow
 def test_of_two_photos_the_newer_one_stays(finished: tuple[Any, Served], photo: torch.Tensor) -> None:
     page, served = finished
     late: list[Any] = []

@@ -73,6 +73,7 @@ def test_the_documentation_has_the_same_steps_and_numbers() -> None:
         assert row in page
 
 
+@pytest.mark.slow
 def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Served) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     for theme in ("dark", "light"):
@@ -134,6 +135,7 @@ def test_photos_that_are_dropped_together_become_a_run(tab: Any, tmp_path: Path)
         served.stop()
 
 
+@pytest.mark.slow
 def test_without_a_folder_of_runs_the_page_says_how_to_get_one(tab: Any, served: Served) -> None:
     tab.goto(served.address)
     tab.wait_for_selector("html[data-ready]", state="attached")

@@ -186,7 +186,11 @@ def test_the_pages_show_what_they_promise() -> None:
     assert "in two lines" in text
 
 
-NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = [
+    pytest.param(path, marks=[pytest.mark.slow] if path.stem in ("own-net", "table") else [])
+    for path in sorted((DOCS / "notebooks").glob("*.ipynb"))
+]
+"""Two that take several seconds run with ``make test-all``."""
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=_name)

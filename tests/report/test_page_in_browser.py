@@ -168,6 +168,7 @@ def test_signed_maps_are_painted_in_two_colours_around_zero(open_page: Any, tmp_
     assert np.abs(pixels[..., :3] - drawn).mean() < 6, "the page paints what the sheet shows"
 
 
+@pytest.mark.slow
 def test_views_can_be_left_out(open_page: Any, report: Path) -> None:
     page = open_page(report)
     page.locator("[data-view=heat]").uncheck()
@@ -175,6 +176,7 @@ def test_views_can_be_left_out(open_page: Any, report: Path) -> None:
     assert page.locator("canvas.kept").first.is_visible()
 
 
+@pytest.mark.slow
 def test_keys_move_the_slider(open_page: Any, report: Path) -> None:
     page = open_page(report)
     page.locator("#share").focus()
@@ -185,6 +187,7 @@ def test_keys_move_the_slider(open_page: Any, report: Path) -> None:
     assert "640 of 640" in page.locator("#share-words").text_content()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_theme_follows_the_system_until_it_is_switched(open_page: Any, report: Path, scheme: str) -> None:
     page = open_page(report, scheme=scheme)
@@ -228,6 +231,7 @@ def test_scores_are_sorted_best_first_then_worst_first_and_what_is_missing_last(
     assert _column(page, ".scores", 0)[0].startswith("gradient")
 
 
+@pytest.mark.slow
 def test_two_thousand_images_are_listed_sorted_and_found(
     open_page: Any, evaluation: pm.Evaluation, tmp_path: Path
 ) -> None:
@@ -260,6 +264,7 @@ def test_names_are_text(open_page: Any, report: Path) -> None:
     assert len(labels) == 6 and any("<" in name or "&" in name or '"' in name for name in labels)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [None, 120], ids=["at once", "after moving the slider"])
 def test_paper_shows_what_the_screen_shows(
     browser: Any, report: Path, evaluation: pm.Evaluation, step: int | None
@@ -292,6 +297,7 @@ def _pictures_of(pdf: bytes, width: int, height: int) -> list[np.ndarray]:
     return found
 
 
+@pytest.mark.slow
 def test_paper_has_no_buttons(open_page: Any, report: Path) -> None:
     page = open_page(report)
     page.emulate_media(media="print")
@@ -308,6 +314,7 @@ def test_a_telephone_needs_no_scrolling_sideways(
     assert page.locator("#share").is_visible() and page.locator(".rounded").is_visible()
 
 
+@pytest.mark.slow
 def test_names_that_are_cut_off_say_themselves_when_pointed_at(open_page: Any, tmp_path: Path) -> None:
     long = "a very long name of a photo that no column holds.png"
     found = judged(1, 8, labels="top1", methods=["gradient"], names=[long], label_names=["x" * 60, "y" * 60])
@@ -317,6 +324,7 @@ def test_names_that_are_cut_off_say_themselves_when_pointed_at(open_page: Any, t
     assert page.locator(".mark-names li").all_inner_texts() == ["gradient"]
 
 
+@pytest.mark.slow
 def test_every_curve_says_its_scale_and_no_curve_is_written_over(open_page: Any, report: Path) -> None:
     page = open_page(report, height=ALL)
     curves = page.locator("#image-0 .row").first.locator(".curve")
@@ -329,6 +337,7 @@ def test_every_curve_says_its_scale_and_no_curve_is_written_over(open_page: Any,
     assert "it differs between labels" in page.inner_text("#pictures")
 
 
+@pytest.mark.slow
 def test_small_pictures_are_enlarged_without_smoothing(open_page: Any, report: Path) -> None:
     page = open_page(report)
     rendering = page.locator("canvas.kept, canvas.heat, img.photo").evaluate_all(
@@ -378,6 +387,7 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(found, tmp_path_factory.mktemp("tested") / "report.html", command="proofmap")
 
 
+@pytest.mark.slow
 def test_the_page_opens_with_one_photo_and_can_be_read_without_scrolling_through_it(
     open_page: Any, tested: Path
 ) -> None:
@@ -453,7 +463,9 @@ def test_a_proof_is_a_bar_with_its_words_and_its_curve_sets_the_slider(
         assert page.locator("#matrices .answer").all_text_contents() == shown["answers"]
 
 
-@pytest.mark.parametrize("scheme, width", [("light", 1440), ("dark", 390)])
+@pytest.mark.parametrize(
+    "scheme, width", [pytest.param("light", 1440, marks=pytest.mark.slow), ("dark", 390)]
+)
 def test_the_page_with_wrong_labels_is_accessible_and_fits(
     open_page: Any, tested: Path, scheme: str, width: int
 ) -> None:

@@ -237,6 +237,7 @@ def test_of_two_units_each_worker_gets_one_though_one_starts_first(forked: Forke
     assert dict(RayExecutor(workers=2).run(partial(make_meeting, tmp_path), range(2))) == {0: True, 1: True}
 
 
+@pytest.mark.slow
 def test_a_worker_has_the_modules_of_the_driver_and_its_number_of_threads(
     ray: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def mine(here: Path) -> Path:
     return here / "mine.py"
 
 
+@pytest.mark.slow
 def test_a_researcher_with_captum(mine: Path, here: Path, proofmap: Proofmap) -> None:
     # a name that is not there
     proofmap(*EVALUATE, "--methods", "mine.py:integrated_gradient").refuses("integrated_gradient")

@@ -29,6 +29,7 @@ def left(here: Path) -> set[str]:
     return {path.name for path in here.iterdir()} - {"weights.pt", "xrays", "net.py", "__pycache__"}
 
 
+@pytest.mark.slow
 def test_an_engineer_with_an_own_net(net: Path, here: Path, proofmap: Proofmap) -> None:
     # what is wrong at once is refused, with what to do, and nothing is written
     for arguments, words in (
