@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 
 from torch import Tensor, nn
 
@@ -12,7 +12,7 @@ class NetVersion:
 
     def __init__(self, net: object) -> None:
         self.net = net if isinstance(net, nn.Module) else None
-        self.state: Hashable = tuple(map(_tensor_state, tensors_of(net)))
+        self.state: Hashable = _state_of(net)
         self._counted: Sequence[tuple[Tensor, int]] = [
             (tensor, tensor._version) for tensor in tensors_of(net) if not tensor.is_inference()
         ]
@@ -21,7 +21,7 @@ class NetVersion:
         """Whether the net has changed since. Training changes batch-norm statistics without a new version, but also counts the
         batches in a buffer.
         """
-        return self.net is not None and self.state != NetVersion(self.net).state
+        return self.net is not None and self.state != _state_of(self.net)
 
     def is_changed_in_place(self) -> bool:
         """Whether one of the tensors was changed in place. This takes microseconds; :meth:`is_old` also notices replaced tensors."""
@@ -35,6 +35,26 @@ class NetVersion:
 def tensors_of(net: object) -> list[Tensor]:
     """The weights and buffers of a net; empty for a function."""
     return [*net.parameters(), *net.buffers()] if isinstance(net, nn.Module) else []
+
+
+def _state_of(net: object) -> Hashable:
+    """The states of all tensors of a net. Every call of a classifier asks for it: ``parameters()`` takes five times as long."""
+    return tuple(map(_tensor_state, _each_tensor(net))) if isinstance(net, nn.Module) else ()
+
+
+def _each_tensor(net: nn.Module) -> Iterator[Tensor]:
+    """The weights and buffers of a net, part by part; one that several parts share comes several times."""
+    parts, seen = [net], {net}
+    while parts:
+        part = parts.pop()
+        for tensors in (part._parameters, part._buffers):
+            for tensor in tensors.values():
+                if tensor is not None:
+                    yield tensor
+        for inner in part._modules.values():
+            if inner is not None and inner not in seen:
+                seen.add(inner)
+                parts.append(inner)
 
 
 def _tensor_state(tensor: Tensor) -> tuple[int, int]:
