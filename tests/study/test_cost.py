@@ -82,10 +82,8 @@ def test_the_rate_is_that_of_the_net_and_gradients_are_tried_only_where_they_are
     assert math.isinf(with_none.gradient) and "gradient" not in str(with_none)
 
 
-@pytest.mark.parametrize("at_once, taken", [(3, 3), (None, 16), (1000, 16)])
-def test_gradients_are_measured_in_batches_of_the_size_that_units_give(
-    at_once: int | None, taken: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def noted_batches(monkeypatch: pytest.MonkeyPatch, most: int = 1000) -> tuple[pm.Classifier, list[int]]:
+    """A classifier with batches of 16, and the sizes of those that its speed is measured with; larger ones than ``most`` do not fit in memory."""
     monkeypatch.setattr(cost, "MEASURED", 0.0)
     f, sizes = pm.Classifier(conv_net(), size=8, batch_size=16), list[int]()
     fast = f.frozen()
@@ -93,27 +91,26 @@ def test_gradients_are_measured_in_batches_of_the_size_that_units_give(
 
     def noted(number: int) -> torch.Tensor:
         sizes.append(number)
+        if number > most:
+            raise torch.OutOfMemoryError("CUDA out of memory")
         return blank(number)
 
     monkeypatch.setattr(type(fast), "blank", lambda _, number: noted(number))
+    return f, sizes
+
+
+@pytest.mark.parametrize("at_once, taken", [(3, 3), (None, 16), (1000, 16)])
+def test_gradients_are_measured_in_batches_of_the_size_that_units_give(
+    at_once: int | None, taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    f, sizes = noted_batches(monkeypatch)
     measure_speed(f, Cost(forward=400, gradient=400), at_once)
     assert sizes[0] == 16 and sizes[-1] == taken
 
 
 def test_a_batch_that_does_not_fit_in_memory_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measuring the speed ended runs on a GPU that others had filled."""
-    monkeypatch.setattr(cost, "MEASURED", 0.0)
-    f, sizes = pm.Classifier(conv_net(), size=8, batch_size=16), list[int]()
-    fast = f.frozen()
-    blank = fast.blank
-
-    def limited(number: int) -> torch.Tensor:
-        sizes.append(number)
-        if number > 5:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return blank(number)
-
-    monkeypatch.setattr(type(fast), "blank", lambda _, number: limited(number))
+    f, sizes = noted_batches(monkeypatch, most=5)
     assert measure_speed(f, Cost(forward=400)).forward > 0
     assert sizes[:3] == [16, 8, 4] and set(sizes[3:]) == {4}
 

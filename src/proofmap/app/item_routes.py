@@ -23,7 +23,7 @@ from proofmap.report.series_lines import DrawnSeries, drawn_series
 PREVIEW = 120
 """Columns of the line of a series in a list."""
 MOST_VALUES = 1000
-"""Positions whose values are told."""
+"""The most positions whose values an answer lists."""
 
 _TABLE_BODY = {
     "requestBody": {

@@ -220,9 +220,8 @@ class _Batch:
 
     def gradients(self, given: dict[int, Tensor]) -> dict[int, Tensor]:
         """The gradients in the inputs of some requests, for the gradients in their outputs."""
-        whole = torch.cat([out.detach() for _, out in self.parts])
         asked = [
-            given[k].to(whole) if k in given else torch.zeros_like(out) for k, out in enumerate(self.outputs)
+            given[k].to(out) if k in given else torch.zeros_like(out) for k, out in enumerate(self.outputs)
         ]
         wanted = torch.cat(asked)[self.order].split([len(out) for _, out in self.parts])
         found: list[Tensor] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 
 from torch import Tensor, nn
 
@@ -33,28 +33,27 @@ class NetVersion:
 
 
 def tensors_of(net: object) -> list[Tensor]:
-    """The weights and buffers of a net; empty for a function."""
-    return [*net.parameters(), *net.buffers()] if isinstance(net, nn.Module) else []
+    """The weights and then the buffers of a net, each once, in the order of its modules; empty for a function.
+
+    Every call of a classifier asks for them, and ``parameters()`` with ``buffers()`` takes three times as long.
+    """
+    parts: list[nn.Module | None] = [net] if isinstance(net, nn.Module) else []
+    seen, weights, buffers = set[nn.Module](), dict[int, Tensor | None](), dict[int, Tensor | None]()
+    while parts:
+        part = parts.pop()
+        if part is None or part in seen:
+            continue
+        seen.add(part)
+        for weight in part._parameters.values():
+            weights[id(weight)] = weight
+        for buffer in part._buffers.values():
+            buffers[id(buffer)] = buffer
+        parts += [*part._modules.values()][::-1]
+    return [tensor for tensor in (*weights.values(), *buffers.values()) if tensor is not None]
 
 
 def _state_of(net: object) -> Hashable:
-    """The states of all tensors of a net. Every call of a classifier asks for it: ``parameters()`` takes five times as long."""
-    return tuple(map(_tensor_state, _each_tensor(net))) if isinstance(net, nn.Module) else ()
-
-
-def _each_tensor(net: nn.Module) -> Iterator[Tensor]:
-    """The weights and buffers of a net, part by part; one that several parts share comes several times."""
-    parts, seen = [net], {net}
-    while parts:
-        part = parts.pop()
-        for tensors in (part._parameters, part._buffers):
-            for tensor in tensors.values():
-                if tensor is not None:
-                    yield tensor
-        for inner in part._modules.values():
-            if inner is not None and inner not in seen:
-                seen.add(inner)
-                parts.append(inner)
+    return tuple(map(_tensor_state, tensors_of(net)))
 
 
 def _tensor_state(tensor: Tensor) -> tuple[int, int]:

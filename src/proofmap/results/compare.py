@@ -263,7 +263,7 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
 
 
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """Tests all columns. Columns of the same length share their random signs, so many columns cost little more than one."""
+    """Test all columns. Columns of the same length share their random signs: many columns take hardly longer than one."""
     p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
     for n in {len(column.values) for column in columns}:
         same = [k for k, column in enumerate(columns) if len(column.values) == n]
