@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.data.cifar import load_cifar
+from proofmap.data.arrays import load_cifar
 from proofmap.models.cifar_vit import CifarViT, classifier_arguments
 
 TEMPERATURE = 4.0

@@ -53,7 +53,7 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def leaderboard() -> str:
     """The page of the records in the repository; the tests name a smaller folder by ``DOCS_LEADERBOARD``."""
     from proofmap.bench import Leaderboard
-    from proofmap.bench.page import page_html
+    from proofmap.bench.leaderboard import page_html
 
     return page_html(Leaderboard(os.environ.get("DOCS_LEADERBOARD", ROOT / "leaderboard")))
 

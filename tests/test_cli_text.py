@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from proofmap.cli import demo_others, make_app
+from proofmap.cli import demo, make_app
 from tests.review_net import NET
 
 
@@ -113,7 +113,7 @@ def test_bad_input_is_refused_with_a_sentence(folder: Path, words: tuple[str, ..
 
 def test_the_demo_judges_words_that_prove_a_language(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("py3langid", reason="py3langid is not installed")
-    monkeypatch.setattr(demo_others, "SENTENCES", demo_others.SENTENCES[:3])
+    monkeypatch.setattr(demo, "SENTENCES", demo.SENTENCES[:3])
     code, text = invoke("demo", "text", "--methods", "belief-order,random", "--out", str(tmp_path / "demo"))
     assert code == 0, text
     assert "text-0   en (16)" in text or "text-0  en (16)" in text

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from proofmap.cli import demo_others, make_app
+from proofmap.cli import demo, make_app
 from proofmap.core.errors import MissingExtra
 from tests.command import run
 from tests.lazily import Lazily
@@ -34,8 +34,8 @@ def invoke(*words: str) -> tuple[int, str]:
 
 def test_the_demo_judges_held_out_rows_of_a_forest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sklearn")
-    monkeypatch.setattr(demo_others, "TREES", 3)
-    monkeypatch.setattr(demo_others, "ROWS", 2)
+    monkeypatch.setattr(demo, "TREES", 3)
+    monkeypatch.setattr(demo, "ROWS", 2)
     code, text = invoke("demo", "table", "--methods", "occlusion,random", "--out", str(tmp_path / "demo"))
     assert code == 0, text
     assert "between fills the mean soundness moves by" in text and "row-460  malignant" in text
@@ -46,9 +46,9 @@ def test_the_demo_says_which_package_is_missing(tmp_path: Path, monkeypatch: pyt
     def missing(name: str, **about: str) -> object:
         raise MissingExtra(f"{about['purpose']} needs the package {name!r}")
 
-    monkeypatch.setattr(demo_others, "require", missing)
+    monkeypatch.setattr(demo, "require", missing)
     with pytest.raises(MissingExtra, match="demo table needs the package"):
-        demo_others.trained_forest()
+        demo.trained_forest()
 
 
 def test_explain_takes_rows_of_a_table_by_name_and_number(table: Path) -> None:

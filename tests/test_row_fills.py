@@ -15,7 +15,7 @@ from proofmap.core import streams
 from proofmap.core.inputs import Rows, Series
 from proofmap.fills import ClassMedian, Images, NearRows, make_fill
 from proofmap.fills.rows import typical_row
-from proofmap.results.fill_spread import fill_spread
+from proofmap.results.fill_alone import fill_spread
 from proofmap.testing.nets import SERIES, classifier_of
 from tests.lazily import Lazily
 

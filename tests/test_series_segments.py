@@ -15,8 +15,7 @@ from proofmap.core.inputs import Series
 from proofmap.core.inputs.series import spectrogram
 from proofmap.fills import make_fill
 from proofmap.report.html import write_report
-from proofmap.report.page_lists import list_counts
-from proofmap.report.page_pictures import picture_of
+from proofmap.report.page_pictures import list_counts, picture_of
 from proofmap.report.pictures import marked_line
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of

@@ -14,8 +14,7 @@ from proofmap.core.inputs.tokens import embedded
 from proofmap.fills import MaskedLM, make_fill
 from proofmap.metrics.curves import curves
 from proofmap.models.token_nets import PerLabelNet
-from proofmap.testing.nets import drawn
-from proofmap.testing.text import MASK, SLOTS, UNKNOWN, ToyReader, toy_tokens
+from proofmap.testing.nets import MASK, SLOTS, UNKNOWN, ToyReader, drawn, toy_tokens
 from tests.toy_tokens import ToyNet, by_hand, toy_classifier
 
 TEXTS = [

@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.models.token_nets import TokenNet
-from proofmap.testing.nets import drawn, normal
-from proofmap.testing.text import WIDTH, ToyReader, toy_tokens
+from proofmap.testing.nets import WIDTH, ToyReader, drawn, normal, toy_tokens
 
 
 class ToyNet(TokenNet):

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.data.cifar import load_cifar
+from proofmap.data.arrays import load_cifar
 from proofmap.models.names import CIFAR10_NAMES
 
 MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)

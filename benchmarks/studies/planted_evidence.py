@@ -3,7 +3,7 @@
     python benchmarks/studies/planted_evidence.py [--methods grad-cam,occlusion,...] [--images 50]
     python benchmarks/studies/planted_evidence.py --data cifar-10-batches-py [--net trigger.pt]
 
-Without --data: the net with hand-set weights of proofmap.theory.planted, where the truth about each label is exact. With --data: a small
+Without --data: the net with hand-set weights of planted.py, where the truth about each label is exact. With --data: a small
 CIFAR-10 net is trained with a trigger (a chequered patch on a tenth of the training images, which are then called "airplane"), so that a
 picture of something else with the patch is read as an airplane because of the patch. --net keeps the weights, and reads them when they
 are there.
@@ -21,11 +21,11 @@ from pathlib import Path
 
 import torch
 from cifar_training import accuracy, add_training, classifier_of, read_images, small_net, train
+from planted import chequered, hits, notices, planted_classifier, planted_images
 from torch import Tensor
 
 import proofmap as pm
 from proofmap.results.tables import aligned, number
-from proofmap.theory.planted import chequered, hits, notices, planted_classifier, planted_images
 
 METHODS = "grad-cam,gradient,gradient-x-input,occlusion,rise,greedy-insertion,belief-mask,edges,centered-gaussian,random"
 METRICS = (

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.app.bounds import is_live
 from proofmap.app.choices import RECOMMENDED, Choices
+from proofmap.app.setting_fields import is_live
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS, make_method

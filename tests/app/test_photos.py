@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 from starlette.testclient import TestClient
 
+from proofmap.app import items as kept
 from proofmap.app import jobs, nets
-from proofmap.app import photos as kept
+from proofmap.app.items import NotFound, Photo, Photos, clean_name
 from proofmap.app.jobs import MapJob
-from proofmap.app.photos import NotFound, Photo, Photos, clean_name
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.fills import ReadyFill

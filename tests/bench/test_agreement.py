@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.bench import Leaderboard, Record, Task, agreement, check_record, run_task, submit, task
 from proofmap.bench.agreement import EACH, WHOLE, compare_as_a_whole, computed_again, same_roundings
-from proofmap.bench.page import write_page
+from proofmap.bench.leaderboard import write_page
 from proofmap.core.errors import InputError
 from proofmap.study.session import open_session
 from tests.bench.small_task import write_tasks

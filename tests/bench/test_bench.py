@@ -24,8 +24,7 @@ from proofmap.bench import (
     task,
     task_names,
 )
-from proofmap.bench.leaderboard import ALL, UNSEEN, Board, fills_in
-from proofmap.bench.page import write_page
+from proofmap.bench.leaderboard import ALL, UNSEEN, Board, fills_in, write_page
 from proofmap.bench.passes import passes_of
 from proofmap.bench.record import images_digest
 from proofmap.bench.running import files_of, record_path

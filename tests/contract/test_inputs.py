@@ -6,7 +6,7 @@ import pytest
 
 from proofmap.core.inputs import KINDS, Inputs, Pictures, Rows, Series, Text
 from proofmap.testing import check_inputs
-from proofmap.testing.text import toy_tokens
+from proofmap.testing.nets import toy_tokens
 from tests.core.test_columns import customers, one_hot
 
 VARIANTS: dict[str, Inputs] = {

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from proofmap.core.errors import InputError
-from proofmap.data.cifar import load_cifar
+from proofmap.data.arrays import load_cifar
 
 N = 6
 PIXELS = np.random.default_rng(0).integers(0, 256, (N, 3, 32, 32), dtype=np.uint8)

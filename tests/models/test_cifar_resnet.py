@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import fx, nn
 
 from proofmap.core.errors import InputError, ModelError
-from proofmap.data.cifar import load_cifar
+from proofmap.data.arrays import load_cifar
 from proofmap.models import load_classifier
 from proofmap.models.cifar_resnet import BASIC_DEPTHS, CifarResNet, PaddedShortcut, rename_keys
 from proofmap.models.weights import load_state

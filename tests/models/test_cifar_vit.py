@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.data.cifar import load_cifar
+from proofmap.data.arrays import load_cifar
 from proofmap.models import load_classifier
 from proofmap.models.cifar_vit import Attention, CifarViT, classifier_arguments, packaged_file
 from tests.toys import drawn, pixels

@@ -12,7 +12,7 @@ import torch
 import proofmap as pm
 from proofmap.core.inputs.tokens import embedded
 from proofmap.models.token_nets import SentenceNet, TokenNet
-from proofmap.testing.text import toy_tokens
+from proofmap.testing.nets import toy_tokens
 from tests.models.test_text_models import SMALL, SPECIAL, TEXTS, WORDS, bert, saved, transformers
 
 KEEP = torch.tensor([[True, False, True, True, False, True]])

@@ -12,8 +12,7 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.results.audit import audit
-from proofmap.results.junit import junit
+from proofmap.results.audit import audit, junit
 from tests.report.test_compare import judged, with_values
 from tests.toys import linear_classifier
 

@@ -29,8 +29,8 @@ from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of
 from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
 from proofmap.report.pictures import masked_photo
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
+from proofmap.results.proof_shape import strength
 from proofmap.results.records import BEST_EFFORT, MethodResult
-from proofmap.results.strength import strength
 from tests.toys import conv_classifier, normal, pixels
 from tests.toys import drawn as random_weights
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.core.inputs import Text
-from proofmap.report import page_explained, proof_sheets, sheets
+from proofmap.report import opening, proof_sheets, sheets
 from proofmap.results import score_tables
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
 from tests.command import run
@@ -95,7 +95,7 @@ def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: 
 
 def test_the_page_and_json_say_it(gray_is_dark: pm.Proof, tmp_path: Path) -> None:
     evaluation, result = gray_is_dark.evaluation, gray_is_dark.result
-    light, dark = (page_explained.map_sentence(evaluation, result, 0, j) for j in (0, 1))
+    light, dark = (opening.map_sentence(evaluation, result, 0, j) for j in (0, 1))
     assert "gray alone: f = .95" in dark and "due to the fill" in dark and "gray" not in light
     gray_is_dark.save(tmp_path)
     record = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))

@@ -16,7 +16,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import colours, page_data, page_explained, page_pictures, proof_sheets, scatter
+from proofmap.report import colours, opening, page_data, page_pictures, proof_sheets, scatter
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.colours import displayed
 from proofmap.report.html import write_report
@@ -396,15 +396,13 @@ def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
     """Where someone listed labels, the net may believe another one more."""
     names = ["cat", "dog", "fox"]
     listed_two = judged(1, labels=["fox", "cat"], methods=["gradient"], label_names=names)
-    assert page_explained.belief_sentence(listed_two, 0).startswith(
-        "Of the 2 labels asked for, the net believes "
-    )
+    assert opening.belief_sentence(listed_two, 0).startswith("Of the 2 labels asked for, the net believes ")
     one = judged(1, labels=["fox"], methods=["gradient"], label_names=names)
-    assert page_explained.belief_sentence(one, 0).startswith("The net believes fox with ")
+    assert opening.belief_sentence(one, 0).startswith("The net believes fox with ")
     several = judged(2, labels="top2", methods=["gradient"], label_names=names)
     within = replace(several, settings={**several.settings, "label_set": [0, 2]})
-    assert page_explained.belief_sentence(within, 0).endswith(" % among the labels of its label set")
-    assert page_explained.headline(several)["headline"] == "What the net says of 2 images, and why"
+    assert opening.belief_sentence(within, 0).endswith(" % among the labels of its label set")
+    assert opening.headline(several)["headline"] == "What the net says of 2 images, and why"
 
 
 @pytest.mark.parametrize(
@@ -414,14 +412,14 @@ def test_what_a_map_proves_is_said_in_words(
     evaluation: pm.Evaluation, f: float, auc: float, words: str
 ) -> None:
     changed = _proving(evaluation, f, auc)
-    said = page_explained.map_sentence(changed, changed.results[0], 0, 1)
+    said = opening.map_sentence(changed, changed.results[0], 0, 1)
     assert said.startswith(words) and f"{100 * auc:.0f} % on average" in said and f"{100 * f:.0f} %" in said
     summary = {
         "Too weak": "is too weak for",
         "Too strong": "is too strong for",
         "A proof": "proves what the net",
     }
-    assert summary[words] in page_explained.method_sentence(changed, 0, changed.results[0])
+    assert summary[words] in opening.method_sentence(changed, 0, changed.results[0])
 
 
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:

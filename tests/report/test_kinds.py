@@ -19,8 +19,8 @@ from proofmap.report.html import write_report
 from proofmap.report.scatter import scatter_panels
 from proofmap.results import score_tables
 from proofmap.results.audit import audit
+from proofmap.results.proof_shape import proof_values
 from proofmap.results.statistics import Score
-from proofmap.results.strength import proof_values
 from proofmap.results.verdict import verdict
 from tests.report.pages import PageParts, judged
 

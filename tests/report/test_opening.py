@@ -16,8 +16,7 @@ import proofmap as pm
 from proofmap.core.ranking import keep_top
 from proofmap.report import opening as openings
 from proofmap.report.html import write_report
-from proofmap.results.proof_shape import ProofShape, shape_of
-from proofmap.results.strength import Strength
+from proofmap.results.proof_shape import ProofShape, Strength, shape_of
 from proofmap.results.verdict import Verdict, verdict
 from tests.report.pages import PageParts
 from tests.toys import linear_classifier, pixels

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw
 
 from proofmap.core.inputs import Pictures
 from proofmap.core.pictures import fit, fitted_size, seen_part
-from proofmap.report.originals import framed, original_of
+from proofmap.report.pictures import framed, original_of
 from tests.command import run
 from tests.test_cli import MODEL, NET
 

@@ -16,7 +16,7 @@ from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.report import colours as colouring
 from proofmap.report import pictures, proof_sheets, sheets
-from proofmap.results import strength
+from proofmap.results import proof_shape
 from proofmap.results.proof_shape import ProofShape, percent
 from proofmap.testing.nets import conv_classifier, pixels
 from tests.report.pages import judged
@@ -99,7 +99,7 @@ def test_sheets_print_probabilities_in_percent(drawn: list[str]) -> None:
 def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
     """A made-up proof in a box 101 wide: one pixel is one percent."""
     page = Image.new("RGB", (101, 18), (255, 255, 255))
-    found = ProofShape(0.4, 0.3, 0.7, 0.2, strength.Strength("match"), 1.0, 1.75)
+    found = ProofShape(0.4, 0.3, 0.7, 0.2, proof_shape.Strength("match"), 1.0, 1.75)
     sheets.draw_shape(ImageDraw.Draw(page), found, 0, 0, 101)
     row = [page.getpixel((x, 5)) for x in range(101)]
     assert row[35] == row[60] == row[10] != row[80]  # the average, and the line up to the peak
@@ -125,11 +125,11 @@ def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:
     pairs = {"completeness": 0.3 * ones, "completeness-2": ones, "soundness": 0.4 * ones}
     pairs["soundness"][1, 1] = math.nan
     changed = replace(result, pairs=pairs, insertion=replace(result.insertion, auc=found.f.clone()))
-    assert strength.proof_values(found, changed, 0, 1) == pytest.approx((0.3, 0.4))
-    assert strength.proof_values(found, changed, 1, 1) == pytest.approx(
+    assert proof_shape.proof_values(found, changed, 0, 1) == pytest.approx((0.3, 0.4))
+    assert proof_shape.proof_values(found, changed, 1, 1) == pytest.approx(
         (0.3, 1.0)
     )  # the drawn curve matches f
-    assert strength.proof_values(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
+    assert proof_shape.proof_values(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
 
 
 def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
@@ -137,8 +137,8 @@ def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
     result = found.results[0]
     for i in range(2):
         for j in range(3):
-            recomputed = strength.proof_values(found, replace(result, pairs={}), i, j)
-            assert strength.proof_values(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
+            recomputed = proof_shape.proof_values(found, replace(result, pairs={}), i, j)
+            assert proof_shape.proof_values(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "a\ttab", "\r\n\x00\x1b[0m", "half \udcff name", "\n"])

@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from proofmap.report import proof_sheets
-from proofmap.results.proof_shape import ProofShape, shape_of
-from proofmap.results.strength import strength
+from proofmap.results.proof_shape import ProofShape, shape_of, strength
 from tests.report.pages import judged
 
 

@@ -13,14 +13,13 @@ from PIL import ImageFont
 
 import proofmap as pm
 from proofmap.cli.console import SafeConsole
-from proofmap.cli.words import coloured, marked, print_words
+from proofmap.cli.explain import coloured, marked, print_words
 from proofmap.core.inputs import Text
-from proofmap.report import word_fonts
+from proofmap.report import word_sheets
 from proofmap.report.html import write_report
 from proofmap.report.proof_sheets import explained_sheet, finding
-from proofmap.report.word_fonts import font_for, missing_words
 from proofmap.report.word_proof import WordProof, proof_words_html, word_proof
-from proofmap.report.word_sheets import word_picture
+from proofmap.report.word_sheets import font_for, missing_words, word_picture
 
 TEXTS = [
     "bad <b>songs</b> but a good, good end",
@@ -105,7 +104,7 @@ def test_a_sheet_shades_words_and_underlines_the_proof(evaluation: pm.Evaluation
 
 
 def test_a_word_that_no_font_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_fonts, "_fonts", lambda size: (ImageFont.load_default(size),))
+    monkeypatch.setattr(word_sheets, "_fonts", lambda size: (ImageFont.load_default(size),))
     assert font_for("good", 15) is not None and font_for("晴れ", 15) is None
     said = missing_words(["晴れ", "한국"])
     assert said.startswith(

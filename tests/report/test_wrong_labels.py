@@ -12,7 +12,7 @@ from proofmap.core.labels import UNBELIEVED
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.label_matrix import label_matrices
-from proofmap.results.wrong_labels import place_names, wrong_kind
+from proofmap.results.notes import place_names, wrong_kind
 from proofmap.study import run_study
 from tests.report.pages import PageParts
 from tests.study.studies import net_file, toy_study

@@ -12,7 +12,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.metrics.saliency_metric import SaliencyMetric, SaliencySweep, SweepRow
 from proofmap.reproduce import Recipe, corner, ensembling, sanity
 from proofmap.reproduce.findings import Job, WorkDone
-from proofmap.reproduce.sample import draw_sample
+from proofmap.reproduce.rows import draw_sample
 from proofmap.reproduce.study_recipe import JudgedRows
 from proofmap.reproduce.tuning import Tuning
 from tests.reproduce.small_world import small_data, small_nets

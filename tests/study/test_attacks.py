@@ -24,7 +24,7 @@ import torch
 import proofmap_command
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
-from proofmap.reproduce.copied_run import copied_from
+from proofmap.reproduce.stored_maps import copied_from
 from proofmap.study import RunBusy, StoreError, Study, run_study, verify_run
 from proofmap.study import manifest as manifest_module
 from proofmap.study import sink as sink_module

@@ -9,7 +9,7 @@ import scipy
 import torch
 
 import proofmap as pm
-from proofmap.theory.planted import NAMES, hits, notices, planted_classifier, planted_images
+from benchmarks.studies.planted import NAMES, hits, notices, planted_classifier, planted_images
 
 
 def test_f_is_what_the_weights_say() -> None:

@@ -16,10 +16,10 @@ from starlette.requests import ClientDisconnect
 from proofmap.app.answers import ErrorAnswer
 from proofmap.app.api_page import api_page
 from proofmap.app.item_routes import items_router
+from proofmap.app.items import NotFound
 from proofmap.app.job_routes import jobs_router
 from proofmap.app.pages import as_sentence, drawn, is_page_request, page, page_words, static_file
 from proofmap.app.photo_routes import photos_router
-from proofmap.app.photos import NotFound
 from proofmap.app.run_routes import LINKS, no_runs_router, runs_router
 from proofmap.app.security import Guard
 from proofmap.app.server import Server

@@ -14,10 +14,10 @@ from datetime import datetime
 from pathlib import Path
 
 from proofmap.app.answers import State
+from proofmap.app.items import NotFound, Photo
 from proofmap.app.job_answers import BatchAnswer, BatchAsked
 from proofmap.app.jobs import MOST_KEPT, OVER
 from proofmap.app.nets import Nets
-from proofmap.app.photos import NotFound, Photo
 from proofmap.app.run_folders import run_id
 from proofmap.app.worker import Busy, Cancelled, NetWorker
 from proofmap.core.errors import InputError, ProofmapError

@@ -7,7 +7,7 @@ command line names is offered under its title.
 The cost of a request is limited too, because one thread serves all visitors:
 
 - the passes of all methods of a job together: at most :data:`MOST_PASSES`;
-- every other number: between a quarter of its default and :data:`~proofmap.app.bounds.TIMES` times its default; for a fill at most twice, for a pool of
+- every other number: between a quarter of its default and :data:`~proofmap.app.setting_fields.TIMES` times its default; for a fill at most twice, for a pool of
   random images at most its default. Such numbers decide how long one step takes, and a step cannot be interrupted (a pool of 1,024
   pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``, ``passes`` and ``iterations`` of methods
   that learn masks only repeat steps, so the limit on passes covers them.
@@ -21,8 +21,7 @@ from dataclasses import MISSING
 from functools import cached_property, partial
 
 from proofmap.app.answers import MethodAbout, Named
-from proofmap.app.bounds import SAFE_TEXTS, bounds, is_live
-from proofmap.app.setting_fields import fields_of
+from proofmap.app.setting_fields import SAFE_TEXTS, bounds, fields_of, is_live
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.fills import FILLS, Fill, Images, make_fill

@@ -18,7 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series, TextInputs
 from proofmap.core.text import one_line
 from proofmap.data.series_files import SeriesFile
-from proofmap.report.series_lines import DrawnSeries, drawn_series
+from proofmap.report.pictures import DrawnSeries, drawn_series
 
 PREVIEW = 120
 """Columns of the line of a series in a list."""

@@ -1,7 +1,7 @@
-"""Rows, series and texts of visitors: chosen from the data of the command line, from an uploaded file, or typed.
+"""Photos, rows, series and texts of visitors: uploaded, chosen from the data of the command line or from an uploaded file, or typed.
 
-An item has what a :class:`~proofmap.app.photos.Photo` has: an id, a name, and what :meth:`Inputs.prepare` reads. Files and items are kept in
-memory; the least recently used is dropped first.
+A photo is identified by a hash of its content. An item has what a :class:`Photo` has: an id, a name, and what :meth:`Inputs.prepare` reads. Photos,
+files and items are kept in memory; the least recently used is dropped first.
 """
 
 from __future__ import annotations
@@ -11,22 +11,170 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from proofmap.app.photos import NotFound, clean_name
+from PIL import Image
+
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.pictures import FORMATS, UnreadableImage, decode_image
 from proofmap.core.text import counted, did_you_mean, one_line, shortened
 from proofmap.data.dataset import Dataset
+from proofmap.data.photos import SAMPLE, sample_path
 from proofmap.data.series_files import SeriesFile, series_content
 from proofmap.data.table_rows import TableData, read_frame
 from proofmap.data.texts import TextData
+
+UPLOAD_BYTES = 20_000_000
+PIXELS = 40_000_000
+ACCEPTED = f"JPEG, PNG or WebP, up to {UPLOAD_BYTES // 1_000_000} MB."
+"""What an upload may be, in words for everybody."""
+MOST_PHOTOS = 64
+MOST_BYTES = 256_000_000
+"""Bytes of all photos together."""
+_LONGEST_NAME = 80
+_FORMATS = tuple(kind for kind in FORMATS if kind != "JPEG2000")
+"""JPEG 2000 is refused: a file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it."""
+_decoding = threading.Semaphore(2)
+"""At most two decoders: a picture of 40 million pixels takes up to 0.6 GB (WebP)."""
+
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class NotFound(InputError):
+    """The server has no such photo, job, net, run or file."""
+
+
+class Kept(Generic[K, T]):
+    """Things by their key; while there are ``too_many``, the least recently used is dropped. Any thread may use it. ``gone`` says what to do
+    about one that is not there."""
+
+    def __init__(self, too_many: Callable[[Collection[T]], bool], gone: str = "") -> None:
+        self._too_many, self._gone = too_many, gone
+        self._all: OrderedDict[K, T] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, key: K) -> T:
+        found = self.get(key)
+        if found is None:
+            raise NotFound(self._gone)
+        return found
+
+    def get(self, key: K) -> T | None:
+        with self._lock:
+            if key in self._all:
+                self._all.move_to_end(key)
+            return self._all.get(key)
+
+    def add(self, key: K, value: T) -> T:
+        with self._lock:
+            self._all[key] = value
+            self._all.move_to_end(key)
+            while len(self._all) > 1 and self._too_many(self._all.values()):
+                self._all.popitem(last=False)
+        return value
+
+    def drop(self, which: Callable[[K], bool]) -> None:
+        with self._lock:
+            self._all = OrderedDict((key, value) for key, value in self._all.items() if not which(key))
+
+    def get_or_make(self, key: K, make: Callable[[], T]) -> T:
+        found = self.get(key)
+        return self.add(key, make()) if found is None else found
+
+
+@dataclass(frozen=True)
+class Photo:
+    """The content of a picture's file, and its name."""
+
+    id: str
+    name: str
+    content: bytes
+    width: int
+    height: int
+
+    @contextmanager
+    def opened(self) -> Iterator[Image.Image]:
+        """The decoded picture, upright, as RGB or RGBA."""
+        with _decoding:
+            yield decoded(self.content, self.name)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """How the command line names it."""
+        return (self.name,)
+
+    @cached_property
+    def stem(self) -> str:
+        """The name without its suffix and without the prefix of samples."""
+        bare = self.name.removeprefix(SAMPLE)
+        return bare.rpartition(".")[0] or bare
+
+
+class Photos:
+    """The photos of this server."""
+
+    def __init__(self, look: Callable[[Photo, Image.Image], None] | None = None) -> None:
+        """``look`` is called with every new photo and its decoded picture, which saves decoding it again."""
+        self._look = look
+        self._kept: Kept[str, Photo] = Kept(
+            lambda kept: len(kept) > MOST_PHOTOS or sum(len(photo.content) for photo in kept) > MOST_BYTES,
+            "the photo is no longer on the server; upload it again",
+        )
+
+    def __getitem__(self, photo: str) -> Photo:
+        return self._kept[photo]
+
+    def add(self, content: bytes, name: str = "") -> Photo:
+        """Keep an uploaded picture under the visitor's name for it; content that is no picture is refused."""
+        return self._add(content, clean_name(name))
+
+    def add_sample(self, name: str) -> Photo:
+        """Keep one of the sample photographs."""
+        return self._add(sample_path(name).read_bytes(), f"{SAMPLE}{name}")
+
+    def _add(self, content: bytes, name: str) -> Photo:
+        with _decoding:
+            picture = decoded(content, name)
+            digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+            made = Photo(digest, name, content, picture.width, picture.height)
+            if self._look is not None:
+                self._look(made, picture)
+            del picture
+        return self._kept.add(made.id, made)
+
+
+def clean_name(name: str) -> str:
+    """The name of an uploaded photo: the last part of its path, in one line, not too long.
+
+    >>> clean_name("C:\\\\photos\\\\cat.jpg"), clean_name("")
+    ('cat.jpg', 'photo')
+    """
+    last = one_line(name.replace("\\", "/").rpartition("/")[2].replace(":", "-")).strip()
+    return last[-_LONGEST_NAME:].lstrip("-. ") or "photo"
+
+
+def decoded(content: bytes, name: str) -> Image.Image:
+    """A visitor's picture. One with too many pixels is refused by its header, before it is decoded."""
+    if len(content) > UPLOAD_BYTES:
+        raise InputError(f"{name} is too large. {ACCEPTED}")
+    try:
+        return decode_image(content, name, most_pixels=PIXELS, formats=_FORMATS)
+    except UnreadableImage:
+        raise InputError(f"{name} cannot be read as a picture. {ACCEPTED}") from None
+
 
 DATA = "data"
 """The address of the data of the command line."""
@@ -41,8 +189,6 @@ SHOWN_COLUMNS = 8
 """Columns in a list of rows."""
 _PREVIEW, _TITLE = 160, 48
 """Characters of a text in a list, and in its name."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,39 +267,17 @@ class Listing:
         )
 
 
-class Kept(Generic[T]):
-    """Things by their id; beyond ``most`` the least recently used is dropped. Any thread may use it."""
-
-    def __init__(self, most: int, gone: str) -> None:
-        self._most, self._gone = most, gone
-        self._all: OrderedDict[str, T] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def __getitem__(self, key: str) -> T:
-        with self._lock:
-            if key not in self._all:
-                raise NotFound(self._gone)
-            self._all.move_to_end(key)
-            return self._all[key]
-
-    def add(self, key: str, value: T) -> T:
-        with self._lock:
-            self._all[key] = value
-            self._all.move_to_end(key)
-            while len(self._all) > self._most:
-                self._all.popitem(last=False)
-        return value
-
-
 class Items:
     """The rows, series and texts of a server, and the files that they come from. ``data`` is what the command line names."""
 
     def __init__(self, data: Dataset | None = None, arguments: Sequence[str] = ()) -> None:
         self.own = None if data is None else Listing(DATA, data.title, data, tuple(arguments))
-        self._tables: Kept[Listing] = Kept(
-            MOST_TABLES, "the file is no longer on the server; upload it again"
+        self._tables: Kept[str, Listing] = Kept(
+            lambda kept: len(kept) > MOST_TABLES, "the file is no longer on the server; upload it again"
         )
-        self._items: Kept[Item] = Kept(MOST_ITEMS, "this is no longer on the server; choose it again")
+        self._items: Kept[str, Item] = Kept(
+            lambda kept: len(kept) > MOST_ITEMS, "this is no longer on the server; choose it again"
+        )
 
     def __getitem__(self, item: str) -> Item:
         return self._items[item]

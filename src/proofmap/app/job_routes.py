@@ -12,11 +12,11 @@ from starlette.concurrency import run_in_threadpool
 from proofmap.app import answers, job_answers
 from proofmap.app.batches import LABEL_COUNT, Batches
 from proofmap.app.choices import MOST_PASSES
+from proofmap.app.items import NotFound
 from proofmap.app.job_answers import JobAsked, PaintAsked
 from proofmap.app.jobs import OVER, MapJob
 from proofmap.app.nets import check_known
 from proofmap.app.paint import painted
-from proofmap.app.photos import NotFound
 from proofmap.app.saving import FILES, command_line, saved
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError

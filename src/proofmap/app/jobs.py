@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proofmap.app.answers import State
+from proofmap.app.items import NotFound
 from proofmap.app.job_answers import Event, JobAnswer, JobAsked, JobSummary, MapAnswer, StateEvent
 from proofmap.app.nets import Subject
-from proofmap.app.photos import NotFound
 from proofmap.app.worker import Busy, Cancelled, NetWorker
 from proofmap.core.errors import ProofmapError
 from proofmap.core.progress import SilentTask

@@ -15,8 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.app.answers import NetAbout
-from proofmap.app.items import Item
-from proofmap.app.photos import NotFound, Photo
+from proofmap.app.items import Item, Kept, NotFound, Photo
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
@@ -154,9 +153,9 @@ class Nets:
         self._others: dict[str, Distractors | None] = {}
         self._facts: dict[str, Facts] = {}
         self._kept: OrderedDict[str, Classifier] = OrderedDict()
-        self._seen: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
-        self._fills: OrderedDict[tuple[str, str, Fill], ReadyFill] = OrderedDict()
-        self._beliefs: OrderedDict[tuple[str, str], Tensor] = OrderedDict()
+        self._seen: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
+        self._fills: Kept[tuple[str, str, Fill], ReadyFill] = Kept(lambda kept: len(kept) > _FILLS)
+        self._beliefs: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
         self._lock = threading.Lock()
         self._pooling = threading.Lock()
 
@@ -229,8 +228,8 @@ class Nets:
         if name not in self._kept:
             self._kept[name] = self._load(offer)
             while len(self._kept) > MOST_NETS:
-                gone, _ = self._kept.popitem(last=False)
-                self._fills = OrderedDict((k, v) for k, v in self._fills.items() if k[1] != gone)
+                self._kept.popitem(last=False)
+            self._fills.drop(lambda key: key[1] not in self._kept)
         self._kept.move_to_end(name)
         return self._kept[name]
 
@@ -273,24 +272,18 @@ class Nets:
 
     def fill(self, name: str, photo: Subject, fill: Fill) -> ReadyFill:
         """A fill, prepared for a net and a photo; random images come from the pool that ``explain`` would use."""
-        key = (photo.id, name, fill)
-        if key not in self._fills:
+
+        def prepare() -> ReadyFill:
             classifier, _ = self.at_own_length(name, self.seen(photo, name))
-            self._fills[key] = self.judging_fill(fill, photo, name).prepare(classifier)
-            while len(self._fills) > _FILLS:
-                self._fills.popitem(last=False)
-        self._fills.move_to_end(key)
-        return self._fills[key]
+            return self.judging_fill(fill, photo, name).prepare(classifier)
+
+        return self._fills.get_or_make((photo.id, name, fill), prepare)
 
     def beliefs(self, photo: Subject, name: str, image: Tensor) -> Tensor:
         """f of all labels ``(A,)`` for a photo, which the net sees as ``image``; computed once."""
-        key = (photo.id, name)
-        if key not in self._beliefs:
-            self._beliefs[key] = self.classifier(name).frozen().probabilities(image)[0].cpu()
-            while len(self._beliefs) > _SEEN:
-                self._beliefs.popitem(last=False)
-        self._beliefs.move_to_end(key)
-        return self._beliefs[key]
+        return self._beliefs.get_or_make(
+            (photo.id, name), lambda: self.classifier(name).frozen().probabilities(image)[0].cpu()
+        )
 
     # ---- in any thread --------------------------------------------------------------------------------------
 
@@ -304,11 +297,7 @@ class Nets:
 
     def seen_before(self, photo: Subject, name: str) -> Tensor | None:
         """The same if it is kept; None if the photo would have to be decoded."""
-        key = (photo.id, name)
-        with self._lock:
-            if key in self._seen:
-                self._seen.move_to_end(key)
-            return self._seen.get(key)
+        return self._seen.get((photo.id, name))
 
     def look(self, photo: Photo, picture: Image.Image) -> None:
         """Prepare a new photo for the first net while it is decoded. Errors are raised when the photo is first used."""
@@ -317,12 +306,7 @@ class Nets:
                 self._keep_seen(photo, picture, self.first)
 
     def _keep_seen(self, photo: Subject, picture: object, name: str) -> Tensor:
-        key, made = (photo.id, name), self._facts[name].inputs.prepare(picture)[None]
-        with self._lock:
-            self._seen[key] = made
-            while len(self._seen) > _SEEN:
-                self._seen.popitem(last=False)
-        return made
+        return self._seen.add((photo.id, name), self._facts[name].inputs.prepare(picture)[None])
 
     def judging_fill(self, fill: Fill, photo: Subject, name: str) -> Fill:
         """A fill with the pool of random images on which ``explain`` would judge maps of this photo."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proofmap.app.photos import NotFound
+from proofmap.app.items import NotFound
 from proofmap.app.run_records import Mean, MetricRecord, RunList, RunProgress, RunRecord, State
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import process_runs
@@ -23,8 +23,8 @@ from proofmap.core.inputs import kind_of
 from proofmap.results.sharing import shared_names, without_folders
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.results import Run
+from proofmap.study.store.connection import log_of
 from proofmap.study.store.database import FILE as SCORES
-from proofmap.study.store.snapshot import log_of
 
 LEVELS = 2
 MOST_RUNS = 500

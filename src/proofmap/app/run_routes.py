@@ -16,8 +16,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
+from proofmap.app.items import NotFound
 from proofmap.app.pages import REPORT_POLICY, as_sentence, html, message_page, page, template_file
-from proofmap.app.photos import NotFound
 from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import ComparisonRecord, ImageList, RunImage, RunList, RunRecord
 from proofmap.app.run_views import RunViews, comparison_record, split_names

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
-from proofmap.app.photos import NotFound
+from proofmap.app.items import Kept, NotFound
 from proofmap.app.run_folders import RunFolder, RunFolders, method_names, public_text
 from proofmap.app.run_records import (
     BelievedLabel,
@@ -51,8 +50,10 @@ class RunViews:
     def __init__(self, root: Path) -> None:
         self.folders = RunFolders(root)
         self._readers, self._drawers = CapacityLimiter(READERS), CapacityLimiter(DRAWERS)
-        self._pages: OrderedDict[tuple[str, int | None], tuple[str, bytes]] = OrderedDict()
-        self._evaluations: OrderedDict[str, tuple[str, Evaluation]] = OrderedDict()
+        self._pages: Kept[tuple[str, int | None], tuple[str, bytes]] = Kept(
+            lambda kept: sum(len(page) for _, page in kept) > MOST_BYTES
+        )
+        self._evaluations: Kept[str, tuple[str, Evaluation]] = Kept(lambda kept: len(kept) > MOST_EVALUATIONS)
 
     async def read(self, work: Callable[[], T]) -> T:
         return await to_thread.run_sync(work, limiter=self._readers)
@@ -90,10 +91,7 @@ class RunViews:
                 path = Path(room, "page.html")
                 write(opened, path)
                 kept = (version, path.read_bytes())
-            self._pages[key] = kept
-        self._pages.move_to_end(key)
-        while len(self._pages) > 1 and sum(len(page) for _, page in self._pages.values()) > MOST_BYTES:
-            self._pages.popitem(last=False)
+            self._pages.add(key, kept)
         return kept[1]
 
     # ---- images -------------------------------------------------------------------------------------------------
@@ -201,10 +199,7 @@ class RunViews:
         if kept is None or kept[0] != version:
             with Run(folder.path) as opened:
                 kept = (version, opened.evaluation())
-            self._evaluations[folder.run] = kept
-        self._evaluations.move_to_end(folder.run)
-        while len(self._evaluations) > MOST_EVALUATIONS:
-            self._evaluations.popitem(last=False)
+            self._evaluations.add(folder.run, kept)
         return kept[1]
 
 

@@ -26,9 +26,8 @@ from proofmap.metrics.curves import Curves, deletion
 from proofmap.report.colours import displayed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.named_positions import proof_count
-from proofmap.results.proof_shape import shape_of
+from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.strength import proof_values
 
 
 class JobRunner:

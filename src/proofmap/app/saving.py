@@ -10,12 +10,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from proofmap.app.items import NotFound
 from proofmap.app.jobs import MapJob
-from proofmap.app.photos import NotFound
 from proofmap.core.inputs import Inputs
 from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
 from proofmap.report.html import write_report
-from proofmap.report.originals import crop_words, original_of
+from proofmap.report.pictures import crop_words, original_of
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared, without_folders

@@ -22,9 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from proofmap.app.items import TABLE_BYTES
+from proofmap.app.items import TABLE_BYTES, UPLOAD_BYTES
 from proofmap.app.pages import as_sentence, is_page_request, message_page
-from proofmap.app.photos import UPLOAD_BYTES
 
 JSON_BYTES = 1_000_000
 POLICY = (

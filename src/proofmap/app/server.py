@@ -14,10 +14,9 @@ from torch import Tensor
 
 from proofmap.app.batches import Batches
 from proofmap.app.choices import Choices
-from proofmap.app.items import Items
+from proofmap.app.items import Items, Photos
 from proofmap.app.jobs import JobQueue
 from proofmap.app.nets import Facts, Nets, Subject
-from proofmap.app.photos import Photos
 from proofmap.app.running import JobRunner
 from proofmap.app.security import Access
 from proofmap.app.worker import Busy, NetWorker

@@ -16,8 +16,8 @@ from proofmap.core.files import output_file, write_text
 from proofmap.core.inputs import kind_of
 from proofmap.core.text import counted
 from proofmap.results.audit import audit as audit_scores
+from proofmap.results.audit import junit as junit_text
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.junit import junit as junit_text
 from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
 

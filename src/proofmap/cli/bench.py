@@ -10,8 +10,7 @@ from typing import Annotated
 import typer
 
 from proofmap.bench import VERSION, Leaderboard, Record, Task, run_task, submit, task_names
-from proofmap.bench.leaderboard import FOLDER
-from proofmap.bench.page import write_page
+from proofmap.bench.leaderboard import FOLDER, write_page
 from proofmap.bench.running import record_path
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr

@@ -6,8 +6,7 @@ from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
 from proofmap.fills.infill import Infill
 from proofmap.fills.masked_lm import MaskedLM
 from proofmap.fills.road import Road
-from proofmap.fills.rows import ClassMedian, NearRows
-from proofmap.fills.series import TimeReversal, TimeShift
+from proofmap.fills.rows import ClassMedian, NearRows, TimeReversal, TimeShift
 from proofmap.fills.simple import Blur, Gray, Median, Noise
 from proofmap.fills.text import (
     ClosedAttention,

@@ -13,7 +13,7 @@ from torch import Tensor
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.fills import FILLS
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.strength import Word
+from proofmap.results.proof_shape import Word
 
 Colour = tuple[int, int, int]
 INK, SOFT, PAPER = (24, 24, 28), (96, 96, 104), (255, 255, 255)

@@ -20,13 +20,20 @@ from markupsafe import Markup
 
 from proofmap.core.files import write_text
 from proofmap.core.text import counted, terminal_text
-from proofmap.report import page_explained, proof_columns, scatter
+from proofmap.report import proof_columns, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
-from proofmap.report.opening import opening
-from proofmap.report.originals import Original
+from proofmap.report.opening import belief_sentence, headline, map_sentence, opening
 from proofmap.report.page_data import page_record
-from proofmap.report.page_lists import is_listed, list_counts
-from proofmap.report.page_pictures import Picture, curve_counts, picture_of, shown_places, slider_counts
+from proofmap.report.page_pictures import (
+    Picture,
+    curve_counts,
+    is_listed,
+    list_counts,
+    picture_of,
+    shown_places,
+    slider_counts,
+)
+from proofmap.report.pictures import Original
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.proof_shape import percent
@@ -106,7 +113,7 @@ def write_report(
         if explained:
             picture.record.update(_explained(evaluation, picture.record))
     record |= {"banner": banner, "choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
-    record["explained"] = page_explained.headline(evaluation) if explained else None
+    record["explained"] = headline(evaluation) if explained else None
     first = None if explained else opening(evaluation, verdict(evaluation))
     target = Path(path)
     carriers = proof_columns.if_several(evaluation)
@@ -177,10 +184,9 @@ def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, ob
     index = shown["index"]
     places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
     return {
-        "says": page_explained.belief_sentence(evaluation, index),
+        "says": belief_sentence(evaluation, index),
         "words": [
-            [page_explained.map_sentence(evaluation, result, index, j) for j in places]
-            for result in evaluation.results
+            [map_sentence(evaluation, result, index, j) for j in places] for result in evaluation.results
         ],
     }
 

@@ -14,20 +14,18 @@ from proofmap.core.text import counted
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
 from proofmap.report.colours import SIGNED_NOTE, SIGNED_WORDS, hidden_of
-from proofmap.report.page_lists import is_listed
-from proofmap.report.page_pictures import json_number
-from proofmap.report.series_lines import is_lined
+from proofmap.report.page_pictures import is_listed, json_number
+from proofmap.report.pictures import is_lined
 from proofmap.report.word_proof import WORDS_NOTE, is_worded
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
-from proofmap.results.notes import different_images
+from proofmap.results.notes import different_images, rule_words
+from proofmap.results.proof_shape import BAR, OTHER_CURVE, judged_on_another_curve
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import Score
-from proofmap.results.strength import BAR, OTHER_CURVE, judged_on_another_curve
 from proofmap.results.tables import metric_words
 from proofmap.results.verdict import verdict
-from proofmap.results.wrong_labels import rule_words
 
 
 def page_record(

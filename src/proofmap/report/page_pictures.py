@@ -5,7 +5,9 @@ is the first step at which it is kept: ``level <= k`` exactly where ``rank < cou
 position, therefore holds everything that the slider can show. Colour is a function of the level too, because a map's value
 falls with the rank: a heat map is the same bytes with a table of K + 1 colours. The bytes of a method's maps are the gray
 values of one PNG picture, which the browser decompresses before the page counts as loaded; so it can be printed at once.
-Texts and rows have lists instead: :mod:`proofmap.report.page_lists`.
+
+Texts, rows and series with segments have lists instead: the words, columns or lines, and for each map the shade and the rank of each, and the
+probability after each. At step k their slider shows the first k of a map, or all if there are fewer.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -22,19 +24,65 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.core import streams
-from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
 from proofmap.report.colours import displayed
-from proofmap.report.originals import Original
-from proofmap.report.page_lists import is_listed, list_maps, listed
-from proofmap.report.pictures import data_uri, per_pixel, photo
+from proofmap.report.pictures import Original, data_uri, drawn_series, is_lined, per_pixel, photo
+from proofmap.report.proof_columns import is_ranked
+from proofmap.report.word_proof import is_worded, words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
-from proofmap.results.proof_shape import shape_of
+from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
+from proofmap.results.notes import wrong_kind
+from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.strength import proof_values
-from proofmap.results.wrong_labels import wrong_kind
+
+
+def is_listed(inputs: Inputs) -> bool:
+    """Whether the page shows inputs as words, as columns with names, or as lines with segments."""
+    return is_worded(inputs) or is_ranked(inputs) or is_lined(inputs)
+
+
+def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
+    """The counts of the slider: 0 to the largest number of words or columns."""
+    return list(range(1 + max(evaluation.count_of(i) for i in shown)))
+
+
+def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
+    """What a list is made of: the words of a ``text``, the names and values of ``columns``, or the drawing of a ``series``; the others are None."""
+    inputs, image = evaluation.inputs, evaluation.image_of(index)
+    none: dict[str, Any] = {"text": None, "columns": None, "series": None}
+    if is_worded(inputs):
+        return {**none, "text": list(words_of(evaluation, index))}
+    if isinstance(inputs, Series) and is_lined(inputs):
+        return {**none, "series": asdict(drawn_series(image, inputs))}
+    if not is_ranked(inputs):
+        return none
+    named = enumerate(inputs.position_names)
+    return {
+        **none,
+        "columns": [{"name": name, "value": inputs.value_text(image, k)} for k, name in named],
+    }
+
+
+def list_maps(
+    evaluation: Evaluation, result: MethodResult, index: int, places: Sequence[int]
+) -> dict[str, Any]:
+    """For each label: the shade 0..255 of each position, its rank in the map (0 first), the number of positions that suffice for the
+    belief, and the probability of the label while 0, 1, 2, ... positions are shown.
+    """
+    count = evaluation.count_of(index)
+    found: dict[str, Any] = {"heat": [], "order": [], "enough": [], "curve": []}
+    for j in places:
+        heat = displayed(evaluation.map_of(result, index, j)[:count], signed=result.signed)
+        order = positions_in_order(evaluation, result, index, j)
+        found["heat"].append([round(255 * value) for value in heat.tolist()])
+        found["order"].append(sorted(range(count), key=order.__getitem__))
+        found["enough"].append(proof_count(evaluation, shape_of(evaluation, result, index, j), count))
+        found["curve"].append([float(f"{p:.9g}") for p in curve_of(evaluation, result, index, j).tolist()])
+    return found
+
 
 STEPS = 200
 """Steps of the slider over all positions: half a percent each."""

@@ -12,17 +12,16 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, wrapped
 from proofmap.report.colours import STRENGTHS, hidden_of
 from proofmap.report.pictures import KEPT_SHARE, marked_line, masked_photo, overlay, photo, picture_ratio
-from proofmap.report.ranked_columns import is_ranked, ranked_columns
+from proofmap.report.proof_columns import is_ranked, ranked_columns
 from proofmap.report.sheets import SheetCell, SheetText, sheet
 from proofmap.report.word_proof import WORDS_NOTE, is_worded, word_proof
 from proofmap.report.word_sheets import WIDE, word_picture
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
 from proofmap.results.named_positions import proof_count
-from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.notes import WRONG_WORDS, wrong_kind
+from proofmap.results.proof_shape import OTHER_CURVE, ProofShape, judged_on_another_curve, percent, shape_of
 from proofmap.results.records import MethodResult
-from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
-from proofmap.results.wrong_labels import WRONG_WORDS, wrong_kind
 
 _NOTES = (
     "Upper bar: pale, the net's probability of the label on the whole {noun} (f); in it, its average while the map's {positions} are shown, "

@@ -19,7 +19,7 @@ from proofmap.data.specs import rebuild_dataset
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.display import save_pictures
 from proofmap.report.html import TITLE, write_report
-from proofmap.report.originals import Original, original_of
+from proofmap.report.pictures import Original, original_of
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared

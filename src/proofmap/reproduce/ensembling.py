@@ -36,7 +36,7 @@ from proofmap.reproduce.findings import (
     score_cell,
     score_numbers,
 )
-from proofmap.reproduce.sample import Sample, draw_sample
+from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.statistics import Score, mean_score
 from proofmap.results.tables import number
 

@@ -149,7 +149,7 @@ class Job:
     all_settings: Mapping[str, Any] | None = None
     """The settings with all rows, also those that were not requested."""
     start: Path | None = None
-    """A run that this one begins with: see :mod:`proofmap.reproduce.copied_run`."""
+    """A run that this one begins with: see :mod:`proofmap.reproduce.stored_maps`."""
     seed: int = 0
     device: str | None = None
     progress: Progress = field(default_factory=Silent)

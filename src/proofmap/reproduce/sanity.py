@@ -34,7 +34,7 @@ from proofmap.reproduce.findings import (
     score_cell,
     score_numbers,
 )
-from proofmap.reproduce.sample import Sample, draw_sample
+from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.randomisation import BAR, Order, SanityChecks
 from proofmap.results.statistics import mean_score

@@ -28,11 +28,10 @@ from proofmap.report.figures import Figure, make_figure
 from proofmap.report.figures.masks import ROWS, mask_pairs, two_objects
 from proofmap.report.runs import SavedRun
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
-from proofmap.reproduce.copied_run import copied_from, select_rows
 from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone
 from proofmap.reproduce.paper_cells import epsilon_table, rows_table, score_tables
 from proofmap.reproduce.rows import by_epsilons, rows_for_later, study_of
-from proofmap.reproduce.stored_maps import StoredMaps
+from proofmap.reproduce.stored_maps import StoredMaps, copied_from, select_rows
 from proofmap.reproduce.tuning import tune_on_first_images, tune_on_other_images, without_metric
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared

@@ -23,7 +23,7 @@ import torch
 from proofmap.core.text import counted
 from proofmap.metrics.saliency_metric import DELTAS, SaliencySweep, saliency_sweep, sweep_of
 from proofmap.reproduce.findings import Job, PaperTable
-from proofmap.reproduce.sample import draw_sample
+from proofmap.reproduce.rows import draw_sample
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult

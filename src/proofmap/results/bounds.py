@@ -38,8 +38,8 @@ from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.intervals import Limits, pooled_interval
 from proofmap.results.notes import distractor_notes, subject_words
+from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve
 from proofmap.results.records import MethodResult, setting_text
-from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve
 from proofmap.results.tables import Cells, Table
 
 TARGETS = ("weakest", "strongest")

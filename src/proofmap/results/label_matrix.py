@@ -13,8 +13,8 @@ from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.core.text import counted
 from proofmap.results import tables
 from proofmap.results.evaluation import Results, evaluation_of
+from proofmap.results.notes import place_names
 from proofmap.results.tables import Cells, Tables
-from proofmap.results.wrong_labels import place_names
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,10 +15,18 @@ from proofmap.core.text import counted
 from proofmap.results.controls import soundness_notes
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
-from proofmap.results.fill_alone import fill_notes, fill_text, given_by_fill, is_marked
-from proofmap.results.fill_spread import fill_cells, scores_by_fill, spread_notes
+from proofmap.results.fill_alone import (
+    fill_cells,
+    fill_notes,
+    fill_text,
+    given_by_fill,
+    is_marked,
+    scores_by_fill,
+    spread_notes,
+)
 from proofmap.results.named_positions import position_records, proof_names
 from proofmap.results.notes import (
+    WRONG_WORDS,
     certificate_notes,
     counting_notes,
     coverage_notes,
@@ -27,6 +35,7 @@ from proofmap.results.notes import (
     run_notes,
     subject_words,
     thresholds_words,
+    wrong_kind,
 )
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
@@ -43,7 +52,6 @@ from proofmap.results.tables import (
     table_html,
     with_interval,
 )
-from proofmap.results.wrong_labels import WRONG_WORDS, wrong_kind
 
 if TYPE_CHECKING:
     import pandas as pd

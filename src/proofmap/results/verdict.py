@@ -27,9 +27,9 @@ from proofmap.core.text import counted
 from proofmap.results.controls import NO_EFFORT, is_above, role_of, soundness_notes, soundness_values
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import coverage_words, different_images
+from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.statistics import Score
-from proofmap.results.strength import BAR
 from proofmap.results.tables import metric_words, number, with_interval
 
 PROOF = (COMPLETENESS, SOUNDNESS)

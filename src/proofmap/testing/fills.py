@@ -14,7 +14,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill
-from proofmap.testing.nets import KINDS, TEXT, values
+from proofmap.testing.nets import KINDS, TEXT, toy_tokens, values
 from proofmap.testing.plugins import (
     assert_close,
     assert_global_randomness_is_not_used,
@@ -23,7 +23,6 @@ from proofmap.testing.plugins import (
     shared_classifier,
     with_another_seed,
 )
-from proofmap.testing.text import toy_tokens
 
 check_fill = plugin_contract(Fill)
 """Checks a fill: raises one AssertionError that names every broken promise."""

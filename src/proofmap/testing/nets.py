@@ -10,7 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
-from proofmap.core.inputs import Inputs, Pictures, Rows, Series, Text, TextInputs
+from proofmap.core.inputs import Inputs, Pictures, Rows, Series, Text, TextInputs, Tokens
+from proofmap.core.inputs.tokens import Piece
+from proofmap.core.inputs.words import SPLITS
 
 Net = TypeVar("Net", bound=nn.Module)
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)
@@ -167,3 +169,54 @@ def counted_classifier(
     f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
     inner.tally.reset()
     return f, inner.tally
+
+
+# ---- texts --------------------------------------------------------------------------------------------------
+
+
+WIDTH, SLOTS, MASK, UNKNOWN = 8, 3, 0, 1
+
+
+class ToyReader:
+    """Tokens are pieces of three letters; the number of a piece follows from its letters."""
+
+    most = 40
+    has_mask = True
+
+    def __init__(self) -> None:
+        self.table = normal(64, WIDTH, seed=7)
+
+    def numbers(self, word: str) -> list[int]:
+        word = word.strip().lower()
+        found = [word[k : k + 3] for k in range(0, len(word), 3)]
+        return [UNKNOWN if "?" in piece else 2 + sum(map(ord, piece)) % 62 for piece in found]
+
+    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
+        found: list[Piece] = []
+        for word in SPLITS[units](text):
+            numbers = self.numbers(word)
+            for k in range(0, len(numbers), slots):
+                last = k + slots >= len(numbers)
+                found.append(
+                    (word[3 * k :] if last else word[3 * k : 3 * (k + slots)], tuple(numbers[k : k + slots]))
+                )
+        return found
+
+    def embedding(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens]
+
+    @property
+    def mean(self) -> Tensor:
+        return self.table.mean(dim=0)
+
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        return {str(number): number for number in range(len(self.table))}
+
+    def token(self, which: str) -> int | None:
+        return (MASK if self.has_mask else None) if which == "mask" else UNKNOWN
+
+
+def toy_tokens(length: int = 12) -> Tokens:
+    """Texts of up to ``length`` words for nets of toy tokens."""
+    return Tokens(width=WIDTH, slots=SLOTS, length=length, reader=ToyReader())

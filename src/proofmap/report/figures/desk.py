@@ -30,7 +30,7 @@ from proofmap.report.figures.drawing import (
 )
 from proofmap.report.pictures import masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
+from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.tables import number
 from proofmap.theory.desk import DESK, Belief, Case, WorkedExample
 

@@ -15,7 +15,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.text import one_line, wrapped
 from proofmap.report.figures.drawing import INK, SMALL, SOFT, WIDTH, Figure, escaped
 from proofmap.report.pictures import photo
-from proofmap.results.strength import Word, strength
+from proofmap.results.proof_shape import Word, strength
 from proofmap.results.tables import number
 
 SIGNS: dict[Word, tuple[str, str]] = {

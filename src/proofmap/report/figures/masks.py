@@ -33,8 +33,8 @@ from proofmap.report.figures.grid import (
 )
 from proofmap.report.pictures import masked_photo, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.records import MethodResult
-from proofmap.results.strength import OTHER_CURVE, judged_on_another_curve, proof_values
 
 SHARE = 0.3
 """The share of pixels that the paper's grids keep."""

@@ -23,7 +23,7 @@ from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.figures.theorem import theorem
-from proofmap.report.ranked_columns import is_ranked
+from proofmap.report.proof_columns import is_ranked
 from proofmap.report.scatter import scatter_panels
 from proofmap.results.bounds import has_bounds
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
