@@ -32,6 +32,7 @@ positive total, so one of them is positive. With TV <= 2 taken literally it is c
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -109,11 +110,7 @@ class Population:
 
     def _smallest_length(self, holds: Callable[[int], bool]) -> int:
         """By bisection: the bounds fall with the length, and at d they are 0."""
-        low, high = 1, self.d
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (low, middle) if holds(middle) else (middle + 1, high)
-        return low
+        return 1 + bisect_left(range(1, self.d), True, key=holds)
 
 
 def constant(gamma: float, bound: float) -> float:
