@@ -183,7 +183,7 @@ def test_tables_and_texts_have_limits(
     assert "41 words, and at most 40" in refused(client.get(f"/api/photos/{words}/beliefs?net=toy"))
     assert "no texts" in refused(rows[0].post("/api/items", json={"text": "a"}))
     assert "its own labels" in refused(client.post("/api/nets", json={"net": "toy", "labels": ["a", "b"]}))
-    kept = items.Kept[int](2, "gone")
+    kept = items.Kept[str, int](lambda things: len(things) > 2, "gone")
     for k in range(3):
         kept.add(str(k), k)
     assert kept["2"] == 2
