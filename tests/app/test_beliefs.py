@@ -7,7 +7,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
-from proofmap.app.beliefs import parts_of, seen_in_parts, wrong_labels
+from proofmap.app.paint import parts_of, seen_in_parts, wrong_labels
 from tests.app.served import NAMES, net, uploaded
 from tests.toys import pixels
 

@@ -14,7 +14,7 @@ import torch
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
 from proofmap.app import photo_routes
-from proofmap.app.beliefs import wrong_labels
+from proofmap.app.paint import wrong_labels
 from proofmap.core.ranking import keep_top
 from proofmap.report import colours
 from proofmap.results.proof_shape import percent, shape_of

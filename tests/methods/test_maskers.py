@@ -19,9 +19,16 @@ from proofmap.classifier import Classifier
 from proofmap.core.inputs import Rows
 from proofmap.methods import make_method, train_masker
 from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, with_rivals
-from proofmap.methods.maskers.features import find_scales, read_features
 from proofmap.methods.maskers.file import Header, MaskerWarning, net_digest, read_header
-from proofmap.methods.maskers.nets import BeliefNet, PhangNet, RealTimeNet, repeated, resized
+from proofmap.methods.maskers.nets import (
+    BeliefNet,
+    PhangNet,
+    RealTimeNet,
+    find_scales,
+    read_features,
+    repeated,
+    resized,
+)
 from proofmap.methods.maskers.objective import SGD, Adam, TrainingBatch, TrainingRecipe
 from proofmap.methods.maskers.published import PhangCA, PhangFix, RealTimeObjective
 from proofmap.methods.maskers.training import KINDS, Training

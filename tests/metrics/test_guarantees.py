@@ -22,9 +22,8 @@ from proofmap.metrics import (
     RunValues,
     SoftStability,
 )
-from proofmap.metrics.guarantees.certified import least_count
 from proofmap.metrics.guarantees.conformal import bound
-from proofmap.metrics.guarantees.stability import added_cells
+from proofmap.metrics.guarantees.stability import added_cells, least_count
 from proofmap.testing.nets import conv_classifier, normal, pixels
 
 

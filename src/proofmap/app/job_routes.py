@@ -17,7 +17,7 @@ from proofmap.app.job_answers import JobAsked, PaintAsked
 from proofmap.app.jobs import OVER, MapJob
 from proofmap.app.nets import check_known
 from proofmap.app.paint import painted
-from proofmap.app.saving import FILES, command_line, saved
+from proofmap.app.running import FILES, command_line, saved
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted

@@ -14,11 +14,11 @@ from starlette.concurrency import run_in_threadpool
 
 from proofmap.app import answers
 from proofmap.app.answers import PhotoId, SampleAsked
-from proofmap.app.beliefs import FIRST, parts_of, seen_in_parts, top_labels, wrong_labels
 from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
 from proofmap.app.item_routes import data_about
 from proofmap.app.items import LONGEST_TEXT, MOST_ROWS, PIXELS, TABLE_BYTES, UPLOAD_BYTES, NotFound
 from proofmap.app.nets import PHOTO, check_known, hidden_by, plural
+from proofmap.app.paint import FIRST, parts_of, seen_in_parts, top_labels, wrong_labels
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
 from proofmap.core.version import __version__

@@ -2,11 +2,17 @@
 
 from proofmap.data.arrays import ArrayImages, array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset, choose_names, match_labels, random_choice, true_outputs, truths
-from proofmap.data.folders import ImageFiles, image_csv, image_folder
+from proofmap.data.folders import ImageFiles, image_csv, image_folder, pascal_voc
 from proofmap.data.given import BatchData, as_dataset
 from proofmap.data.huggingface import HuggingFaceImages, hugging_face
-from proofmap.data.imagenet_folders import IMAGENETTE, Corners, imagenet, imagenette, imagenette_corner
-from proofmap.data.imagenet_real import imagenet_real
+from proofmap.data.imagenet_folders import (
+    IMAGENETTE,
+    Corners,
+    imagenet,
+    imagenet_real,
+    imagenette,
+    imagenette_corner,
+)
 from proofmap.data.loader import ImageBlock, Unreadable, load_blocks
 from proofmap.data.photos import SAMPLES, load_sample, sample_path
 from proofmap.data.pool import build_pool
@@ -22,7 +28,6 @@ from proofmap.data.specs import (
 )
 from proofmap.data.table_rows import TableData, table_file
 from proofmap.data.tensors import TensorData
-from proofmap.data.voc import pascal_voc
 
 __all__ = [
     "load_dataset",

@@ -29,15 +29,13 @@ from proofmap.core.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
 from proofmap.data.arrays import array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset
-from proofmap.data.folders import ImageFiles, image_csv, image_folder, printable
+from proofmap.data.folders import ImageFiles, image_csv, image_folder, pascal_voc, printable
 from proofmap.data.huggingface import hugging_face
-from proofmap.data.imagenet_folders import imagenet, imagenette, imagenette_corner
-from proofmap.data.imagenet_real import imagenet_real
+from proofmap.data.imagenet_folders import imagenet, imagenet_real, imagenette, imagenette_corner
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
 from proofmap.data.series_files import holds_series, series_file
 from proofmap.data.table_rows import PARQUET, table_file
 from proofmap.data.texts import LINES, text_file
-from proofmap.data.voc import pascal_voc
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(

@@ -4,20 +4,64 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import private_copy
-from proofmap.methods.given_maps import as_tensor, given_maps
 from proofmap.methods.method import ADOPTED, MapFunction, Method, ReadyMethod
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.settings import required, setting
+
+_MODES = {1: "linear", 2: "bilinear"}
+
+
+def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
+    """Maps ``(N, L, *positions)`` in float32; errors name ``who`` returned them.
+
+    Maps ``(N, L, *grid)`` on a coarser grid are enlarged linearly along each axis (bilinearly for
+    pictures, ``align_corners=False``), like class activation maps. Any other shape is left unchanged, and the caller refuses it.
+
+    >>> from proofmap.core.inputs import Pictures
+    >>> given_maps(np.array([[[[0, 4]]]]), Pictures(size=(1, 4)), "mine")
+    tensor([[[[0., 1., 3., 4.]]]])
+    """
+    maps = as_tensor(found, who)
+    positions = inputs.positions
+    grid = tuple(maps.shape[2:])
+    coarser = len(grid) == len(positions) and all(
+        0 < few <= many for few, many in zip(grid, positions, strict=True)
+    )
+    if not coarser or grid == positions or not inputs.has_neighbours:
+        return maps
+    return F.interpolate(maps, size=positions, mode=_MODES[len(positions)], align_corners=False)
+
+
+def as_tensor(found: Any, who: str) -> Tensor:
+    """A tensor, an array, or a list of equally shaped ones, as float32."""
+    if isinstance(found, (list, tuple)) and any(isinstance(item, Tensor) for item in found):
+        found = torch.stack([torch.as_tensor(item) for item in found])
+    if isinstance(found, Tensor):
+        values = found.detach()
+    else:
+        try:
+            values = torch.from_numpy(np.array(found))
+        except (TypeError, ValueError):
+            raise InputError(
+                f"{who} must return maps as a tensor or a NumPy array of numbers, not {type(found).__name__}"
+            ) from None
+    if values.is_complex():
+        raise InputError(f"{who} returned complex numbers; a map has one real number per position")
+    return values.float()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +70,7 @@ class FromFunction(Method):
 
     With ``per_label`` the function is called once for each label, with one label ``(N,)`` per image, and returns ``(N, *positions)``;
     :func:`per_label` is short for this. By default a function whose third parameter is called ``label`` is called per label, and every
-    other function once. Maps may be arrays of NumPy, and coarser than the input: see :mod:`proofmap.methods.given_maps`.
+    other function once. Maps may be arrays of NumPy, and coarser than the input: see :mod:`proofmap.methods.from_function`.
     """
 
     name = "function"

@@ -24,10 +24,8 @@ from proofmap.metrics.games import (
     ReadyGame,
     make_game,
 )
-from proofmap.metrics.guarantees.certified import CertifiedPixels
 from proofmap.metrics.guarantees.conformal import ConformalBound, ConformalCoverage
-from proofmap.metrics.guarantees.proof_size import KeptGame, ProofSize
-from proofmap.metrics.guarantees.stability import SoftStability
+from proofmap.metrics.guarantees.stability import CertifiedPixels, SoftStability
 from proofmap.metrics.localisation import (
     BoxIoU,
     EnergyInside,
@@ -53,10 +51,12 @@ from proofmap.metrics.minimality import (
     sufficient_subsets,
 )
 from proofmap.metrics.other_definitions import (
+    KeptGame,
     LiCompleteness,
     LiSoundness,
     MerlinArthurCompleteness,
     MerlinArthurSoundness,
+    ProofSize,
     SumToLogit,
 )
 from proofmap.metrics.proof import (

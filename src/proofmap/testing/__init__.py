@@ -14,7 +14,6 @@
 The checks do not need pytest. The plug-ins of this package pass the same checks.
 """
 
-from proofmap.testing.contract import Check, Contract
 from proofmap.testing.datasets import check_dataset
 from proofmap.testing.executors import check_executor
 from proofmap.testing.fills import check_fill
@@ -22,6 +21,7 @@ from proofmap.testing.games import check_game
 from proofmap.testing.inputs import check_inputs
 from proofmap.testing.methods import check_method
 from proofmap.testing.metrics import check_metric
+from proofmap.testing.plugins import Check, Contract
 
 __all__ = [
     "check_method",

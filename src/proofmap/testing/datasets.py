@@ -19,7 +19,7 @@ from PIL import Image
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import KINDS, Pictures, Rows, Text
 from proofmap.data import Dataset, rebuild_dataset
-from proofmap.testing.contract import Contract
+from proofmap.testing.plugins import Contract
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from proofmap.core.errors import InputError
 from proofmap.study.executors.executor import Executor
-from proofmap.testing.contract import Contract, raises
+from proofmap.testing.plugins import Contract, raises
 
 MakeExecutor = Callable[[], Executor]
 Where = tuple[int, int]

@@ -15,9 +15,8 @@ from proofmap.core.text import one_line
 from proofmap.data import TensorData
 from proofmap.fills import Images, make_fill
 from proofmap.judging import evaluate
-from proofmap.testing.contract import Contract, raises
 from proofmap.testing.nets import values
-from proofmap.testing.plugins import shared_classifier
+from proofmap.testing.plugins import Contract, raises, shared_classifier
 
 check_inputs: Contract[Inputs] = Contract("kind of input")
 """Checks a kind of input, given a small one: raises one AssertionError that names every broken promise."""

@@ -14,7 +14,6 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.progress import SilentTask
 from proofmap.methods import Method
 from proofmap.methods.method import INPUT_NEEDS, Family, Need
-from proofmap.testing.contract import raises
 from proofmap.testing.nets import (
     PICTURES,
     ROWS,
@@ -33,6 +32,7 @@ from proofmap.testing.plugins import (
     hooks,
     may_be_refused,
     plugin_contract,
+    raises,
     remembered,
     shared_classifier,
     with_another_seed,

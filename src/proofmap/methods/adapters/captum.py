@@ -17,7 +17,7 @@ from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.fills.fill import rounded
 from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
 from proofmap.methods.attention_texts import check_one_pass, of_words
-from proofmap.methods.given_maps import as_tensor
+from proofmap.methods.from_function import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS
 from proofmap.methods.probe import module_of, watch_outputs

@@ -26,7 +26,7 @@ from proofmap.core.batching import in_batches, is_out_of_memory
 from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
-from proofmap.methods.given_maps import as_tensor, given_maps
+from proofmap.methods.from_function import as_tensor, given_maps
 from proofmap.methods.layers import find_layer
 from proofmap.methods.method import Method, ReadyMethod
 from proofmap.plugins.settings import check_names, required

@@ -22,7 +22,7 @@ from proofmap.methods.adapters.cams import (
     torch_cam_maps,
 )
 from proofmap.methods.adapters.library import Attribute, label_by_label, library_errors
-from proofmap.methods.given_maps import as_tensor
+from proofmap.methods.from_function import as_tensor
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import ADOPTED, Method, ReadyMethod
 from proofmap.plugins.code import class_record, value_digest

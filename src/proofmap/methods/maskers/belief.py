@@ -31,8 +31,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Gray
 from proofmap.methods.cams import GradCAM
-from proofmap.methods.maskers.features import Scale
-from proofmap.methods.maskers.nets import BeliefNet, resized, standardised
+from proofmap.methods.maskers.nets import BeliefNet, Scale, resized, standardised
 from proofmap.methods.maskers.objective import Objective, TrainingBatch, TrainingRecipe
 from proofmap.methods.masks.belief_terms import (
     BELIEVED,

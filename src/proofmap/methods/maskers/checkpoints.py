@@ -26,8 +26,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.classifier.view import copy_net
 from proofmap.core.errors import InputError, ModelError
-from proofmap.methods.maskers.features import Scale, find_scales
-from proofmap.methods.maskers.nets import PhangNet, RealTimeNet
+from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, Scale, find_scales
 from proofmap.methods.probe import module_of, watch_outputs
 from proofmap.models.weights import load_checkpoint, load_into
 

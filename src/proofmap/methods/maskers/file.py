@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import atomic_write
-from proofmap.methods.maskers.features import Scale
+from proofmap.methods.maskers.nets import Scale
 from proofmap.methods.maskers.objective import TrainingRecipe
 from proofmap.methods.method import ReadyMethod
 from proofmap.methods.probe import module_of

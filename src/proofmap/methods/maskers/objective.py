@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.methods.maskers.features import Scale, find_scales, read_features
+from proofmap.methods.maskers.nets import Scale, find_scales, read_features
 from proofmap.methods.masks.method import chosen_precision
 
 

@@ -47,8 +47,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.classifier.outputs import as_logits
 from proofmap.fills import Blur, Gray
-from proofmap.methods.maskers.features import Scale
-from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, repeated, resized
+from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, Scale, repeated, resized
 from proofmap.methods.maskers.objective import (
     SGD,
     Objective,

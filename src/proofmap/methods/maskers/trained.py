@@ -19,7 +19,6 @@ from proofmap.core.progress import Progress
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.maskers.belief import with_rivals
 from proofmap.methods.maskers.checkpoints import Encoder, Features, is_published, read_dabkowski, read_phang
-from proofmap.methods.maskers.features import Scale, read_features
 from proofmap.methods.maskers.file import (
     PACKAGED,
     Header,
@@ -29,7 +28,7 @@ from proofmap.methods.maskers.file import (
     read_header,
     read_masker,
 )
-from proofmap.methods.maskers.nets import BeliefNet, repeated, resized
+from proofmap.methods.maskers.nets import BeliefNet, Scale, read_features, repeated, resized
 from proofmap.methods.maskers.training import KINDS
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
