@@ -22,7 +22,7 @@ from proofmap.app.run_folders import public_text
 from proofmap.app.run_records import ComparisonRecord, ImageList, RunImage, RunList, RunRecord
 from proofmap.app.run_views import RunViews, comparison_record, split_names
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.results.drops import HEADER as DROP_HEADER
+from proofmap.results.drops import drop_cells
 
 LINKS = {"Try it": "/", "The idea": "/idea", "Runs": "/runs", "Compare": "/runs/compare", "API": "/api"}
 ROWS = 50
@@ -220,7 +220,7 @@ async def _compare_page(views: RunViews, form: CompareForm) -> Response:
                 max_drop=_parse_drop(form.max_drop),
             )
             found, drops, notes = await views.draw(work)
-            content |= {"found": found, "drops": [line.cells() for line in drops], "drop_notes": notes}
+            content |= {"found": found, "drops": drops and drop_cells(drops), "drop_notes": notes}
         except ProofmapError as error:
             message = public_text(str(error))
             content["message"] = message.replace("--allow-mismatch", "“compare although settings differ”")
@@ -230,7 +230,6 @@ async def _compare_page(views: RunViews, form: CompareForm) -> Response:
         links=LINKS,
         runs=[run for run in listed if run.scores],
         form=form,
-        drop_header=DROP_HEADER,
         **content,
     )
 

@@ -1,4 +1,7 @@
-"""What a job does: compute the maps of each method, show them while they are learned, and judge them; and the files of a finished job: sheet, page,\nmaps in two formats, and the command that repeats it."""
+"""What a job does: compute the maps of each method, show them while they are learned, and judge them.
+
+Also the files of a finished job: sheet, page, maps in two formats, and the command that repeats it.
+"""
 
 from __future__ import annotations
 

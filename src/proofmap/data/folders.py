@@ -1,4 +1,4 @@
-"""Picture files in folders, with or without a sub-folder per label, and in tables of files and labels."""
+"""Picture files in folders, with or without a sub-folder per label, in tables of files and labels, and as Pascal VOC lays them out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ImageNet's validation photos, Imagenette, and the paper's Imagenette-Corner."""
+"""ImageNet's validation photos (also with the ReaL labels), Imagenette, and the paper's Imagenette-Corner."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Ten
             rows.append((row, kind, *cells))
     n, labels = stored.labels.shape
     title = f"Masks of {labels} labels of {n} images; intervals draw images with all their labels"
-    return PaperTable(title, ("method", "labels", *MEASURES.values()), tuple(rows), tuple(records))
+    return PaperTable(title, ("method", "labels", *MEASURES.values()), rows, records)
 
 
 def _limits(measure: str) -> Limits:

@@ -44,7 +44,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.intervals import mean_interval, mean_intervals
 from proofmap.results.paired import fewest_images
 from proofmap.results.records import MethodResult
-from proofmap.results.tables import number
+from proofmap.results.tables import cells_of, number
 
 
 def claims_of(
@@ -294,20 +294,18 @@ def _printed(
 def orderings_table(compared: Sequence[Ordering]) -> PaperTable:
     """A line for each pair of rows; a difference above zero means that the first row is better."""
     pairs = list(dict.fromkeys(pair for ordering in compared for pair in ordering.pairs))
-    rows = tuple(
-        (
-            p.metric,
-            p.better,
-            p.than,
-            signed(p.difference),
-            f"[{signed(p.low)}, {signed(p.high)}]",
-            "-" if p.paper is None else signed(p.paper),
-            str(p.n),
-            f"margin {p.margin:g}: {p.verdict}" if p.margin else p.verdict,
-        )
-        for p in pairs
+    shown = cells_of(
+        pairs,
+        ("metric", lambda p: p.metric),
+        ("better, says the paper", lambda p: p.better),
+        ("than", lambda p: p.than),
+        ("difference", lambda p: signed(p.difference)),
+        ("95 % interval", lambda p: f"[{signed(p.low)}, {signed(p.high)}]"),
+        ("the paper's", lambda p: "-" if p.paper is None else signed(p.paper)),
+        ("n", lambda p: str(p.n)),
+        ("verdict", lambda p: f"margin {p.margin:g}: {p.verdict}" if p.margin else p.verdict),
     )
-    records = tuple(
+    records = [
         {
             "score": p.metric,
             "method": p.better,
@@ -321,11 +319,5 @@ def orderings_table(compared: Sequence[Ordering]) -> PaperTable:
             "verdict": p.verdict,
         }
         for p in pairs
-    )
-    header = (
-        *("metric", "better, says the paper", "than", "difference", "95 % interval"),
-        *("the paper's", "n", "verdict"),
-    )
-    return PaperTable(
-        "Orderings: paired differences, above 0 where the paper is right", header, rows, records
-    )
+    ]
+    return PaperTable("Orderings: paired differences, above 0 where the paper is right", *shown, records)

@@ -26,8 +26,8 @@ def run(job: Job) -> Findings:
     table = PaperTable(
         f"{DESK.photo}, {DESK.net}: the worst of {len(DESK.labels)} labels, e1 = e2 = 0",
         ("method", "completeness", "soundness"),
-        tuple(rows),
-        tuple(records),
+        rows,
+        records,
     )
     claim = Claim(
         f"every score is within {tolerance} of the paper's, which is what inputs of two decimals allow",

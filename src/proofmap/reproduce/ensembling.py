@@ -144,9 +144,7 @@ def _table(found: Mapping[int, MaskSetScores], chance: Tensor, f: Tensor, share:
         rows.append((row, score_cell(score), score_cell(score), overlaps))
         records.append({"method": row, "score": score.name, **score_numbers(score)})
     title = f"f of the top label when {share:.0%} of the positions are shown on gray, {len(f)} images"
-    return PaperTable(
-        title, ("masks", "the weakest mask", "mean of masks", "overlap"), tuple(rows), tuple(records)
-    )
+    return PaperTable(title, ("masks", "the weakest mask", "mean of masks", "overlap"), rows, records)
 
 
 def _claims(found: Mapping[int, MaskSetScores], chance: Tensor, share: float) -> Iterator[Claim]:

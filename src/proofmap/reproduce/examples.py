@@ -126,7 +126,7 @@ def _areas(
                 what = {"method": result.name, "image": example.image, "label": name, "score": "area"}
                 records.append({**what, "value": area, "f": f, "n": 1, "paper": paper})
     header = ("method", "image", "label", "f", "area under the mask")
-    return PaperTable("Areas of the right label and of another", header, tuple(rows), tuple(records))
+    return PaperTable("Areas of the right label and of another", header, rows, records)
 
 
 def _figures(stored: StoredMaps, chosen: list[ExamplePhoto], job: Job) -> dict[str, Figure]:

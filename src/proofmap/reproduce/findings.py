@@ -23,9 +23,9 @@ class PaperTable:
     """Rows of texts for people, and the numbers in them as plain records for machines."""
 
     title: str
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    records: tuple[Mapping[str, object], ...]
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    records: Sequence[Mapping[str, object]]
 
     def text(self) -> str:
         return f"{self.title}\n\n{tables.aligned(self.header, self.rows)}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from proofmap.report.figures.theorem import TheoremFigure
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
-from proofmap.results.tables import number
+from proofmap.results.tables import cells_of, number
 from proofmap.theory.linear_data import MADE, REAL, made_input
 from proofmap.theory.trials import Cell, Curve, Rate, curve, grid
 
@@ -42,38 +42,7 @@ def curves_of(job: Job) -> Iterator[Curve]:
 
 
 def _cells_table(cells: Sequence[Cell]) -> PaperTable:
-    header = (
-        "inputs",
-        "d",
-        "margin",
-        "B",
-        "delta",
-        "L1",
-        "one fails",
-        "L2",
-        "unsound",
-        "sharp L",
-        "unsound",
-        "needed",
-    )
-    rows = tuple(
-        (
-            c.inputs,
-            str(c.d),
-            number(c.gamma),
-            f"{c.bound:.1f}",
-            f"{c.delta:g}",
-            _length(c.first.length, c.d),
-            _rate(c.first.one),
-            _length(c.second.length, c.d),
-            _rate(c.second.unsound),
-            _length(c.sharp.length, c.d),
-            _rate(c.sharp.unsound),
-            str(c.needed),
-        )
-        for c in cells
-    )
-    records = tuple(
+    records = [
         {
             "inputs": c.inputs,
             "d": c.d,
@@ -91,60 +60,61 @@ def _cells_table(cells: Sequence[Cell]) -> PaperTable:
             "greedy_reach": c.greedy_reach,
         }
         for c in cells
+    ]
+    shown = cells_of(
+        cells,
+        ("inputs", lambda c: c.inputs),
+        ("d", lambda c: str(c.d)),
+        ("margin", lambda c: number(c.gamma)),
+        ("B", lambda c: f"{c.bound:.1f}"),
+        ("delta", lambda c: f"{c.delta:g}"),
+        ("L1", lambda c: _length(c.first.length, c.d)),
+        ("one fails", lambda c: _rate(c.first.one)),
+        ("L2", lambda c: _length(c.second.length, c.d)),
+        ("unsound", lambda c: _rate(c.second.unsound)),
+        ("sharp L", lambda c: _length(c.sharp.length, c.d)),
+        ("unsound", lambda c: _rate(c.sharp.unsound)),
+        ("needed", lambda c: str(c.needed)),
     )
     title = f"Failure rates at the theorem's lengths, {cells[0].first.one.trials} shuffles each"
-    return PaperTable(title, header, rows, records)
+    return PaperTable(title, *shown, records)
 
 
 def _curves_table(curves: Sequence[Curve]) -> PaperTable:
-    header = (
-        "inputs",
-        "n",
-        "d",
-        "margin",
-        "L / d",
-        "complete",
-        "at least",
-        "sound",
-        "at least",
-        "greedy, sound",
+    quarters = [
+        (found, point)
+        for found in curves
+        for point in found.points[_quarter(found) :: _quarter(found) + 1][:4]
+    ]
+    shown = cells_of(
+        quarters,
+        ("inputs", lambda at: at[0].title),
+        ("n", lambda at: str(at[0].inputs)),
+        ("d", lambda at: "-".join(str(d) for d in sorted(set(at[0].d)))),
+        ("margin", lambda at: " to ".join(dict.fromkeys(number(m) for m in at[0].margin))),
+        ("L / d", lambda at: number(at[1].share)),
+        ("complete", lambda at: number(at[1].complete.value)),
+        ("at least", lambda at: number(at[1].complete_bound)),
+        ("sound", lambda at: number(at[1].sound.value)),
+        ("at least", lambda at: number(at[1].sound_bound)),
+        ("greedy, sound", lambda at: number(at[1].greedy_sound.value)),
     )
-    rows, records = [], []
-    for found in curves:
-        for point in found.points[_quarter(found) :: _quarter(found) + 1][:4]:
-            rows.append(
-                (
-                    found.title,
-                    str(found.inputs),
-                    "-".join(str(d) for d in sorted(set(found.d))),
-                    " to ".join(dict.fromkeys(number(m) for m in found.margin)),
-                    number(point.share),
-                    number(point.complete.value),
-                    number(point.complete_bound),
-                    number(point.sound.value),
-                    number(point.sound_bound),
-                    number(point.greedy_sound.value),
-                )
-            )
-        records += [
-            {
-                "inputs": found.title,
-                "n": found.inputs,
-                "share": p.share,
-                **_record("complete", p.complete),
-                "complete_at_least": p.complete_bound,
-                **_record("sound", p.sound),
-                "sound_at_least": p.sound_bound,
-                "greedy_sound": p.greedy_sound.value,
-            }
-            for p in found.points
-        ]
-    return PaperTable(
-        "Probabilities at a quarter, half, three quarters and all of the coordinates",
-        header,
-        tuple(rows),
-        tuple(records),
-    )
+    records = [
+        {
+            "inputs": found.title,
+            "n": found.inputs,
+            "share": p.share,
+            **_record("complete", p.complete),
+            "complete_at_least": p.complete_bound,
+            **_record("sound", p.sound),
+            "sound_at_least": p.sound_bound,
+            "greedy_sound": p.greedy_sound.value,
+        }
+        for found in curves
+        for p in found.points
+    ]
+    title = "Probabilities at a quarter, half, three quarters and all of the coordinates"
+    return PaperTable(title, *shown, records)
 
 
 def _quarter(found: Curve) -> int:

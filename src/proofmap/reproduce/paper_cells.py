@@ -47,7 +47,7 @@ def _table(
             score = result.score(name)
             cells = {"method": result.name, "score": name, **score_numbers(score)}
             records.append({**cells, "paper": printed.get(name, "")})
-    return PaperTable(title, ("method", *headers.values()), tuple(rows), tuple(records))
+    return PaperTable(title, ("method", *headers.values()), rows, records)
 
 
 def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable | None:
@@ -85,7 +85,7 @@ def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperT
     title = (
         f"How far from the printed numbers each pair of thresholds is, mean of {counted(rows_used, 'row')}"
     )
-    return PaperTable(title, header, tuple(rows), tuple(records))
+    return PaperTable(title, header, rows, records)
 
 
 def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[tuple[float, str, str]]:
@@ -114,7 +114,7 @@ def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTa
         rows.append((result.name, without_folders(what), f"{result.seconds:.1f}"))
         records.append({"method": result.name, "what": without_folders(method.title())})
     rows += [(f"every {name}", without_folders(",".join(changes)), "") for name, changes in shared.items()]
-    return PaperTable("What each row is", ("method", "what", "seconds"), tuple(rows), tuple(records))
+    return PaperTable("What each row is", ("method", "what", "seconds"), rows, records)
 
 
 def shared_changes(methods: Sequence[Method]) -> dict[str, list[str]]:

@@ -133,7 +133,7 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
             (row, *cells, f"{signed(rise.value)} [{signed(rise.low)}, {signed(rise.high)}]", str(rise.n))
         )
     header = ("method", "trained", "last layer randomised", "difference", "n")
-    return PaperTable(f"Roughness of the top {SHARE:.0%} of the maps", header, tuple(rows), tuple(records))
+    return PaperTable(f"Roughness of the top {SHARE:.0%} of the maps", header, rows, records)
 
 
 def _claims(

@@ -78,7 +78,7 @@ class Tuning:
         which = f"{counted(n, 'image')} that it does not count" if self.held else counted(n, "other image")
         header = ("method", "delta", METRIC, "area of the box", "f on the crop", "boxes below .05")
         title = f"The saliency metric's threshold, tuned on {which}"
-        return PaperTable(title, header, tuple(rows), tuple(records))
+        return PaperTable(title, header, rows, records)
 
 
 def tune_on_other_images(job: Job) -> Tuning:

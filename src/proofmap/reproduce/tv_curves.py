@@ -78,7 +78,7 @@ def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
         rows.append((row, *cells))
     title = f"Areas under the curves, {len(stored.evaluation)} images"
     header = ("method", *(f"{LABELS[place]}, {fill}" for place, fill in columns))
-    return PaperTable(title, header, tuple(rows), tuple(records))
+    return PaperTable(title, header, rows, records)
 
 
 def area_claims(found: CurvesByPanel) -> Iterator[Claim]:

@@ -17,7 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted, one_line
 from proofmap.results import tables
 from proofmap.results.controls import role_of, soundness_notes
-from proofmap.results.drops import HEADER, DropLine, Use, find_drops
+from proofmap.results.drops import DropLine, Use, drop_cells, find_drops
 from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.tables import Cells, Tables, metric_words
@@ -42,6 +42,10 @@ class AuditLine:
     def what(self) -> str:
         """The bar in words."""
         return f"{'>=' if self.higher_is_better else '<='} {self.bar:g}"
+
+    @property
+    def verdict(self) -> str:
+        return "passes" if self.passes else f"fails: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -109,22 +113,17 @@ class AuditResult(Tables):
 
     def tables(self) -> list[Cells]:
         """The bars, with the controls at the end; then the drops."""
-        bars = [
-            [
-                line.method,
-                metric_words(line.metric),
-                tables.number(line.value),
-                "-" if math.isnan(line.low) else f"[{tables.number(line.low)}, {tables.number(line.high)}]",
-                str(line.n),
-                line.what,
-                ("" if line in self.lines else "control: ")
-                + ("passes" if line.passes else f"fails: {line.reason}"),
-            ]
-            for line in self._bars
-        ]
-        header = ["method", "metric", "mean", "95 % interval", "n", "bar", "verdict"]
-        drops = [(HEADER, [line.cells() for line in self.drops])] if self.drops else []
-        return [*([(header, bars)] if self.lines else []), *drops]
+        bars = tables.cells_of(
+            self._bars,
+            ("method", lambda line: line.method),
+            ("metric", lambda line: metric_words(line.metric)),
+            ("mean", lambda line: tables.number(line.value)),
+            ("95 % interval", lambda line: tables.interval(line.low, line.high)),
+            ("n", lambda line: str(line.n)),
+            ("bar", lambda line: line.what),
+            ("verdict", lambda line: ("" if line in self.lines else "control: ") + line.verdict),
+        )
+        return [*([bars] if self.lines else []), *([drop_cells(self.drops)] if self.drops else [])]
 
     @property
     def _bars(self) -> tuple[AuditLine, ...]:

@@ -205,17 +205,14 @@ class Bounds(Table):
 
     def cells(self) -> Cells:
         """Header and one row of cells per method."""
-        rows = [
-            [
-                m.method,
-                m.overshoot.cell,
-                m.overshoot_by_choice.cell,
-                m.shortfall.cell,
-                m.shortfall_by_choice.cell,
-            ]
-            for m in self.methods
-        ]
-        return ["method", "overshoot ↓", "by choice", "shortfall ↓", "by choice"], rows
+        return tables.cells_of(
+            self.methods,
+            ("method", lambda m: m.method),
+            ("overshoot ↓", lambda m: m.overshoot.cell),
+            ("by choice", lambda m: m.overshoot_by_choice.cell),
+            ("shortfall ↓", lambda m: m.shortfall.cell),
+            ("by choice", lambda m: m.shortfall_by_choice.cell),
+        )
 
     def records(self) -> list[dict[str, object]]:
         shared = _flat_record({"matchable": asdict(self.matchable)})

@@ -24,7 +24,7 @@ from proofmap.results.paired import (
     sign_flip_p,
     smallest_p,
 )
-from proofmap.results.tables import Cells, Table, metric_words
+from proofmap.results.tables import Cells, Table, cells_of, metric_with_arrow
 
 Verdict = Literal["better", "worse", "undecided"]
 
@@ -85,40 +85,22 @@ class Comparison(Table):
 
     def cells(self) -> Cells:
         """Header and one row of cells per difference."""
-        header = [
-            "metric",
-            "method",
-            "mean",
-            "against",
-            "mean",
-            "difference",
-            "95 % interval",
-            "n",
-            "wins",
-            "p",
-            "Holm p",
-            f"{self.noun} needed",
-            "verdict",
-        ]
-        rows = [
-            [
-                f"{metric_words(d.metric)} {'↑' if d.higher_is_better else '↓'}",
-                d.method,
-                three_decimals(d.value),
-                d.baseline,
-                three_decimals(d.baseline_value),
-                signed(d.difference),
-                "-" if math.isnan(d.low) else f"[{signed(d.low)}, {signed(d.high)}]",
-                str(d.n),
-                "-" if math.isnan(d.wins) else f"{d.wins:.0%}",
-                p_text(d.p),
-                p_text(d.corrected_p),
-                "-" if d.images_needed is None else str(d.images_needed),
-                d.verdict,
-            ]
-            for d in self.differences
-        ]
-        return header, rows
+        return cells_of(
+            self.differences,
+            ("metric", lambda d: metric_with_arrow(d.metric, d.higher_is_better)),
+            ("method", lambda d: d.method),
+            ("mean", lambda d: three_decimals(d.value)),
+            ("against", lambda d: d.baseline),
+            ("mean", lambda d: three_decimals(d.baseline_value)),
+            ("difference", lambda d: signed(d.difference)),
+            ("95 % interval", lambda d: signed_interval(d.low, d.high)),
+            ("n", lambda d: str(d.n)),
+            ("wins", lambda d: "-" if math.isnan(d.wins) else f"{d.wins:.0%}"),
+            ("p", lambda d: p_text(d.p)),
+            ("Holm p", lambda d: p_text(d.corrected_p)),
+            (f"{self.noun} needed", lambda d: "-" if d.images_needed is None else str(d.images_needed)),
+            ("verdict", lambda d: d.verdict),
+        )
 
     def records(self) -> list[dict[str, object]]:
         return [d.record() for d in self.differences]
@@ -329,6 +311,11 @@ def signed(value: float) -> str:
     ('+.041', '-.500', '+1.250')
     """
     return "-" if math.isnan(value) else f"{value:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
+
+
+def signed_interval(low: float, high: float) -> str:
+    """``[+.012, +.034]``, or a dash if there is no interval."""
+    return "-" if math.isnan(low) else f"[{signed(low)}, {signed(high)}]"
 
 
 def p_text(value: float) -> str:

@@ -10,7 +10,7 @@ from typing import Literal
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
-from proofmap.results.compare import Difference, compare, signed
+from proofmap.results.compare import Difference, compare, signed, signed_interval
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, setting_text
 
@@ -49,25 +49,27 @@ class DropLine:
         """The bar in words."""
         return f"{'-' if self.higher_is_better else '+'}{self.max_drop:g} at most"
 
-    def cells(self) -> list[str]:
-        return [
-            self.method,
-            f"{tables.metric_words(self.metric)} {'↑' if self.higher_is_better else '↓'}",
-            tables.number(self.value),
-            tables.number(self.value_against),
-            signed(self.difference),
-            "-" if math.isnan(self.low) else f"[{signed(self.low)}, {signed(self.high)}]",
-            str(self.n),
-            self.bar,
-            (
-                f"passes{'' if self.n else ': it counted nothing before'}"
-                if self.passes
-                else f"fails: {self.reason}"
-            ),
-        ]
+    @property
+    def verdict(self) -> str:
+        if self.passes:
+            return f"passes{'' if self.n else ': it counted nothing before'}"
+        return f"fails: {self.reason}"
 
 
-HEADER = ["method", "metric", "mean", "before", "difference", "95 % interval", "n", "allowed", "verdict"]
+def drop_cells(lines: Sequence[DropLine]) -> tables.Cells:
+    """Header and one row of cells per line."""
+    return tables.cells_of(
+        lines,
+        ("method", lambda d: d.method),
+        ("metric", lambda d: tables.metric_with_arrow(d.metric, d.higher_is_better)),
+        ("mean", lambda d: tables.number(d.value)),
+        ("before", lambda d: tables.number(d.value_against)),
+        ("difference", lambda d: signed(d.difference)),
+        ("95 % interval", lambda d: signed_interval(d.low, d.high)),
+        ("n", lambda d: str(d.n)),
+        ("allowed", lambda d: d.bar),
+        ("verdict", lambda d: d.verdict),
+    )
 
 
 def find_drops(

@@ -18,7 +18,7 @@ from proofmap.core.text import counted
 from proofmap.results.comparability import Entry, shared_metrics, what_differs
 from proofmap.results.compare import three_decimals
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
-from proofmap.results.tables import Cells, Table, metric_words
+from proofmap.results.tables import Cells, Table, cells_of, metric_with_arrow, metric_words
 
 
 @dataclass(frozen=True)
@@ -62,31 +62,18 @@ class SeedSpread(Table):
 
     def cells(self) -> Cells:
         """Header and one row of cells per method and score."""
-        header = [
-            "metric",
-            "method",
-            "mean",
-            "sd of seeds",
-            "least",
-            "greatest",
-            "sd of an image",
-            "share",
-            "n",
-        ]
-        rows = [
-            [
-                f"{metric_words(line.metric)} {'↑' if line.higher_is_better else '↓'}",
-                line.method,
-                *(
-                    three_decimals(v)
-                    for v in (line.value, line.spread, line.least, line.greatest, line.per_image)
-                ),
-                "-" if math.isnan(line.share) else f"{line.share:.0%}",
-                str(line.n),
-            ]
-            for line in self.lines
-        ]
-        return header, rows
+        return cells_of(
+            self.lines,
+            ("metric", lambda line: metric_with_arrow(line.metric, line.higher_is_better)),
+            ("method", lambda line: line.method),
+            ("mean", lambda line: three_decimals(line.value)),
+            ("sd of seeds", lambda line: three_decimals(line.spread)),
+            ("least", lambda line: three_decimals(line.least)),
+            ("greatest", lambda line: three_decimals(line.greatest)),
+            ("sd of an image", lambda line: three_decimals(line.per_image)),
+            ("share", lambda line: "-" if math.isnan(line.share) else f"{line.share:.0%}"),
+            ("n", lambda line: str(line.n)),
+        )
 
     def records(self) -> list[dict[str, object]]:
         return [asdict(line) for line in self.lines]

@@ -6,15 +6,26 @@ import json
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
+from typing import TypeVar
 
 from proofmap.core.text import csv_lines, one_line
 from proofmap.metrics import METRICS
 
+T = TypeVar("T")
 Cells = tuple[list[str], list[list[str]]]
 """A header, and rows with as many cells."""
+
+
+def cells_of(items: Iterable[T], *columns: tuple[str, Callable[[T], str]]) -> Cells:
+    """A row for each item. A column is its header and the function that writes a cell.
+
+    >>> cells_of([1, 2], ("number", str), ("square", lambda n: str(n * n)))
+    (['number', 'square'], [['1', '1'], ['2', '4']])
+    """
+    return [header for header, _ in columns], [[cell(item) for _, cell in columns] for item in items]
 
 
 class Tables(ABC):
@@ -185,8 +196,12 @@ def _without_nan(value: object) -> object:
 
 def with_interval(value: float, low: float, high: float) -> str:
     """``.84 [.80, .88]``, or only the value if there is no interval, as with one image."""
-    interval = "" if math.isnan(value) or math.isnan(low) else f" [{number(low)}, {number(high)}]"
-    return number(value) + interval
+    return number(value) + ("" if math.isnan(value) or math.isnan(low) else f" {interval(low, high)}")
+
+
+def interval(low: float, high: float) -> str:
+    """``[.80, .88]``, or a dash if there is no interval."""
+    return "-" if math.isnan(low) else f"[{number(low)}, {number(high)}]"
 
 
 def number(value: object) -> str:
@@ -229,6 +244,11 @@ def metric_words(name: str) -> str:
     if base in METRICS and METRICS[base].__module__.startswith("proofmap."):
         return base.replace("-", " ") + name.removeprefix(base)
     return name
+
+
+def metric_with_arrow(name: str, higher_is_better: bool) -> str:
+    """``best effort ↑``: a metric as the header of a column."""
+    return f"{metric_words(name)} {'↑' if higher_is_better else '↓'}"
 
 
 def table_html(

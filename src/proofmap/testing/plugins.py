@@ -1,4 +1,4 @@
-"""Promises and helpers that the contracts of methods, fills, games and metrics share."""
+"""What a contract is, and the promises and helpers that the contracts of methods, fills, games and metrics share."""
 
 from __future__ import annotations
 

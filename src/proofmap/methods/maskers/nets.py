@@ -1,4 +1,7 @@
-"""The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first."""
+"""The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first.
+
+``find_scales`` and ``read_features`` find and read those maps.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Soft stability: how often the net's answer stays the same if further cells are shown besides the map's top cells, with a certificate."""
+"""Two certificates by sampling: an answer that stays as further cells are shown, and positions that a map marks under any small noise."""
 
 from __future__ import annotations
 
