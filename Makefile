@@ -9,7 +9,10 @@ BIN     := $(VENV)/bin
 PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 DEMO := demo
-TEST := demo,models,app,oracles,theory,ray,tensorboard,browser,docs,dev
+TEST := demo,models,app,oracles,theory,ray,tensorboard,browser,dev
+ALL  := $(TEST),docs
+# Pins that only the documentation needs, a third of all files: make test does without them.
+SITE := mkdocs.*|griffelib|babel|backrefs|colorama|ghp-import|mergedeep|paginate|pymdown-extensions|pyyaml_env_tag|watchdog
 HELD := torch|torchvision|typer|pymdown-extensions
 
 # Bytecode is kept even where the environment forbids it: the tests start many processes, and each would compile anew.
@@ -28,7 +31,7 @@ demo: $(VENV)/demo.stamp  ## explain real photographs and judge the methods; pic
 	PYTHONDONTWRITEBYTECODE= $(BIN)/proofmap demo --out demo
 	@echo "Pictures, curves and the table are in $(CURDIR)/demo"
 
-test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every test, every example, the documentation
+test: $(VENV)/test.stamp  ## what must pass before a commit: lint, types, every quick test, every example
 	@$(MAKE) --no-print-directory -j 3 suite lint doctests TESTS='$(TESTS)'
 
 # Tests wait for browsers, Ray and other processes a quarter of their time: lint and examples run beside them.
@@ -36,7 +39,7 @@ suite: collect
 	$(PYTEST) -n $(WORKERS) --dist worksteal --durations 15 --durations-min 1 --processor-time=build/test-times.txt $(TESTS)
 
 test-all: TESTS := --hypothesis-profile thorough
-test-all: test  ## the same with more random examples, and the slow tests: Ray clusters, walks of users, and more of the same nets, disks and pages
+test-all: $(VENV)/all.stamp test  ## the same with more random examples, and the slow tests: the documentation, Ray clusters, walks of users, and more of the same nets, disks and pages
 
 lint: types style texts  ## format, lint, strict types, spelling, and the files that other programs read
 
@@ -70,7 +73,7 @@ format: $(VENV)/test.stamp  ## rewrite the files as lint wants them, where it ca
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/test.stamp  ## the documentation, into build/site; open build/site/index.html
+docs: $(VENV)/all.stamp  ## the documentation, into build/site; open build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open $(CURDIR)/build/site/index.html"
 
@@ -95,7 +98,7 @@ constraints:  ## resolve every version anew into constraints.txt (held: torch, t
 	grep -E '^($(HELD))==' constraints.txt > build/held.txt
 	build/resolve/bin/python -m pip install -qq -U pip
 	build/resolve/bin/pip install -qq -c build/held.txt hatchling torch
-	build/resolve/bin/pip install -qq -c build/held.txt --no-build-isolation -e '.[$(TEST)]'
+	build/resolve/bin/pip install -qq -c build/held.txt --no-build-isolation -e '.[$(ALL)]'
 	{ sed '/^[^#]/,$$d' constraints.txt; \
 	  build/resolve/bin/pip freeze --all --exclude-editable | sed 's/+cpu$$//'; } > build/constraints.txt
 	mv build/constraints.txt constraints.txt
@@ -139,7 +142,7 @@ chromium:
 # Three pips unpack a third of the pinned versions each, on two cores or more, without a search for versions. The last pip checks that all is there, and
 # adds what a platform needs beside them, or what one of the three could not install.
 pins-0 pins-1 pins-2: pins-%: newest-pip
-	@grep '^[^#]' constraints.txt | awk 'NR % 3 == $*' > $(VENV)/pins-$*.txt
+	@grep '^[^#]' constraints.txt | grep -Ev '^($(SITE))==' | awk 'NR % 3 == $*' > $(VENV)/pins-$*.txt
 	@$(PIP) install --no-compile --no-deps -r $(VENV)/pins-$*.txt 2>/dev/null || true
 
 newest-pip:
@@ -151,3 +154,7 @@ packages: pins-0 pins-1 pins-2
 $(VENV)/test.stamp: $(VENV)/made.stamp pyproject.toml constraints.txt
 	@$(MAKE) --no-print-directory -j 4 packages chromium
 	@touch $(VENV)/demo.stamp $@
+
+$(VENV)/all.stamp: $(VENV)/test.stamp
+	$(call install,$(ALL))
+	@touch $@

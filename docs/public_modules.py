@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import griffe
-
 ROOT = Path(__file__).parents[1]
 MODULES = (
     "proofmap",
@@ -22,6 +20,8 @@ MODULES = (
 @cache
 def package() -> Any:
     """The package, read without importing it."""
+    import griffe  # here: what only lists the modules does without it
+
     return griffe.load("proofmap", search_paths=[ROOT / "src"])
 
 

@@ -74,7 +74,6 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 gc.disable()
 
 WAITING = (
-    "tests/docs/test_site.py",
     "tests/study/test_ray_executor.py",
     "tests/study/test_faults.py",
     "tests/study/test_power_cut.py",

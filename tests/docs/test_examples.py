@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import functools
+import importlib
 import importlib.util
 import json
 import re
@@ -32,6 +34,7 @@ from proofmap.metrics import GAMES, METRICS, make_metric
 from proofmap.models import registry
 from proofmap.plugins.python_file import is_python_file
 from proofmap.plugins.specs import split_specs
+from proofmap.reproduce import recipe_names
 from proofmap.study import Study
 from tests.bench.small_task import write_tasks
 from tests.docs.pages import (
@@ -246,3 +249,31 @@ def test_every_picture_of_the_gallery_has_its_command(monkeypatch: pytest.Monkey
             command_line().commands[words[0]].make_context(words[0], words[1:])
         else:
             assert (ROOT / f"{words[1].replace('.', '/')}.py").is_file(), name
+
+
+def test_examples_import_public_names_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    modules = importlib.import_module("public_modules").MODULES
+    public = {module: {*importlib.import_module(module).__all__} for module in modules}
+    others = set()
+    for page in PAGES:
+        for block in (b for b in blocks(page) if b.language == "python"):
+            for node in ast.walk(ast.parse(block.code)):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "proofmap":
+                    assert node.module is not None
+                    names = {f"{node.module}.{name.name}" for name in node.names}
+                    if not names <= public.keys():  # a module itself may be imported, too
+                        names = {name.name for name in node.names} - public.get(node.module, set())
+                        others |= {f"{node.module}.{name}" for name in names}
+    unpromised = ("proofmap.theory.", "proofmap.methods.maskers.file.")
+    assert [name for name in sorted(others) if not name.startswith(unpromised)] == []
+
+
+def test_pictures_are_small_made_here_and_used() -> None:
+    text = "".join(p.read_text(encoding="utf-8") for p in [*DOCS.rglob("*.md"), ROOT / "README.md"])
+    makers = "".join(p.read_text(encoding="utf-8") for p in DOCS.glob("*.py"))
+    for picture in (DOCS / "pictures").iterdir():
+        assert picture.stat().st_size < 200_000, picture.name
+        assert picture.name in text, f"no page shows {picture.name}"
+        made = picture.name in makers or picture.stem.startswith(tuple(recipe_names()))
+        assert made, f"nothing here makes {picture.name}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import importlib.util
 import os
@@ -17,12 +16,12 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from proofmap.core.version import __version__
-from proofmap.reproduce import recipe_names
-from tests.docs.pages import DOCS, PAGES, ROOT, blocks
+from tests.docs.pages import DOCS, ROOT
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("mkdocs") is None, reason="the extra docs is not installed"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="the extra docs is not installed"),
+]
 
 LOADED = {
     ("script", "src"),
@@ -143,22 +142,6 @@ def test_the_page_of_the_public_api_has_every_public_name_with_a_line(site: Path
         assert all(len(line) > 3 for line in names.values()), module
 
 
-def test_examples_import_public_names_only(site: Path) -> None:
-    public = public_names(site)
-    others = set()
-    for page in PAGES:
-        for block in (b for b in blocks(page) if b.language == "python"):
-            for node in ast.walk(ast.parse(block.code)):
-                if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "proofmap":
-                    assert node.module is not None
-                    names = {f"{node.module}.{name.name}" for name in node.names}
-                    if not names <= public.keys():  # a module itself may be imported, too
-                        names = {name.name for name in node.names} - public.get(node.module, {}).keys()
-                        others |= {f"{node.module}.{name}" for name in names}
-    unpromised = ("proofmap.theory.", "proofmap.methods.maskers.file.")
-    assert [name for name in sorted(others) if not name.startswith(unpromised)] == []
-
-
 def public_names(site: Path) -> dict[str, dict[str, str]]:
     """The page's tables: names and their lines, by module."""
     text = (site / "reference" / "public-api.html").read_text(encoding="utf-8")
@@ -256,13 +239,3 @@ def test_docstrings_arrive_as_text(pages: dict[Path, Page]) -> None:
             text = page.path.read_text(encoding="utf-8")
             assert not re.search(r":(func|class|meth|mod):", text), page.path.name
             assert "&gt;&gt;&gt;" not in re.sub(r"<pre.*?</pre>", "", text, flags=re.DOTALL), page.path.name
-
-
-def test_pictures_are_small_made_here_and_used() -> None:
-    text = "".join(p.read_text(encoding="utf-8") for p in [*DOCS.rglob("*.md"), ROOT / "README.md"])
-    makers = "".join(p.read_text(encoding="utf-8") for p in DOCS.glob("*.py"))
-    for picture in (DOCS / "pictures").iterdir():
-        assert picture.stat().st_size < 200_000, picture.name
-        assert picture.name in text, f"no page shows {picture.name}"
-        made = picture.name in makers or picture.stem.startswith(tuple(recipe_names()))
-        assert made, f"nothing here makes {picture.name}"
