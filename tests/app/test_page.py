@@ -191,6 +191,7 @@ def test_the_labels_are_those_that_the_net_believes(
     assert (canvas_pixels(page.locator("#view")) == (photo.permute(1, 2, 0) * 255).round().numpy()).all()
 
 
+@pytest.mark.slow
 def test_maps_appear_while_they_are_learned_and_painting_is_answered_meanwhile(
     open_page: Tabs, served: Served, photo: torch.Tensor
 ) -> None:
@@ -293,6 +294,7 @@ def test_a_painted_proof_is_what_the_net_is_asked_about(
     assert not masks[-1].any() and "Nothing is shown" in page.inner_text("#duel")
 
 
+@pytest.mark.slow
 def test_a_painting_starts_from_a_map_and_is_shared_as_a_link(
     finished: tuple[Any, Served], open_page: Tabs
 ) -> None:
@@ -415,6 +417,7 @@ def test_keys_alone_suffice(open_page: Tabs, served: Served, photo: torch.Tensor
     page.locator("#painted-share").filter(has_text="0 %").wait_for()
 
 
+@pytest.mark.slow
 def test_a_job_is_cancelled_half_way_and_the_next_one_runs(
     open_page: Tabs, served: Served, photo: torch.Tensor
 ) -> None:

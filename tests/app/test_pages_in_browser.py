@@ -98,6 +98,7 @@ def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Se
     assert tab.inner_text("nav [aria-current=page]") == "Runs"
 
 
+@pytest.mark.slow
 def test_the_first_sight_names_both_halves_and_what_one_photo_cannot_show(tab: Any, served: Served) -> None:
     tab.goto(served.address)
     tab.wait_for_selector("html[data-ready]", state="attached")
@@ -110,6 +111,7 @@ def test_the_first_sight_names_both_halves_and_what_one_photo_cannot_show(tab: A
         assert len(tab.locator(".sample:visible").all()) > 5
 
 
+@pytest.mark.slow
 def test_photos_that_are_dropped_together_become_a_run(tab: Any, tmp_path: Path) -> None:
     served = Served(linear_classifier(8, 3), runs=tmp_path)
     try:

@@ -26,6 +26,7 @@ def tab(browser: Any) -> Any:
     return page
 
 
+@pytest.mark.slow
 def test_a_run_is_watched_while_it_is_written_and_any_image_of_it_opened(tab: Any, tmp_path: Path) -> None:
     from axe_playwright_python.sync_playwright import Axe
 

@@ -112,6 +112,7 @@ def test_the_probability_is_read_off_the_curve(
     assert row.locator(".reading-off b").first.text_content() == tables.number(float(evaluation.f[0, 1]))
 
 
+@pytest.mark.slow
 def test_labels_are_switched_one_by_one_and_for_all_images(open_page: Any, report: Path) -> None:
     page = open_page(report)
     rows, chip = page.locator("#image-0 .row"), page.locator("#image-0 .chip").nth(1)
@@ -125,6 +126,7 @@ def test_labels_are_switched_one_by_one_and_for_all_images(open_page: Any, repor
     assert [page.locator(".row").nth(k).is_visible() for k in range(6)] == [True, False, False] * 2
 
 
+@pytest.mark.slow
 def test_the_page_of_explain_has_labels_side_by_side(open_page: Any, tmp_path: Path) -> None:
     found = judged(2, 16, labels="top3", methods=["gradient"])
     page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
@@ -141,6 +143,7 @@ def test_the_page_of_explain_has_labels_side_by_side(open_page: Any, tmp_path: P
     assert [cells.nth(k).is_visible() for k in range(3)] == [True, False, False]
 
 
+@pytest.mark.slow
 def test_the_page_of_explain_has_a_row_for_each_method(open_page: Any, tmp_path: Path) -> None:
     found = judged(1, (32, 20), labels="top2", methods=["gradient", "gradient-x-input"])
     page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
@@ -155,6 +158,7 @@ def test_the_page_of_explain_has_a_row_for_each_method(open_page: Any, tmp_path:
     assert page.locator(".reading-off:visible").filter(has_text="at 50 %:").count() == 2
 
 
+@pytest.mark.slow
 def test_signed_maps_are_painted_in_two_colours_around_zero(open_page: Any, tmp_path: Path) -> None:
     found = judged(1, (32, 20), labels="top1", methods=["gradient-x-input"])
     page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
@@ -304,6 +308,7 @@ def test_paper_has_no_buttons(open_page: Any, report: Path) -> None:
     assert not page.locator("#theme").is_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("explained", [False, True])
 def test_a_telephone_needs_no_scrolling_sideways(
     open_page: Any, evaluation: pm.Evaluation, tmp_path: Path, explained: bool
@@ -346,6 +351,7 @@ def test_small_pictures_are_enlarged_without_smoothing(open_page: Any, report: P
     assert set(rendering) == {"pixelated"}
 
 
+@pytest.mark.slow
 def test_many_labels_have_a_picture_of_the_matrix(open_page: Any, tmp_path: Path) -> None:
     evaluation = judged(2, 8, label_names=[f"label {k}" for k in range(40)], labels="all", methods=["random"])
     page = open_page(write_report(evaluation, tmp_path / "r.html"))
@@ -353,7 +359,8 @@ def test_many_labels_have_a_picture_of_the_matrix(open_page: Any, tmp_path: Path
     assert canvas.get_attribute("width") == "40" and "40 labels" in str(canvas.get_attribute("aria-label"))
 
 
-@pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_serious_finding_about_accessibility(open_page: Any, tmp_path: Path, scheme: str) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
     evaluation = judged(2, 16, labels="top2", methods=["gradient", "random"], keep_maps=1)
@@ -463,9 +470,8 @@ def test_a_proof_is_a_bar_with_its_words_and_its_curve_sets_the_slider(
         assert page.locator("#matrices .answer").all_text_contents() == shown["answers"]
 
 
-@pytest.mark.parametrize(
-    "scheme, width", [pytest.param("light", 1440, marks=pytest.mark.slow), ("dark", 390)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme, width", [("light", 1440), ("dark", 390)])
 def test_the_page_with_wrong_labels_is_accessible_and_fits(
     open_page: Any, tested: Path, scheme: str, width: int
 ) -> None:
