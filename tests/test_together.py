@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
+from functools import cached_property
 
 import pytest
 import torch
@@ -204,3 +206,33 @@ def test_lengths_inside_of_lengths_run_one_after_the_other() -> None:
     found = together.each_length(f, groups(4, 1, 7), outer, progress=Silent())
     expected = f.logits(f.inputs.encode(TEXTS[:3]))
     assert torch.allclose(torch.cat([one for (one,) in found]), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_cached_property_may_ask_the_net(gradient: bool) -> None:
+    """Until Python 3.12 it holds a lock that the other lengths wait for."""
+    f, found = toy_classifier(), list[Tensor]()
+    x = f.inputs.encode(TEXTS)
+
+    class Lazy:
+        def __init__(self, n: int, places: Tensor) -> None:
+            self.n, self.places = n, places
+
+        @cached_property
+        def answer(self) -> Tensor:
+            near = f.at_length(self.n)
+            given = near.inputs.cut(x[self.places], self.n).requires_grad_(gradient)
+            out = near(given)
+            return torch.autograd.grad(out[:, 0].sum(), given)[0].flatten()[:1] if gradient else out[0, :1]
+
+    def work(n: int, places: Tensor, progress: Progress) -> Tensor:
+        return Lazy(n, places).answer
+
+    def run() -> None:
+        found.append(torch.cat(together.each_length(f, groups(4, 1, 7), work)))
+
+    expected = torch.cat([Lazy(n, places).answer for n, places in groups(4, 1, 7)])
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout=180)  # only ends a test that hangs
+    assert found and torch.allclose(found[0], expected, atol=1e-6)

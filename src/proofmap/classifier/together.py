@@ -6,16 +6,20 @@ work on each length runs in a thread of its own, one thread at a time. A thread 
 net answers all of them in one batch, and the threads go on in the same order. Nothing depends on the clock, so neither do the results.
 
 Only the net's outputs, and their gradients in the input, are computed together. A method that looks into the net runs it :func:`apart`.
+
+A thread that stops while it holds a lock would make another thread that needs the lock wait forever. Until Python 3.12 every ``functools.cached_property``
+holds one while it is computed. What is asked for inside of it is therefore answered at once, before another thread runs.
 """
 
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -45,6 +49,8 @@ _FULL = {"cpu": 8}
 _FULL_ON_OTHERS = 512
 """Rows that keep a device busy: more are divided into batches of rows of like size, which need less padding."""
 _HERE = threading.local()
+_LOCKED = cached_property.__get__.__code__ if hasattr(cached_property(len), "lock") else None
+"""The code that holds a lock while it computes a property; None from Python 3.12 on."""
 
 
 def each_length(
@@ -292,7 +298,7 @@ class _Lane:
         self.request: _Forward | _Backward | None = None
         self.result: Any = None
         self.error: BaseException | None = None
-        self.ended, self._stopping, self._answer = False, False, None
+        self.ended, self.holds_lock, self._stopping, self._answer = False, False, False, None
         self._go, self._stands = threading.Semaphore(0), threading.Semaphore(0)
         self._work, self._graph = work, torch.is_grad_enabled()
         self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._run,), daemon=True)
@@ -300,7 +306,7 @@ class _Lane:
 
     def step(self, answer: Any = None) -> None:
         """Let it run until it asks for something or ends."""
-        self._answer, self.request = answer, None
+        self._answer, self.request, self.holds_lock = answer, None, False
         self._go.release()
         self._stands.acquire()
 
@@ -312,7 +318,7 @@ class _Lane:
 
     def ask(self, request: _Forward | _Backward) -> Any:
         """The answer to a request; in the thread."""
-        self.request = request
+        self.request, self.holds_lock = request, _is_in_cached_property()
         self._stands.release()
         self._go.acquire()
         if self._stopping:
@@ -342,21 +348,31 @@ def _conduct(lanes: Sequence[_Lane], most: int) -> list[Any]:
     try:
         with outside_inference_mode(), steady_kernels(tf32=False):
             for lane in lanes:
-                lane.step()
-                _raise_error(lane)
+                _let_run(lane, None, most)
             while waiting := [lane for lane in lanes if not lane.ended]:
                 requests = [lane.request for lane in waiting]
                 answers = _answers([each for each in requests if each is not None], most)
                 del requests
                 for lane in waiting:
-                    lane.step(answers.pop(0))
-                    _raise_error(lane)
+                    _let_run(lane, answers.pop(0), most)
     finally:
         for lane in lanes:
             lane.stop()
     return [lane.result for lane in lanes]
 
 
-def _raise_error(lane: _Lane) -> None:
+def _let_run(lane: _Lane, answer: Any, most: int) -> None:
+    """Let a lane run until it asks for something without holding a lock, or ends; raise its error."""
+    lane.step(answer)
+    while lane.holds_lock and lane.request is not None:
+        lane.step(*_answers([lane.request], most))
     if lane.error is not None:
         raise lane.error
+
+
+def _is_in_cached_property() -> bool:
+    """Whether this thread is computing a ``cached_property`` and holds its lock."""
+    frame = sys._getframe() if _LOCKED is not None else None
+    while frame is not None and frame.f_code is not _LOCKED:
+        frame = frame.f_back
+    return frame is not None
