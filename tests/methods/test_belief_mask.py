@@ -23,6 +23,7 @@ from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, Pools, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
+from proofmap.methods.grids import enlarged, shrunk, upsampling
 from proofmap.methods.masks import belief_terms
 from proofmap.methods.masks.belief_problem import BeliefProblem, CurveProblem
 from proofmap.methods.masks.belief_terms import (
@@ -37,7 +38,6 @@ from proofmap.methods.masks.belief_terms import (
 )
 from proofmap.methods.masks.engine import MaskEngine, Slots
 from proofmap.methods.masks.method import ReadyMask
-from proofmap.methods.masks.terms import enlarged, shrunk, upsampling
 from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness
 from proofmap.plugins.code import provenance

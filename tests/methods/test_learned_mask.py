@@ -19,9 +19,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
 from proofmap.methods import LearnedMask
+from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, adam_step
 from proofmap.methods.masks.learned import LearnedMaskProblem
-from proofmap.methods.masks.terms import enlarged
 from tests.mask_toys import unnormalised
 from tests.toys import MEAN, STD, Linear, PassCounter, conv_net, drawn, normal, pixels
 

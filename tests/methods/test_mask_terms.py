@@ -13,14 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from proofmap.methods.masks.terms import (
-    Objective,
-    Variation,
-    data_term,
-    smoothing,
-    total_variation,
-    upsampling,
-)
+from proofmap.methods.grids import smoothing, upsampling
+from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation
 from tests.toys import normal
 
 # ---- enlarging ---------------------------------------------------------------------------------------------

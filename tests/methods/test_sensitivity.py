@@ -10,7 +10,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import HSIC, Sobol, make_method
-from proofmap.methods.masks.terms import upsampling
+from proofmap.methods.grids import upsampling
 from proofmap.methods.perturbation import sensitivity
 from proofmap.testing.nets import normal
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels

@@ -31,6 +31,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Gray
 from proofmap.methods.cams import GradCAM
+from proofmap.methods.grids import shrunk, upsampling
 from proofmap.methods.maskers.nets import BeliefNet, Scale, resized, standardised
 from proofmap.methods.maskers.objective import Objective, TrainingBatch, TrainingRecipe
 from proofmap.methods.masks.belief_terms import (
@@ -43,7 +44,7 @@ from proofmap.methods.masks.belief_terms import (
     yielding,
 )
 from proofmap.methods.masks.engine import HALF_SCALE
-from proofmap.methods.masks.terms import shrunk, total_variation, upsampling
+from proofmap.methods.masks.terms import total_variation
 from proofmap.methods.method import ReadyMethod
 
 _LIKELY, _SHARES, _FILLS = 3, 4, 3

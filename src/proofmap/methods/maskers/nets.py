@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods.masks.terms import enlarged, upsampling
+from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_outputs
 
 _SPREAD = 2.0

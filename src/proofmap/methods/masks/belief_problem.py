@@ -25,6 +25,7 @@ to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard 
 no gradient; that of sigmoid((W - t_u) / temperature) replaces it (straight-through), with t_u the u-quantile of W.
 
 The last steps measure whole curves and bring the remaining errors of all areas to zero at once: :class:`~proofmap.methods.masks.belief_terms.ClosingFit`.
+With few positions and one fill, a search over orders does this instead: :class:`~proofmap.methods.BeliefMask`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.progress import Silent
 from proofmap.fills import ReadyFill
+from proofmap.methods.grids import enlarged, shrunk
 from proofmap.methods.masks.belief_terms import (
     FAR,
     FORCE,
@@ -58,7 +60,7 @@ from proofmap.methods.masks.belief_terms import (
 )
 from proofmap.methods.masks.engine import MaskProblem, Slots, adam_step
 from proofmap.methods.masks.method import MaskState, Stage, grid_cells, grid_matrices
-from proofmap.methods.masks.terms import enlarged, shrunk, total_variation
+from proofmap.methods.masks.terms import total_variation
 from proofmap.methods.method import ReadyMethod
 
 Target = Literal["f", "curve", "strongest", "weakest"]
@@ -84,10 +86,12 @@ _SLACK_OF_POINTS = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class BeliefState(MaskState):
-    """The fills that are possible for the net's inputs, and the method whose maps are the first masks."""
+    """The fills that are possible for the net's inputs, the method whose maps are the first masks, and what closes the last ones."""
 
     fills: tuple[ReadyFill, ...]
     start: ReadyMethod
+    closer: ReadyMethod | None = None
+    """The search that closes the masks; None if the closing fit does."""
 
 
 class BeliefSettings(Protocol):
@@ -107,7 +111,7 @@ class BeliefSettings(Protocol):
     def learning_rate(self) -> float: ...
     @property
     def temperature(self) -> float: ...
-    def steps_with(self, fills: int) -> int: ...
+    def steps_with(self, fills: int, *, by_order: bool = False) -> int: ...
 
 
 class BeliefProblem(MaskProblem):
@@ -123,10 +127,11 @@ class BeliefProblem(MaskProblem):
         self.settings, self.exact = settings, classifier.frozen()
         self.stage, self.first_maps = Stage(fast, *state.fills), state.start
         self.inputs, self.cost = classifier.inputs, len(state.fills)
-        self.steps = settings.steps_with(self.cost)
+        by_order = state.closer is not None
+        self.steps = settings.steps_with(self.cost, by_order=by_order)
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
-        self.fit = ClosingFit(self.steps if settings.target == "f" else 0)
+        self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0)
 
     def enter(self, slots: Slots) -> Slots:
         images, labels, keys = slots["images"], slots["labels"], slots["keys"]

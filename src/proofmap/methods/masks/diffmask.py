@@ -24,6 +24,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     FilledMaskMethod,
@@ -34,7 +35,6 @@ from proofmap.methods.masks.method import (
     grid_cells,
     grid_matrices,
 )
-from proofmap.methods.masks.terms import enlarged
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 

@@ -32,9 +32,9 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.grids import enlarged, smoothing, upsampling
 from proofmap.methods.masks.engine import MaskProblem, Slots
 from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, distinct_images
-from proofmap.methods.masks.terms import enlarged, smoothing, upsampling
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 

@@ -31,6 +31,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median, ReadyFill
+from proofmap.methods.grids import enlarged, smoothing
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     FilledMaskMethod,
@@ -41,7 +42,7 @@ from proofmap.methods.masks.method import (
     grid_cells,
     grid_matrices,
 )
-from proofmap.methods.masks.terms import add_noise_, enlarged, smoothing
+from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 

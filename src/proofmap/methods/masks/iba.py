@@ -30,6 +30,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.grids import enlarged, smoothing, upsampling
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     FilledMaskMethod,
@@ -39,7 +40,7 @@ from proofmap.methods.masks.method import (
     distinct_images,
 )
 from proofmap.methods.masks.tail import Tail, find_bottleneck
-from proofmap.methods.masks.terms import enlarged, noise_like, smoothing, upsampling
+from proofmap.methods.masks.terms import noise_like
 from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.plugins.settings import setting
 

@@ -28,6 +28,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Blur, Fill, ReadyFill
+from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import MaskProblem, Slots
 from proofmap.methods.masks.method import (
     FilledMaskMethod,
@@ -37,7 +38,7 @@ from proofmap.methods.masks.method import (
     grid_cells,
     grid_matrices,
 )
-from proofmap.methods.masks.terms import add_noise_, enlarged
+from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 

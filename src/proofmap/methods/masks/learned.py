@@ -21,9 +21,10 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import FilledMaskMethod, ReadyMask, Stage, WholeNet, grid_matrices
-from proofmap.methods.masks.terms import Objective, Variation, data_term, enlarged, total_variation
+from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 

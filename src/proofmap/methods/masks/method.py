@@ -18,8 +18,8 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.grids import upsampling
 from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots, Snapshot
-from proofmap.methods.masks.terms import upsampling
 from proofmap.methods.method import Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
@@ -70,6 +70,12 @@ class MaskMethod(Method):
         """Maps ``(N, L, *positions)`` from the K learned masks ``(N, L, K, *positions)``: the first, unless a method says otherwise."""
         return masks[:, :, 0]
 
+    def closed(
+        self, ready: ReadyMask, images: Tensor, labels: Tensor, maps: Tensor, *, seed: int, progress: Progress
+    ) -> Tensor:
+        """What becomes of the merged maps ``(N, L, *positions)`` at the end: nothing, unless a method says otherwise."""
+        return maps
+
 
 @dataclass(frozen=True, kw_only=True)
 class WholeNet:
@@ -114,7 +120,8 @@ class ReadyMask(ReadyMethod):
         return dataclasses.replace(self, watching=(watch, every))
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        return self.method.merged(self.each_mask(images, labels, seed=seed, progress=progress))
+        maps = self.method.merged(self.each_mask(images, labels, seed=seed, progress=progress))
+        return self.method.closed(self, images, labels, maps, seed=seed, progress=progress)
 
     def problem(self, fast: Classifier) -> MaskProblem:
         """What is learned, on the fast view of the net."""

@@ -28,6 +28,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Fill, Noise, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
+from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     FilledMaskMethod,
@@ -37,7 +38,6 @@ from proofmap.methods.masks.method import (
     grid_cells,
     grid_matrices,
 )
-from proofmap.methods.masks.terms import enlarged
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
 

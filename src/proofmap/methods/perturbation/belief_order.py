@@ -25,7 +25,7 @@ from proofmap.methods.perturbation.orders import (
     subsets,
 )
 from proofmap.methods.perturbation.passes import MaskedNet
-from proofmap.methods.perturbation.regions import RegionMethod, Regions
+from proofmap.methods.perturbation.regions import RegionMethod, Regions, grid_regions
 from proofmap.plugins.settings import setting
 
 _FEW = 32
@@ -119,14 +119,33 @@ class BeliefOrder(RegionMethod):
         )
         return maps.expand(-1, labels.shape[1], *maps.shape[2:])
 
-    def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
+    @torch.no_grad()
+    def improved(
+        self,
+        ready: ReadyMethod,
+        images: Tensor,
+        labels: Tensor,
+        maps: Tensor,
+        *,
+        seed: int,
+        progress: Progress,
+    ) -> Tensor:
+        """Maps ``(N, L, *positions)`` found by a search that starts from the orders of ``maps``, of the same shape. Every position is a region."""
+        net = MaskedNet(self, ready, images, labels, seed)
+        regions = grid_regions(images, net.inputs, net.inputs.positions)
+        return regions.spread(self.values(net, regions, progress, maps.flatten(2)))
+
+    def values(
+        self, net: MaskedNet, regions: Regions, progress: Progress, start: Tensor | None = None
+    ) -> Tensor:
+        """The values ``(N, L, K)``; the search starts from the orders of the values ``start`` ``(N, L, K)``, if there are any."""
         count, most, draws = regions.count, self.sets_for(regions.count), self.drawn
         if count == 1:
             return torch.ones(*net.labels.shape, 1, device=net.images.device)
-        exactly = can_be_exact(count, most)
+        exactly = start is None and can_be_exact(count, most)
         points, each_patches = self.curve_points(count), self.patches_on(net.inputs)
         scan = scan_sets(count, each_patches)
-        least = scan + OrderSearch.least_sets(count, points)
+        least = scan + OrderSearch.least_sets(count, points, given=start is not None)
         if not exactly and most < least:
             several = f" and {draws} draws of the fill" if draws > 1 else ""
             raise InputError(
@@ -172,8 +191,10 @@ class BeliefOrder(RegionMethod):
                     points=points,
                     steady=self.steady,
                     sets=most - scan,
+                    given=None if start is None else problem.orders(start),
                 )
-                search.run(self.tolerance, self.patience, persist=len(net.inputs.positions) == 2)
+                persist = start is not None or len(net.inputs.positions) == 2
+                search.run(self.tolerance, self.patience, persist=persist)
                 task.advance(int(search.left.sum()) * draws)
             order = search.order
         unmoved = values.amax(dim=1) - values.amin(dim=1) <= _UNMOVED * values.amax(dim=1)
@@ -192,6 +213,11 @@ class _Pairs:
     def read(self, found: Tensor) -> Tensor:
         """The values ``(P, S)`` of all pairs among those of all images ``(N, S, L)``."""
         return rounded(found.cpu()[self.image, :, self.label])
+
+    def orders(self, values: Tensor) -> Tensor:
+        """The orders ``(P, K)`` of all pairs among values of all images ``(N, L, K)``."""
+        own = values.cpu()[self.image, self.label]
+        return own.sort(dim=1, descending=True, stable=True).indices
 
     def measure(self, pair: Tensor, shown: Tensor, task: ProgressTask) -> Tensor:
         """F ``(J,)`` of pairs ``(J,)`` with these regions shown ``(J, K)``: the mean over the draws of the fill."""

@@ -12,7 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.fills import ReadyFill
-from proofmap.methods.masks.terms import enlarged
+from proofmap.methods.grids import enlarged
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import setting

@@ -183,9 +183,10 @@ class OrderSearch:
         points: int,
         steady: float,
         sets: int,
+        given: Tensor | None = None,
     ) -> None:
         """``f`` and ``empty`` ``(P,)`` are F of everything and of nothing, ``first`` and ``last`` ``(P, K)`` what each region adds at first
-        and at last, in log-odds; ``sets`` is how many sets each pair may still show.
+        and at last, in log-odds; ``sets`` is how many sets each pair may still show, ``given`` an order ``(P, K)`` to start from.
         """
         self.measure, self.f, self.empty, self.sizes, self.steady = measure, f, empty, sizes, steady
         self.pairs, self.regions = first.shape
@@ -194,7 +195,7 @@ class OrderSearch:
         self.nodes = torch.tensor([round((m + 1) * self.regions / steps) for m in range(steps)])  # (M,)
         share = self.nodes / self.regions
         self.adds = first[..., None] * (1 - share) + last[..., None] * share  # (P, K, M)
-        self.order = self._start(first, last)
+        self.order = self._start(first, last, given)
         low, high = torch.triu_indices(self.regions, self.regions, 1)
         between = (self.nodes > low[:, None]) & (self.nodes <= high[:, None])
         some = between.any(dim=1)  # a change between two points of the curve changes nothing that is measured
@@ -203,17 +204,19 @@ class OrderSearch:
         self.tried = torch.zeros(self.pairs, 3 * len(self.low), dtype=torch.bool)
         self.failures = torch.zeros(self.pairs, dtype=torch.long)
 
-    def _start(self, first: Tensor, last: Tensor) -> Tensor:
-        """The best of three orders ``(P, K)``: by what regions add at first, at last, or both; the least first if f is below F of nothing."""
+    def _start(self, first: Tensor, last: Tensor, given: Tensor | None) -> Tensor:
+        """The best of three orders ``(P, K)``: by what regions add at first, at last, or both; the least first if f is below F of nothing.
+        If an order is given: the better of it and the order by both."""
         sign = torch.where(self.f >= self.empty, 1.0, -1.0)[:, None]
+        sums = (first, last, first + last) if given is None else (first + last,)
+        orders = [(sign * gains).sort(dim=1, descending=True, stable=True).indices for gains in sums]
         best = torch.full_like(self.f, torch.inf)
         self.values = torch.zeros(self.pairs, len(self.nodes) + 1, dtype=torch.float64)
         order = torch.zeros(self.pairs, self.regions, dtype=torch.long)
         everyone = torch.ones(self.pairs, len(self.nodes), dtype=torch.bool)
         everyone[:, -1] = False  # everything is shown
         start = torch.cat([self.empty[:, None], self.f[:, None].expand(-1, len(self.nodes))], dim=1)
-        for gains in (first, last, first + last):
-            tried = (sign * gains).sort(dim=1, descending=True, stable=True).indices
+        for tried in orders if given is None else [given, *orders]:
             values = self._measured(tried, everyone, start)
             found = misfit(values, self.weights(tried), self.f, self.steady)
             better = found < best
@@ -223,9 +226,9 @@ class OrderSearch:
         return order
 
     @staticmethod
-    def least_sets(regions: int, points: int) -> int:
-        """Sets that the start shows."""
-        return 3 * (min(points, regions) - 1)
+    def least_sets(regions: int, points: int, *, given: bool = False) -> int:
+        """Sets that the start shows, without or with a given order."""
+        return (2 if given else 3) * (min(points, regions) - 1)
 
     def weights(self, order: Tensor) -> Tensor:
         counts = self.sizes.gather(1, order).cumsum(dim=1)[:, self.nodes - 1]

@@ -19,7 +19,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
-from proofmap.methods.masks.terms import enlarged, upsampling
+from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.methods.perturbation.regions import Regions, exact, grid_regions

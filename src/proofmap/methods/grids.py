@@ -1,0 +1,72 @@
+"""Maps on a coarse grid: the matrices that enlarge, shrink and blur maps, one for each axis."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def upsampling(low: int, high: int, *, corners: bool = False, device: torch.device | None = None) -> Tensor:
+    """The matrix ``(high, low)`` of bilinear interpolation along one axis, edges repeated.
+
+    The product with this matrix is the interpolation, and its transpose the exact, deterministic gradient. With
+    ``corners`` the first and last cells lie on the first and last positions (torch's ``align_corners=True``).
+
+    >>> upsampling(2, 4)
+    tensor([[1.0000, 0.0000],
+            [0.7500, 0.2500],
+            [0.2500, 0.7500],
+            [0.0000, 1.0000]])
+    """
+    if corners:
+        places = torch.linspace(0, low - 1, high, dtype=torch.float64)
+    else:
+        places = ((torch.arange(high, dtype=torch.float64) + 0.5) * low / high - 0.5).clamp(0, low - 1)
+    left = places.floor().long().clamp_max(low - 1)
+    right = (left + 1).clamp_max(low - 1)
+    share = places - left
+    matrix = torch.zeros(high, low, dtype=torch.float64)
+    rows = torch.arange(high)
+    matrix[rows, left] += 1 - share
+    matrix[rows, right] += share
+    return matrix.float().to(device)
+
+
+def smoothing(side: int, sigma: float, *, device: torch.device | None = None) -> Tensor:
+    """The matrix ``(side, side)`` of a Gaussian blur along one axis, cut at 4 sigma, edges repeated. With sigma 0 there is no blur.
+
+    >>> smoothing(3, 0.5).sum(dim=1)
+    tensor([1., 1., 1.])
+    """
+    radius = math.ceil(4 * sigma)
+    offsets = torch.arange(-radius, radius + 1, dtype=torch.float64)
+    kernel = torch.exp(-0.5 * (offsets / max(sigma, 1e-9)).square())
+    places = (torch.arange(side)[:, None] + offsets.long()).clamp(0, side - 1)
+    matrix = torch.zeros(side, side, dtype=torch.float64)
+    matrix.scatter_add_(1, places, (kernel / kernel.sum()).expand(side, -1))
+    return matrix.float().to(device)
+
+
+def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
+    """Masks ``(..., *grid)`` enlarged to ``(..., *positions)`` by one matrix of :func:`upsampling` per axis.
+
+    >>> enlarged(torch.tensor([[0.0, 1.0]]), [upsampling(2, 4)])
+    tensor([[0.0000, 0.2500, 0.7500, 1.0000]])
+    """
+    if len(up) == 2:
+        return up[0] @ low @ up[1].T
+    for axis, matrix in enumerate(up, start=low.ndim - len(up)):
+        low = torch.tensordot(low, matrix, dims=([axis], [1])).movedim(-1, axis)
+    return low
+
+
+def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
+    """Maps ``(..., *positions)`` as means over the cells of the grid, with the weights of :func:`enlarged`.
+
+    >>> shrunk(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), [upsampling(2, 4)])
+    tensor([[0.1250, 0.8750]])
+    """
+    return enlarged(maps, [(matrix / matrix.sum(dim=0)).T for matrix in up])
