@@ -71,9 +71,14 @@ def test_labels_find_the_outputs_of_the_net() -> None:
 
 def test_a_net_of_another_kind_is_refused_before_anything_is_read() -> None:
     beats = TensorData(normal(3, CHANNELS, STEPS), kind="series", title="beats")
-    with pytest.raises(InputError, match=r"^beats holds series, but the classifier takes rows$"):
+    with pytest.raises(
+        InputError,
+        match=r"^beats holds series, but the classifier takes rows; name a model that takes series",
+    ):
         load_blocks(beats, classifier(ROWS))
-    with pytest.raises(InputError, match=r"^beats holds series, but the classifier takes pictures$"):
+    with pytest.raises(
+        InputError, match=r"^beats holds series, but the classifier takes pictures; name a model"
+    ):
         load_blocks(beats, conv_classifier())
 
 

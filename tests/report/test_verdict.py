@@ -111,6 +111,7 @@ def test_soundness_that_the_fill_explains(base: pm.Evaluation) -> None:
     explained = replace(first, insertion=flat, pairs={"soundness": torch.full_like(curves.auc, 0.9)})
     found = verdict(replace(evaluation, results=(explained, *evaluation.results[1:])))
     assert found.grade == "best" and "explained by the fill alone" in " ".join(found.reasons)
+    assert found.headline.endswith("on 20 images; soundness explained by the fill alone")  # random is at .2
 
 
 def test_one_map_for_all_labels_never_is_both(base: pm.Evaluation) -> None:

@@ -64,7 +64,9 @@ class Record:
             record = cls(**content)
             record._check_form()
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
+            reason: object = error.strerror if isinstance(error, OSError) else error
+            if isinstance(error, KeyError):
+                reason = f"it has no {error}"
             raise InputError(
                 f"{path} is not a record of proofmap bench run: {reason}. Name the .json file that it wrote"
             ) from None

@@ -35,24 +35,22 @@ class OnnxModel:
     that holds numbers.
     """
 
-    def __init__(self, source: Any) -> None:
-        """``source`` is a session of onnxruntime, or the content of a model file."""
+    def __init__(self, source: Any, name: str = "the file") -> None:
+        """``source`` is a session of onnxruntime, or the content of the model file ``name``."""
         self.content: bytes | None = source if isinstance(source, bytes) else _content_of(source)
-        self._open(source)
+        self._open(source, name)
 
     @classmethod
     def load(cls, path: str | Path) -> OnnxModel:
-        return cls(Path(path).read_bytes())
+        return cls(Path(path).read_bytes(), str(path))
 
-    def _open(self, source: Any) -> None:
+    def _open(self, source: Any, name: str = "the file") -> None:
         if isinstance(source, bytes):
             runtime = require("onnxruntime", extra="onnx", purpose="a model in the ONNX format")
             try:
                 source = runtime.InferenceSession(source, providers=["CPUExecutionProvider"])
             except Exception as error:
-                raise ModelError(
-                    f"the file is not an ONNX model that onnxruntime can run: {error}"
-                ) from error
+                raise ModelError(f"{name} is not an ONNX model that onnxruntime can run: {error}") from error
         self.session = source
         self.inputs = self.session.get_inputs()
         outputs = self.session.get_outputs()

@@ -11,6 +11,7 @@ import torch
 import typer
 
 import proofmap as pm
+from proofmap.classifier import Classifier
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr, table_width
 from proofmap.core.errors import InputError
@@ -18,7 +19,11 @@ from proofmap.core.files import check_output
 from proofmap.core.inputs import inputs_of
 from proofmap.core.pictures import Fit
 from proofmap.core.text import counted
+from proofmap.methods.method import default_method, make_method
+from proofmap.models import load_classifier
+from proofmap.models.languages import NAME as LANGUAGES
 from proofmap.models.spec import FILE_SCHEMES, ModelSpec
+from proofmap.models.text_models import is_text_model
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
 from proofmap.report.runs import SavedRun
@@ -152,9 +157,7 @@ def evaluate(
         **{k: v for k, v in changes.items() if v is not None},
     )
     if not config.methods:
-        others = ModelSpec.parse(config.model).scheme in FILE_SCHEMES
-        usual = options.METHODS_WITHOUT_GRADIENTS if others else options.DEFAULT_METHODS
-        config = replace(config, methods=tuple(split_specs(usual)))
+        config = replace(config, methods=tuple(_usual_methods(config)))
     if not config.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
     folder = out or Path(study.stem if study is not None else "evaluation")
@@ -190,6 +193,25 @@ def evaluate(
     if saved.evaluation is not None:
         print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
     _print_outcome(outcome, _names(config, outcome.folder))
+
+
+def _usual_methods(config: Study) -> list[str]:
+    """The methods of a study that names none: those that the net can be explained with. A net of a user's function is built to ask it."""
+    spec = ModelSpec.parse(config.model)
+    usual, others = split_specs(options.DEFAULT_METHODS), split_specs(options.METHODS_WITHOUT_GRADIENTS)
+    if spec.scheme != "file":
+        of_words = is_text_model(spec) or (spec.name == LANGUAGES and not spec.scheme)
+        return others if of_words or spec.scheme in FILE_SCHEMES else usual
+    net = load_classifier(config.model, weights=config.weights)
+    return others if default_method(net) in others else [each for each in usual if _has_meaning(each, net)]
+
+
+def _has_meaning(method: str, net: Classifier) -> bool:
+    try:
+        make_method(method).prepare(net)
+    except InputError:
+        return False
+    return True
 
 
 def _names(config: Study, folder: Path) -> Collection[str]:

@@ -24,8 +24,7 @@ from proofmap.core.text import did_you_mean, one_line, terminal_text
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_blocks
 from proofmap.data.photos import warn_of_crop
-from proofmap.data.specs import is_dataset, names_table, open_data, photographs
-from proofmap.data.table_rows import TableData
+from proofmap.data.specs import is_dataset, names_data_file, photographs
 from proofmap.data.texts import TextData
 from proofmap.judging import proof_metrics
 from proofmap.methods.method import default_method, make_method
@@ -41,7 +40,7 @@ from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
 from proofmap.results.proof_shape import percent
 from proofmap.study.cost import expected_cost, expected_labels, speed_if_slow
-from proofmap.study.session import open_net
+from proofmap.study.session import open_net, open_study_data
 
 _MOST_TEXTS, _MOST_LABELS = 5, 8
 
@@ -160,30 +159,26 @@ def explain(
     )
     chosen = list(study.named_methods().values())
     images = _given(images, text)
-    is_table = (
-        bool(text)
-        or any(each is not None for each in (target, rows, text_column))
-        or names_table(images[0])
+    is_data = not text and (
+        any(each is not None for each in (target, rows, text_column))
+        or names_data_file(images[0])
         or is_dataset(images[0])
     )
+    is_table = bool(text) or is_data
     photos: Dataset
-    if text:
-        photos = TextData(text)
-    elif is_table:
-        places = options.with_columns(images, target, text_column)
-        photos = open_data(places or images)
-    else:
-        photos = photographs(images)
-    indices = _rows(photos, rows) if is_table and not text else list(range(len(photos)))
-    if isinstance(photos, TableData):
-        study = replace(study, weights=weights)
-        classifier = open_net(study, device=options.check_device(device), dataset=photos)
+    where = options.check_device(device)
+    if is_data:
+        places = options.with_columns(images, target, text_column) or images
+        study = replace(study, data=places, weights=weights)
+        photos, loaded = open_study_data(study, device=where)
+        indices = _rows(photos, rows)
+        classifier = open_net(study, loaded, where, photos)
         if batch_size is not None:
             classifier.fix_batches(batch_size, batch_size)
     else:
-        given = pm.load_classifier(
-            model, weights=weights, device=options.check_device(device), batch_size=batch_size
-        )
+        photos = TextData(text) if text else photographs(images)
+        indices = list(range(len(photos)))
+        given = pm.load_classifier(model, weights=weights, device=where, batch_size=batch_size)
         classifier = open_net(study, given)
     if method is None:
         chosen = [make_method(default_method(classifier))]

@@ -16,7 +16,7 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError, require
-from proofmap.data.specs import is_dataset, open_data
+from proofmap.data.specs import open_data, read_for
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -96,7 +96,7 @@ def serve(
             )
         if places and dataset is None:
             if nets.singular == "series":
-                data, places = _as_series(str(data)), [_as_series(places[0])]
+                data, places = str(read_for(str(data), "series")), [str(read_for(places[0], "series"))]
             dataset = nets.data = open_data(places)
         named = [*([data] if data else []), *(["--target", target] if target else [])]
         named += ["--text-column", text_column] if text_column else []
@@ -108,11 +108,6 @@ def serve(
         _run(app, listening)
     finally:
         listening.close()
-
-
-def _as_series(place: str) -> str:
-    """Data of a net of series: a CSV file has a series in each row, unless another kind is written before it."""
-    return place if is_dataset(place) else f"series:{place}"
 
 
 def _print_address(access: Access, api_only: bool) -> None:

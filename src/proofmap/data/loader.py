@@ -102,7 +102,10 @@ def load_listed(
     if outside:
         raise InputError(f"there is no item {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")
     if not inputs.reads(dataset.kind):
-        raise InputError(f"{dataset.title} holds {dataset.kind}, but the classifier takes {inputs.kind}")
+        raise InputError(
+            f"{dataset.title} holds {dataset.kind}, but the classifier takes {inputs.kind}; name a model that takes {dataset.kind} "
+            f"(--model), or data that holds {inputs.kind}"
+        )
     inputs.check_readable()
     workers = 1 if dataset.sequential else workers or _cores()
     return _in_background(dataset, inputs, blocks, torch.device(device), workers, ahead)

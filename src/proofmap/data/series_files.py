@@ -236,7 +236,9 @@ def _numbers(fields: Sequence[str], where: str) -> list[float]:
     try:
         return [float(field) for field in fields]
     except ValueError as error:
-        raise InputError(f"{where} is not a series of numbers: {error}") from None
+        raise InputError(
+            f"{where} is not a series of numbers: {error}; name a column of labels with --target COLUMN, or ?target=COLUMN after the file"
+        ) from None
 
 
 def _together(

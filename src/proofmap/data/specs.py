@@ -2,7 +2,7 @@
 
 photos/                             a folder of images, or one with a sub-folder per label
 photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
-beats.ts, beats.npz, beep.wav       series of a .ts, .npz or WAV file; series:beats.csv of a CSV file
+beats.ts, beats.npz, beep.wav       series of a .ts, .npz or WAV file; beats.csv with a net of series, or series:beats.csv
 reviews.csv?column=review           texts of a column of a CSV, JSONL or Parquet file; notes.txt: the lines of a file
 customers.csv?target=churned        rows of a table with the column of true labels; also customers.parquet
 KIND:PLACE                          data in a known layout, such as cifar10:data/ or hf:ORG/NAME
@@ -52,6 +52,10 @@ _BY_SUFFIX = {
     ".txt": "text",
     **dict.fromkeys(LINES, "text"),
 }
+DATA_SUFFIXES = tuple(_BY_SUFFIX)
+"""How the names of files of data end, other than photos."""
+_READ_FOR = {"rows": "table", "series": "series", "text": "text", "tokens": "text"}
+"""The kind of data that a CSV file holds for a net that takes these inputs."""
 _COLUMN_OPTIONS = {"column": "--text-column", "target": "--target"}  # on the command line
 
 
@@ -87,14 +91,36 @@ def is_dataset(text: str) -> bool:
     return match is not None and match["kind"] in _KINDS
 
 
-def names_table(text: str) -> bool:
-    """Whether a text names a table of rows, and not photos: ``customers.csv``, ``table:customers.csv``.
+def names_data_file(text: str) -> bool:
+    """Whether a text names a file of rows, series, texts or arrays, and not photos: ``customers.csv?target=churned``, ``notes.txt``.
 
-    >>> names_table("customers.csv?target=churned"), names_table("photos/cat.png")
+    >>> names_data_file("customers.csv?target=churned"), names_data_file("photos/cat.png")
     (True, False)
     """
-    place = text.partition("?")[0]
-    return place.startswith("table:") or Path(place).suffix.lower() in (".csv", ".tsv", *PARQUET)
+    return Path(text.partition("?")[0]).suffix.lower() in _BY_SUFFIX
+
+
+def is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
+    """Whether the data is one CSV file whose kind is not written before it, so that the net decides how it is read.
+
+    >>> is_open_csv("beats.csv?target=label"), is_open_csv("series:beats.csv"), is_open_csv("photos/")
+    (True, False, False)
+    """
+    places = [data] if isinstance(data, (str, Path)) else list(data)
+    text = str(places[0]) if len(places) == 1 else ""
+    return Path(text.partition("?")[0]).suffix.lower() in (".csv", ".tsv") and not is_dataset(text)
+
+
+def read_for(data: str | Path | Sequence[str | Path], inputs: str) -> str | Path | Sequence[str | Path]:
+    """The data for a net that takes these ``inputs``: a CSV file holds rows, series or texts for such nets, and names photos for others.
+
+    >>> read_for("beats.csv?target=label", "series"), read_for("photos.csv", "pictures")
+    ('series:beats.csv?target=label', 'photos.csv')
+    """
+    if inputs not in _READ_FOR or not is_open_csv(data):
+        return data
+    text = str(data if isinstance(data, (str, Path)) else data[0])
+    return f"{_READ_FOR[inputs]}:{text}"
 
 
 def load_dataset(spec: str | Path, **options: str | int) -> Dataset:

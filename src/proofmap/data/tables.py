@@ -193,10 +193,13 @@ def _column(columns: Sequence[str], *accepted: str) -> int | None:
 
 def _file_column(columns: Sequence[str], header: str, path: Path) -> int:
     found = _column(columns, *FILE_COLUMNS)
+    if not header.strip():
+        raise InputError(f"{path} has an empty first row: write the names of its columns there")
     if found is None:
         raise InputError(
             f"{path} has no column of files: its first row must name one {', '.join(FILE_COLUMNS)}, "
-            f"and is {header[:80]!r}; rows of numbers and categories are read with table:FILE?target=COLUMN"
+            f"and is {header[:80]!r}. Rows, series and texts need a model that takes them; their kind can be written before the file, as in "
+            "table:FILE?target=COLUMN (or --target COLUMN), series:FILE?target=COLUMN and text:FILE?column=COLUMN"
         )
     return found
 

@@ -211,11 +211,34 @@ def installed_models() -> list[ModelInfo]:
     return [model.info for model in _OWN.values() if model.packaged and find_spec(model.package)]
 
 
+def _file_hint(path: Path) -> str:
+    """What to write for a file that was given as a model; empty if it does not look like a file of a model."""
+    readers = {
+        ".onnx": "onnx",
+        ".joblib": "sklearn",
+        ".pkl": "sklearn",
+        ".pickle": "sklearn",
+        ".skops": "sklearn",
+    }
+    readers |= {".json": "xgboost", ".ubj": "xgboost"}
+    suffix = path.suffix.lower()
+    if suffix in readers:
+        return f"{path} is a file, so say who reads it: {readers[suffix]}:{path}"
+    if suffix in (".pt", ".pth", ".safetensors", ".ckpt"):
+        return (
+            f"{path} holds weights, and a model needs its net too: write NAME@{path}, such as timm:resnet18@{path}, or FILE.py:FUNCTION "
+            "with a function of yours that builds the net and loads them"
+        )
+    return ""
+
+
 def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
     if spec.name not in _OWN:
         scheme, colon, _ = spec.name.rpartition(":")
         if colon:
             raise unknown_name(scheme, SCHEMES, f"{spec.text!r} cannot be found: there is no hub")
+        if hint := _file_hint(Path(spec.name)):
+            raise ModelError(hint)
         elsewhere = ", ".join(info.name for info in _ELSEWHERE[:-1])
         raise ModelError(
             f"{unknown_name(spec.name, _OWN, 'Proofmap has no model')} Nets of hubs are written {elsewhere}, yours "

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
@@ -315,6 +316,8 @@ class Setting:
         return InputError(f"{self.name} must be {expected}, not {value!r}")
 
     def _check_bounds(self, value: float) -> None:
+        if math.isinf(value):
+            raise InputError(f"{self.name} must be a finite number, not {value}")
         if self.least is not None and self.most is not None and not self.least <= value <= self.most:
             raise InputError(f"{self.name} must lie between {self.least:g} and {self.most:g}, not {value}")
         if self.least is not None and not value >= self.least:

@@ -28,6 +28,8 @@ NEARLY = 0.9
 """A control explains soundness if it reaches this share of it and the method is not clearly above the control."""
 NO_EFFORT = "soundness not clearly higher than that of one map for all labels"
 """The first words of a note on methods that are not above a map that is the same for every label."""
+BY_BLUR = "soundness explained by blur"
+"""The first words of a note on methods that are not above their blurred maps."""
 FROM_FILL = 0.5
 """The fill explains soundness if it alone gives more than this share of the least sound label's area."""
 
@@ -66,7 +68,7 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     free = [r for r in evaluation.results if r.label_free]
     notes = []
     for controls, words in (
-        (smooth, "soundness explained by blur: not clearly higher than that of blurred maps (in brackets)"),
+        (smooth, f"{BY_BLUR}: not clearly higher than that of blurred maps (in brackets)"),
         (
             free,
             f"{NO_EFFORT} (in brackets)",

@@ -11,8 +11,9 @@ The grade is the first of these that applies:
                images     at least ENOUGH images count for each score, and as many have a judged label with f < .8
                interval   the 95 % intervals of its scores are above the bar
                control    its soundness is above that of every row with one map for all labels, by the whole 95 % interval of the paired
-                          differences, and neither blur nor the fill explains it
-    best       a method reaches the bar, but images, interval or control is missing for each such method
+                          differences
+               fill, blur neither explains its soundness
+    best       a method reaches the bar, but one of these is missing for each such method
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Literal
 
 from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.core.text import counted
-from proofmap.results.controls import NO_EFFORT, is_above, role_of, soundness_notes, soundness_values
+from proofmap.results.controls import BY_BLUR, NO_EFFORT, is_above, role_of, soundness_notes, soundness_values
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import coverage_words, different_images
 from proofmap.results.proof_shape import BAR
@@ -41,11 +42,13 @@ ENOUGH = 20
 _NAMED = 3
 
 Grade = Literal["is", "best", "none", "nothing", "unjudged"]
-Missing = Literal["images", "interval", "control", "no control"]
+Missing = Literal["images", "interval", "control", "fill", "blur", "no control"]
 _DOUBTS: dict[Missing, str] = {
     "images": "too few to be sure",
     "interval": "not clearly above the bar",
     "control": "no sounder than one map for all labels",
+    "fill": "soundness explained by the fill alone",
+    "blur": "soundness explained by blur",
     "no control": "not compared with one map for all labels",
 }
 
@@ -169,7 +172,10 @@ def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: in
             f"({number(_value(best, SOUNDNESS))}), which has one map for all labels."
         )
     elif others:
-        found["control"] = "; ".join(f"{note[:1].upper()}{note[1:]}" for note in others) + "."
+        by_blur = any(note.startswith(BY_BLUR) for note in others)
+        found["blur" if by_blur else "fill"] = (
+            "; ".join(f"{note[:1].upper()}{note[1:]}" for note in others) + "."
+        )
     elif not controls:
         found["no control"] = (
             "No row has one map for all labels. Add one, such as random: its soundness shows what is reached without effort."

@@ -21,7 +21,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
-from proofmap.data.specs import open_data, rebuild_dataset
+from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
 from proofmap.fills import Pools
 from proofmap.methods.masks.method import MapWatcher, ReadyMask
@@ -189,11 +189,11 @@ def open_session(
     if threads is not None:
         torch.set_num_threads(threads)
     if dataset is None:
-        dataset = open_data(study.data)
-    elif not isinstance(dataset, Dataset):
-        dataset = rebuild_dataset(dataset)
-    net = open_net(study, classifier, device, dataset)
-    data, pinned = dataset, distractors
+        data, classifier = open_study_data(study, classifier, device)
+    else:
+        data = dataset if isinstance(dataset, Dataset) else rebuild_dataset(dataset)
+    net = open_net(study, classifier, device, data)
+    pinned = distractors
     if pinned is not None and pinned["data"] != data.title:
         pinned = None
 
@@ -205,6 +205,21 @@ def open_session(
     if pools.source is not None and pinned is None:
         distractors = record_of(pools.source, data) if isinstance(pools.source, Distractors) else None
     return replace(session, dataset=data, distractors=distractors)
+
+
+def open_study_data(
+    study: Study, classifier: Classifier | None = None, device: str | None = None
+) -> tuple[Dataset, Classifier | None]:
+    """The study's data, and the net if it was given or loaded for it.
+
+    How a CSV file is read depends on the net, unless its kind is written before it: ``series:beats.csv``. Models in files of other libraries
+    (``onnx:FILE``) read their columns from the data, so there the data comes first.
+    """
+    by_net = is_open_csv(study.data) and ModelSpec.parse(study.model).scheme not in FILE_SCHEMES
+    if classifier is None and by_net:
+        classifier = load_classifier(study.model, weights=study.weights, device=device)
+    data = study.data if classifier is None else read_for(study.data, classifier.inputs.kind)
+    return open_data(data), classifier
 
 
 def open_net(

@@ -34,6 +34,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names, suggest_path
 from proofmap.core.inputs import Inputs
 from proofmap.core.pictures import SUFFIXES, Fit
+from proofmap.data.photos import SAMPLE
+from proofmap.data.specs import DATA_SUFFIXES, is_dataset
 from proofmap.fills import Fill, make_fill
 from proofmap.methods.controls import control_rows
 from proofmap.methods.method import Method, MethodLike, make_method
@@ -131,12 +133,18 @@ class Study:
         path = Path(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a study file; for photos in it write --data {path}")
-        if path.suffix.lower() in SUFFIXES:
-            raise InputError(f"{path} is a picture, not a study file; write --data {path}")
+        if path.suffix.lower() in (*SUFFIXES, *DATA_SUFFIXES):
+            noun = "a picture" if path.suffix.lower() in SUFFIXES else "a file of data"
+            raise InputError(f"{path} is {noun}, not a study file; write --data {path}")
         try:
             text = path.read_text(encoding="utf-8-sig")
         except FileNotFoundError:
-            raise InputError(f"there is no study file {path}.{suggest_path(path)}") from None
+            hint = (
+                f" For data write --data {path}."
+                if is_dataset(str(path)) or str(path).startswith(SAMPLE)
+                else ""
+            )
+            raise InputError(f"there is no study file {path}.{hint or suggest_path(path)}") from None
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path} cannot be read: {error}") from None
         try:
