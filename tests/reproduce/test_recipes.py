@@ -9,9 +9,9 @@ import pytest
 from proofmap.core.errors import InputError
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import BestEffort
-from proofmap.reproduce import Need, Recipe, recipe_names
+from proofmap.reproduce import Recipe, recipe_names
 from proofmap.reproduce.findings import Job
-from proofmap.reproduce.recipe import merged
+from proofmap.reproduce.recipe import Need, merged
 from proofmap.reproduce.rows import by_epsilons, study_of
 from proofmap.reproduce.run import EXPERIMENTS
 

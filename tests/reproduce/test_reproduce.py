@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.reproduce import Claim, Findings, PaperTable, Recipe, linear_case, recipe_names, reproduce, run
-from proofmap.reproduce.findings import Job
+from proofmap.reproduce import Recipe, linear_case, recipe_names, reproduce, run
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable
 from proofmap.reproduce.rows import study_of
 from proofmap.results.tables import number
 from tests.command import run as command

@@ -206,7 +206,7 @@ class _Batch:
             first.kernels,
         )
         x = _stacked([each.x for each in requests])
-        sizes = torch.cat([_sizes(each) for each in requests])
+        sizes = torch.cat([each.inputs.sizes(each.x, gradient=each.gradient) for each in requests])
         self.order = sizes.argsort(stable=True)
         self.parts: list[tuple[Tensor, Tensor]] = []
         full = min(most, _FULL.get(x.device.type, _FULL_ON_OTHERS))
@@ -243,10 +243,6 @@ def _stacked(each: Sequence[Tensor]) -> Tensor:
     """Inputs of different lengths as those of the longest; what they lack is zero."""
     width = max(x.shape[-1] for x in each)
     return torch.cat([F.pad(x, (0, width - x.shape[-1])) for x in each])
-
-
-def _sizes(request: _Forward) -> Tensor:
-    return request.inputs.sizes(request.x, gradient=request.gradient)
 
 
 def _answers(requests: Sequence[_Forward | _Backward], most: int) -> list[Any]:

@@ -190,22 +190,5 @@ def bench(
     device: Annotated[str | None, options.DEVICE] = None,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
-    ACTIONS[action](
-        Asked(
-            target=target,
-            method=method,
-            name=name,
-            data=data,
-            out=out,
-            leaderboard=leaderboard,
-            allow_code=allow_code,
-            recompute=recompute,
-            executor=executor,
-            address=address,
-            workers=workers,
-            gpus=gpus,
-            threads=threads,
-            device=device,
-            quiet=quiet,
-        )
-    )
+    given = {name: value for name, value in locals().items() if name != "action"}
+    ACTIONS[action](Asked(**given))

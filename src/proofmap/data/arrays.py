@@ -52,11 +52,9 @@ def _encoder() -> Callable[[str, str], bytes]:
 
 def _array_maker() -> Callable[..., NDArray[Any]]:
     """Makes arrays of the newest protocol; NumPy refuses Python objects here."""
-
-    def from_buffer(content: bytes, dtype: Any, shape: Any, order: Any) -> NDArray[Any]:
-        return np.frombuffer(content, dtype=dtype).reshape(shape, order=order)
-
-    return from_buffer
+    return lambda content, dtype, shape, order: np.frombuffer(content, dtype=dtype).reshape(
+        shape, order=order
+    )
 
 
 def _array_builder() -> Callable[..., NDArray[Any]]:

@@ -1,29 +1,27 @@
 """Methods: each makes one heat map per label (``proofmap list methods``). One folder or file per family."""
 
-from proofmap.methods.adapters import Captum, FromObject, LimeTabular, PytorchGradCam, Shap, TorchCam
+from proofmap.methods.adapters.cams import PytorchGradCam, TorchCam
+from proofmap.methods.adapters.captum import Captum
+from proofmap.methods.adapters.lime import LimeTabular
+from proofmap.methods.adapters.objects import FromObject
+from proofmap.methods.adapters.shap import Shap
 from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
 from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
 from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, FirstWords, Random, Rarity
 from proofmap.methods.from_function import FromFunction, per_label
-from proofmap.methods.gradients import (
-    Gradient,
-    GradientInput,
-    GuidedBackprop,
-    IntegratedGradients,
-    RectGrad,
-    SmoothGrad,
-)
-from proofmap.methods.maskers import BeliefMasker, PhangMasker, RealTimeSaliency, train_masker
-from proofmap.methods.masks import (
-    IBA,
-    BeliefMask,
-    DiffMask,
-    ExtremalPerturbation,
-    FongVedaldi,
-    IGOSPlusPlus,
-    LearnedMask,
-    RateDistortion,
-)
+from proofmap.methods.gradients.paths import IntegratedGradients, SmoothGrad
+from proofmap.methods.gradients.plain import Gradient, GradientInput
+from proofmap.methods.gradients.rectified import GuidedBackprop, RectGrad
+from proofmap.methods.maskers.train import train_masker
+from proofmap.methods.maskers.trained import BeliefMasker, PhangMasker, RealTimeSaliency
+from proofmap.methods.masks.belief import BeliefMask
+from proofmap.methods.masks.diffmask import DiffMask
+from proofmap.methods.masks.extremal import ExtremalPerturbation
+from proofmap.methods.masks.fong_vedaldi import FongVedaldi
+from proofmap.methods.masks.iba import IBA
+from proofmap.methods.masks.igos import IGOSPlusPlus
+from proofmap.methods.masks.learned import LearnedMask
+from proofmap.methods.masks.rate_distortion import RateDistortion
 from proofmap.methods.method import (
     METHODS,
     Cost,
@@ -32,18 +30,15 @@ from proofmap.methods.method import (
     ReadyMethod,
     make_method,
 )
-from proofmap.methods.perturbation import (
-    HSIC,
-    LIME,
-    RISE,
-    BeliefOrder,
-    GreedyInsertion,
-    KernelSHAP,
-    Occlusion,
-    Shapley,
-    Sobol,
-)
-from proofmap.methods.propagation import LRP, AttentionLRP, ContrastiveLRP, DeepLIFT
+from proofmap.methods.perturbation.additive import LIME, KernelSHAP, Shapley
+from proofmap.methods.perturbation.belief_order import BeliefOrder
+from proofmap.methods.perturbation.greedy import GreedyInsertion
+from proofmap.methods.perturbation.occlusion import Occlusion
+from proofmap.methods.perturbation.rise import RISE
+from proofmap.methods.perturbation.sensitivity import HSIC, Sobol
+from proofmap.methods.propagation.attention_lrp import AttentionLRP
+from proofmap.methods.propagation.deep_lift import DeepLIFT
+from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP
 from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
 
 __all__ = [

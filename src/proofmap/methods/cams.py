@@ -5,9 +5,8 @@ The backbone runs once for all labels; only the head is differentiated for each 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.layers import Layer, activations_of, captured, find_layer, named_layer
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,7 +200,7 @@ class ScoreCAM(CAM):
     reference = "Wang et al. 2020"
     description = "feature maps, each weighted by the score of the image that it shows"
     needs = frozenset({"layer"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "paper": {},
             "released": {"score": "probability", "weights": "score"},

@@ -14,11 +14,11 @@ from proofmap.core.errors import InputError
 from proofmap.core.ranking import Ties, keep_top
 from proofmap.fills import Fill, Gray
 from proofmap.metrics.context import Judged
-from proofmap.metrics.games import GAMES, Game, ReadyGame, Shortcuts
+from proofmap.metrics.games import GAMES, Game, ReadyGame
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.quadrature import Rule
 from proofmap.metrics.regions import unit_scale
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 
 @GAMES.register

@@ -19,10 +19,8 @@ from proofmap.core.registry import Registry
 from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.metrics.quadrature import Quadrature, Rule
 from proofmap.metrics.targets import Probability, Target
-from proofmap.plugins.settings import Plugin, Ready, setting, setting_names, settings_class
+from proofmap.plugins.settings import Plugin, Ready, Shortcuts, setting, setting_names, settings_class
 from proofmap.plugins.specs import make_plugin
-
-Shortcuts = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 CURVES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},

@@ -20,9 +20,9 @@ from proofmap.core.errors import InputError
 from proofmap.metrics import proof
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
 from proofmap.metrics.context import MOST_LABELS_IN_MATRIX, Judged
-from proofmap.metrics.games import CURVES, Game, InsertionGame, ReadyGame, Shortcuts
+from proofmap.metrics.games import CURVES, Game, InsertionGame, ReadyGame
 from proofmap.metrics.metric import METRICS, Metric
-from proofmap.plugins.settings import setting, setting_names, settings_of
+from proofmap.plugins.settings import Shortcuts, setting, setting_names, settings_of
 
 TOP = "the worst case is over this number of the most probable judged labels; none: over all"
 E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"

@@ -6,9 +6,8 @@ again, and the two maps are compared. Maps that do not change come from the inpu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ from proofmap.methods.method import Cost, ReadyMethod
 from proofmap.metrics.context import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.similarity import Similarity, entropy, similarity
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 Layers = Literal["last", "all"]
 
@@ -115,9 +114,7 @@ class Randomisation(UnlearnedMetric):
     limits = (-1.0, 1.0)
     description = "similarity of a map with that of the net with randomised weights"
     reference = "Adebayo et al. 2018; Hedstroem et al. 2024"
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"smooth": {"samples": 50}}
-    }
+    shortcuts: ClassVar[Shortcuts] = {"preset": {"smooth": {"samples": 50}}}
 
     similarity: Similarity = setting("rank", "rank correlation of values, or of their sizes, or SSIM")
     samples: int = setting(

@@ -6,6 +6,7 @@ A model of tables needs rows like those that it was fitted on: they are given as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,6 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
             )
         data = _table(Path(spec.options["data"]), spec.options.get("target"))
     return model, {**arguments, "data": data}
-
-
-def _onnx(path: Path, spec: ModelSpec) -> OnnxModel:
-    return OnnxModel.load(path)
 
 
 def _xgboost(path: Path, spec: ModelSpec) -> Any:
@@ -79,7 +76,12 @@ def _sklearn(path: Path, spec: ModelSpec) -> Any:
         raise ModelError(f"{path} cannot be loaded: {reason_of(error)}") from error
 
 
-_LOADERS = {"onnx": _onnx, "xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}
+_LOADERS: dict[str, Callable[[Path, ModelSpec], Any]] = {
+    "onnx": lambda path, spec: OnnxModel.load(path),
+    "xgboost": _xgboost,
+    "lightgbm": _lightgbm,
+    "sklearn": _sklearn,
+}
 
 
 def _picture(model: OnnxModel, spec: ModelSpec) -> dict[str, Any]:

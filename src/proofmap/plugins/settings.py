@@ -51,6 +51,7 @@ from proofmap.plugins.values import (
 __all__ = ["Plugin", "Ready", "required", "setting"]
 
 T = TypeVar("T")
+Shortcuts = Mapping[str, Mapping[str, Mapping[str, Any]]]
 _TYPE_TEXT = {
     bool: "true or false",
     int: "a whole number",
@@ -103,7 +104,7 @@ class Plugin(ABC):
     description: ClassVar[str]
     reference: ClassVar[str] = ""
     revision: ClassVar[int] = 1
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {}
+    shortcuts: ClassVar[Shortcuts] = {}
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -66,7 +66,11 @@ def page_record(
         "warnings": list(warnings),
         "stored": stored,
         "command": command,
-        "versions": _versions(),
+        "versions": {
+            "proofmap": __version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
         "settings": _settings_text(evaluation.settings),
         "curve": _settings_text(evaluation.results[0].insertion.settings),
         "provenance": _settings_text(provenance or {}),
@@ -153,10 +157,6 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
 
 def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
     return [[json_number(v) for v in row] for row in matrix.tolist()]
-
-
-def _versions() -> dict[str, str]:
-    return {"proofmap": __version__, "torch": str(torch.__version__), "python": platform.python_version()}
 
 
 def _settings_text(settings: Mapping[str, object]) -> dict[str, str]:

@@ -194,7 +194,11 @@ class Recipe:
         return f"{note}. For {own.what}: {how}; --variant {own.name}"
 
     def _lacking(self, data: Path, lines: list[str], needs: list[Need]) -> InputError:
-        elsewhere = f"\nAnother folder in place of {data} is named with --data" if _any_path(needs) else ""
+        elsewhere = (
+            f"\nAnother folder in place of {data} is named with --data"
+            if any(need.path for need in needs)
+            else ""
+        )
         return InputError(
             f"the recipe {self.name} needs what is not here. Supply\n" + "\n".join(lines) + elsewhere
         )
@@ -250,10 +254,6 @@ def _needs(table: Mapping[str, Any]) -> tuple[Need, ...]:
 
 def _listed(needs: list[Need], data: Path, indent: int = 2) -> str:
     return "\n".join(" " * indent + need.words(data) for need in needs)
-
-
-def _any_path(needs: list[Need]) -> bool:
-    return any(need.path for need in needs)
 
 
 def _extended(text: str) -> tuple[dict[str, Any], str]:

@@ -110,12 +110,7 @@ def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Itera
         yield dict(metric)
         return
     for preset, pair in epsilons.items():
-        yield {**metric, "name": at_preset(metric_name(metric), preset), floor: pair[floor]}
-
-
-def at_preset(name: str, preset: str) -> str:
-    """The name of a metric at one of several pairs of thresholds."""
-    return f"{name}, {preset}"
+        yield {**metric, "name": f"{metric_name(metric)}, {preset}", floor: pair[floor]}
 
 
 def metric_name(metric: Mapping[str, Any]) -> str:

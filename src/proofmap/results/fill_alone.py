@@ -11,7 +11,7 @@ Completeness and soundness of such a label say more about the fill than about th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.statistics import Score
-from proofmap.results.tables import Cells, metric_words, number, with_interval
+from proofmap.results.tables import Cells, metric_with_arrow, metric_words, number, with_interval
 
 MARK = "†"
 GIVEN = 0.9
@@ -158,8 +158,12 @@ def scores_by_fill(scores: Sequence[Score]) -> dict[str, dict[str, Score]]:
 def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
     """Header and one row per method and fill; only if :func:`scores_by_fill` finds several."""
     first = scores_by_fill(evaluation.results[0].scores)
-    kinds = list(next(iter(first.values())))
-    header = ["method", "fill", *(f"{metric_words(kind)} {_arrow(first, kind)}" for kind in kinds)]
+    kinds = next(iter(first.values()))
+    header = [
+        "method",
+        "fill",
+        *(metric_with_arrow(kind, score.higher_is_better) for kind, score in kinds.items()),
+    ]
     rows = [
         [
             result.name + label_free_mark * result.label_free if k == 0 else "",
@@ -196,7 +200,3 @@ def spread_notes(evaluation: Evaluation) -> list[str]:
         more = f" and less for {counted(len(order) - _MOST, 'other')}" if len(order) > _MOST else ""
         lines.append(f"between fills the mean {metric_words(kind)} moves by {', '.join(named)}{more}")
     return lines
-
-
-def _arrow(first: Mapping[str, Mapping[str, Score]], kind: str) -> str:
-    return "↑" if next(iter(first.values()))[kind].higher_is_better else "↓"

@@ -46,7 +46,7 @@ from proofmap.results.tables import (
     aligned,
     latex_text,
     markdown,
-    metric_words,
+    metric_with_arrow,
     number,
     records_csv,
     table_html,
@@ -86,7 +86,7 @@ def score_cells(evaluation: Evaluation) -> Cells:
 
 def _header(evaluation: Evaluation, score: Score) -> str:
     mark = FILL_MARK if is_marked(evaluation, score) else ""
-    return f"{metric_words(score.name)} {'↑' if score.higher_is_better else '↓'}{mark}"
+    return metric_with_arrow(score.name, score.higher_is_better) + mark
 
 
 def score_notes(evaluation: Evaluation) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,7 +58,10 @@ def find_data(place: str | Path, target: str = "") -> list[FoundData]:
     if not place.exists():
         raise InputError(f"there is no file or folder {place}.{suggest_path(place)}")
     files = sorted(path for path in place.iterdir() if path.is_file()) if place.is_dir() else [place]
-    by_suffix = _by_suffix(files)
+
+    def by_suffix(suffixes: Iterable[str]) -> list[Path]:
+        return [path for path in files if path.suffix.lower() in tuple(suffixes)]
+
     found = list(_photos(place))
     found += [
         FoundData("series", path, f"the series of {path.name}", labelled=True) for path in by_suffix(_SERIES)
@@ -73,10 +76,6 @@ def find_data(place: str | Path, target: str = "") -> list[FoundData]:
             "proofmap init photos/. Other data is listed by: proofmap list datasets"
         )
     return found
-
-
-def _by_suffix(files: Sequence[Path]) -> Callable[[Iterable[str]], list[Path]]:
-    return lambda suffixes: [path for path in files if path.suffix.lower() in tuple(suffixes)]
 
 
 def _photos(place: Path) -> Iterable[FoundData]:

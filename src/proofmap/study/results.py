@@ -252,7 +252,7 @@ class Run:
         identity = self.manifest.identity
         context = {
             **identity,
-            "device": self._devices(),
+            "device": " and ".join(dict.fromkeys(str(e.get("device")) for e in self.manifest.environments)),
             "batches": list(self.manifest.batches),
             "threads": self.manifest.threads,
             "proofmap": " and ".join(sorted(self.manifest.versions)),
@@ -288,9 +288,6 @@ class Run:
         for k, image in enumerate(self.images):
             f[k, : len(image.f)] = image.f
         return f
-
-    def _devices(self) -> str:
-        return " and ".join(dict.fromkeys(str(e.get("device")) for e in self.manifest.environments))
 
     def _result(
         self, method: Registered, table: Tensor, context: Mapping[str, object], names: Sequence[str]

@@ -11,8 +11,8 @@ baseline to the input; relevance propagation distributes the logit itself. The v
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from proofmap.fills import Fill, Gray, ReadyFill
 from proofmap.fills.text import baseline_of
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 DRAWS_HELP = "number of baselines, if they are random"
 
@@ -170,7 +170,7 @@ class IntegratedGradients(BaselineMethod):
     description = "gradients on the way from a baseline to the image, signed"
     needs = frozenset({"gradients"})
     signed = True
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "captum": {},
             "sundararajan": {"baseline": Gray(color=(0.0,)), "steps": 300, "rule": "right"},
@@ -262,7 +262,7 @@ class SmoothGrad(Method):
     reference = "Smilkov et al. 2017"
     description = "gradient, averaged over noisy copies of the image"
     needs = frozenset({"gradients"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "smilkov": {},
             "captum": {"of": "absolute-gradient", "samples": 5, "sigma": 1.0, "noise": "normalised"},

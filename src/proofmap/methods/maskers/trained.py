@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +30,7 @@ from proofmap.methods.maskers.file import (
 from proofmap.methods.maskers.nets import BeliefNet, Scale, read_features, repeated, resized
 from proofmap.methods.maskers.training import KINDS
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 _LABELS = 32
 """Labels whose masks are made at the same time."""
@@ -177,9 +176,7 @@ class RealTimeSaliency(TrainedMasker):
     revision = 2
     description = "masks of a trained U-Net that takes the image and the label"
     reference = "Dabkowski and Gal 2017"
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"trained": {}, "released": {"confidence": 6.0}}
-    }
+    shortcuts: ClassVar[Shortcuts] = {"preset": {"trained": {}, "released": {"confidence": 6.0}}}
     confidence: float = setting(0.0, "evidence that a label must have before its mask opens")
 
     @property

@@ -14,8 +14,7 @@ while it is below (dual ascent), so the constraint is met instead of weighted. x
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,7 +35,7 @@ from proofmap.methods.masks.method import (
     grid_matrices,
 )
 from proofmap.methods.method import METHODS, Cost
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 _TAU, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1
 _OPEN = _TAU * math.log(-_GAMMA / _ZETA)
@@ -57,9 +56,7 @@ class DiffMask(WholeNet, FilledMaskMethod):
     revision = 2
     reference = "De Cao et al. 2020"
     needs = frozenset({"gradients", "distractors"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"fast": {}, "thorough": {"steps": 300, "samples": 4}}
-    }
+    shortcuts: ClassVar[Shortcuts] = {"preset": {"fast": {}, "thorough": {"steps": 300, "samples": 4}}}
 
     steps: int = setting(100, "Adam steps", least=1)
     samples: int = setting(2, "draws of the gates per step", least=1)

@@ -22,7 +22,6 @@ m is computed at two points per cell along each axis and enlarged linearly from 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Any, ClassVar, Literal, cast
 
 import torch
@@ -36,7 +35,7 @@ from proofmap.methods.grids import enlarged, smoothing, upsampling
 from proofmap.methods.masks.engine import MaskProblem, Slots
 from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, distinct_images
 from proofmap.methods.method import METHODS, Cost
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 Variant = Literal["preserve", "delete", "dual"]
 
@@ -68,7 +67,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
     revision = 2
     reference = "Fong, Patrick and Vedaldi 2019"
     needs = frozenset({"gradients", "neighbours"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "fast": {},
             "paper": {"steps": 800, "learning_rate": 0.01, "growth": 1.0035},

@@ -21,8 +21,7 @@ hidden         Gaussian blur of sigma 10                    median of 11 x 11
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -44,7 +43,7 @@ from proofmap.methods.masks.method import (
 )
 from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 Start = Literal["ones", "disc"]
 Penalty = Literal["sum", "mean"]
@@ -68,7 +67,7 @@ class FongVedaldi(WholeNet, FilledMaskMethod):
     revision = 2
     reference = "Fong and Vedaldi 2017"
     needs = frozenset({"gradients"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "original": {},
             "pytorch": {

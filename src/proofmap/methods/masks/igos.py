@@ -19,8 +19,7 @@ product must do both. The map is 1 - (D I) up. Written from the paper's mathemat
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -40,7 +39,7 @@ from proofmap.methods.masks.method import (
 )
 from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 _GAMES = 4
 """Terms with f: two masks and their product twice."""
@@ -64,7 +63,7 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
     revision = 2
     reference = "Khorram, Lawson and Li 2021"
     needs = frozenset({"gradients"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "paper": {},
             "fast": {"iterations": 5, "integration": 8},

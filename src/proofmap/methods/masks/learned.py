@@ -26,7 +26,7 @@ from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import FilledMaskMethod, ReadyMask, Stage, WholeNet, grid_matrices
 from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation
 from proofmap.methods.method import METHODS, Cost
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 Merge = Literal["max", "sum"]
 Decay = Literal["constant", "cosine"]
@@ -56,7 +56,7 @@ class LearnedMask(WholeNet, FilledMaskMethod):
     reference = "Gupta et al. 2022"
     revision = 2
     needs = frozenset({"gradients", "distractors"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "fast": {},
             "paper": {**_AS_PUBLISHED, "objective": "nll", "tv_border": True},

@@ -18,8 +18,7 @@ distorted as one that is too weak, unlike with methods that maximise the label. 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -39,7 +38,7 @@ from proofmap.methods.masks.method import (
     grid_matrices,
 )
 from proofmap.methods.method import METHODS, Cost
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 Kept = Literal["logit", "probability"]
 
@@ -63,7 +62,7 @@ class RateDistortion(WholeNet, FilledMaskMethod):
     description = "the fewest positions that keep the label's score when all others are noise"
     reference = "Macdonald et al. 2019"
     needs = frozenset({"gradients"})
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {"fast": {}, "thorough": {"steps": 500, "samples": 4, "grid": 224}}
     }
 

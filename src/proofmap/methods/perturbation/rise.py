@@ -9,8 +9,7 @@ of times that each position was shown varies. Masks are made when they are neede
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 _ROUND = 250
 """Masks between two checks whether a map has converged."""
@@ -44,7 +43,7 @@ class RISE(PerturbationMethod):
     name = "rise"
     reference = "Petsiuk et al. 2018"
     description = "mean of random masks, each weighted by the net's answer to the masked input"
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "fast": {},
             "paper": {"masks": 8000, "tolerance": 0.0, "coverage": False},

@@ -7,10 +7,9 @@ image, so that they stay evenly spread. The cells' values are enlarged linearly 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -23,7 +22,7 @@ from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.methods.perturbation.regions import Regions, exact, grid_regions
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 Bandwidth = Literal["median", "distances"]
 
@@ -137,9 +136,7 @@ class HSIC(SensitivityMethod):
     name = "hsic"
     reference = "Novello et al. 2022"
     description = "how much what the net says depends on a cell being shown"
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"fast": {}, "paper": {"grid": 7, "samples": 1500}}
-    }
+    shortcuts: ClassVar[Shortcuts] = {"preset": {"fast": {}, "paper": {"grid": 7, "samples": 1500}}}
 
     samples: int = setting(500, "masks for each image; all labels share them", least=2)
     bandwidth: Bandwidth = setting("median", "width of L: the median of values, or of distances between them")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +18,7 @@ from proofmap.methods.graph import check_operations
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.propagation.relevance import KNOWN, Composite, Raw, Relevance, Rule
 from proofmap.methods.propagation.rewriting import ratio
-from proofmap.plugins.settings import setting
+from proofmap.plugins.settings import Shortcuts, setting
 
 RuleName = Literal["epsilon", "gamma", "alpha-beta"]
 First = Literal["auto", "box", "w-squared", "flat", "none"]
@@ -165,7 +164,7 @@ class LRP(RelevanceMethod):
     reference = "Bach et al. 2015"
     description = "the logit, shared out layer by layer down to the input, signed"
     signed = True
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
+    shortcuts: ClassVar[Shortcuts] = {
         "preset": {
             "epsilon-gamma-box": {},
             "epsilon": {"conv": "epsilon", "first": "none"},
@@ -205,9 +204,7 @@ class ContrastiveLRP(RelevanceMethod):
     name = "contrastive-lrp"
     reference = "Gu et al. 2018"
     description = "relevance of the label less that of the other labels"
-    shortcuts: ClassVar[Mapping[str, Mapping[str, Mapping[str, Any]]]] = {
-        "preset": {"paper": {}, "released": {"dual": "weighted"}}
-    }
+    shortcuts: ClassVar[Shortcuts] = {"preset": {"paper": {}, "released": {"dual": "weighted"}}}
     conv: RuleName = setting("alpha-beta", "rule of convolutions")
     dense: RuleName = setting("alpha-beta", "rule of dense layers")
     alpha: float = setting(
