@@ -163,7 +163,7 @@ def test_what_paints_nothing_is_refused(net: Any, message: str) -> None:
 
 
 def test_it_is_for_pictures_and_for_judging() -> None:
-    with pytest.raises(InputError, match="infill paints pictures, not rows"):
+    with pytest.raises(InputError, match="the fill infill is for images, and the net takes rows"):
         Infill(net=Diffusion()).prepare(classifier_of(ROWS))
     with pytest.raises(InputError, match="infill"):
         pm.LearnedMask(fill=Infill(net=Diffusion()))(

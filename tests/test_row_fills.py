@@ -161,7 +161,7 @@ def test_fills_that_make_no_sense_are_refused() -> None:
         pm.evaluate(f, people(), methods=["random"], metrics=["insertion:fill=noise"], labels="top1")
     assert isinstance(SERIES, Series)
     with pytest.raises(
-        pm.InputError, match="near-rows is for rows of a table, and the net takes series; use one of gray"
+        pm.InputError, match="near-rows is for rows, and the net takes series; use one of gray"
     ):
         make_fill("near-rows").prepare(classifier_of(SERIES))
 

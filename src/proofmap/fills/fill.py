@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.registry import Registry
 from proofmap.core.tensors import private_copy
@@ -29,6 +31,8 @@ class Fill(Plugin):
     """Whether different keys give different backgrounds; if not, one draw is enough."""
     reads_mask: ClassVar[bool] = False
     """Whether backgrounds depend on which positions are shown; such a fill is for judging, not for methods."""
+    takes: ClassVar[type[Inputs]] = Inputs  # type: ignore[type-abstract]
+    """The kind of inputs that the fill has a meaning for."""
 
     @classmethod
     def make(cls, spec: Any) -> Fill:
@@ -36,7 +40,15 @@ class Fill(Plugin):
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
         """The fill for this classifier's inputs; a fill with a state, such as a pool, returns a subclass."""
+        self.check_inputs(classifier.inputs)
         return ReadyFill(self, classifier.inputs)
+
+    def check_inputs(self, inputs: Inputs) -> None:
+        """Raise if the fill has no meaning for these inputs."""
+        if not isinstance(inputs, self.takes):
+            raise InputError(
+                f"the fill {self.name} is for {self.takes.noun}, and the net takes {inputs.noun}; use one of {', '.join(inputs.fills)}"
+            )
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         """Backgrounds ``(N, *shape)`` for inputs ``(N, *shape)`` and stream keys ``(N,)``."""
@@ -89,6 +101,21 @@ class ReadyFill(Ready):
         return self.fill.record(self.inputs)
 
 
+@dataclass(frozen=True, eq=False)
+class ReadyBehind(ReadyFill):
+    """A fill that reads the mask by :meth:`behind`, with the record made when it was prepared."""
+
+    recorded: dict[str, object]
+
+    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
+        """What hidden positions show if nothing is shown."""
+        nothing = images.new_zeros((len(images), *self.inputs.positions), dtype=torch.bool)
+        return self.behind(images, keys, nothing)
+
+    def record(self) -> dict[str, object]:
+        return dict(self.recorded)
+
+
 def make_fill(fill: str | Fill) -> Fill:
     """A fill from its name, with settings as ``blur:sigma=3``, from ``images:FOLDER`` or ``FILE.py:CLASS``, or as given.
 
@@ -96,6 +123,11 @@ def make_fill(fill: str | Fill) -> Fill:
     Blur(sigma=3.0, kernel=11, border=None)
     """
     return Fill.make(fill)
+
+
+def title_of(model: Any) -> str:
+    """The text of a spec, or the name of an object."""
+    return model if isinstance(model, str) else str(getattr(model, "__qualname__", type(model).__name__))
 
 
 def rounded(values: Tensor) -> list[float]:

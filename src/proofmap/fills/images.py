@@ -76,6 +76,7 @@ class Images(Fill):
         from proofmap.data import distractors  # when it is first needed: datasets take a while to import
 
         inputs, device = classifier.inputs, classifier.device
+        self.check_inputs(inputs)
         built = {} if self._pools is None else self._pools.built
         if (self, inputs, device) in built:
             return built[self, inputs, device]

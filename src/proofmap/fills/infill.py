@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.fills.fill import FILLS, Fill, ReadyFill, rounded
+from proofmap.fills.fill import FILLS, Fill, ReadyBehind, rounded, title_of
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
@@ -50,6 +50,7 @@ class Infill(Fill):
     description = "hidden pixels painted by an inpainting net of yours (for judging)"
     reference = "Chang et al. 2019"
     reads_mask = True
+    takes = Pictures
     net: Any = required(f"FILE.py:NAME of a function or module {_FORM}, or the object", main=True)
     batch: int = setting(16, "images that the net gets at once", least=1, most=128)
 
@@ -57,22 +58,20 @@ class Infill(Fill):
         super().__post_init__()
         if not isinstance(self.net, str) and (not callable(self.net) or isinstance(self.net, type)):
             raise InputError(
-                f"infill needs net = a function or a torch module {_FORM}, not {_title(self.net)}"
+                f"infill needs net = a function or a torch module {_FORM}, not {title_of(self.net)}"
             )
 
     def prepare(self, classifier: Classifier) -> ReadyInfill:
-        inputs = classifier.inputs
-        if not isinstance(inputs, Pictures):
-            raise InputError(f"infill paints pictures, not {inputs.noun}; use another fill")
+        self.check_inputs(classifier.inputs)
         net = self._painter()
         recorded = {
             **self.settings(),
-            "gray": rounded(inputs.neutral),
+            "gray": rounded(classifier.inputs.neutral),
             **code_record(net),
         }  # before it is copied and called
         if isinstance(net, nn.Module):
             net = copy.deepcopy(net).to(classifier.device).eval().requires_grad_(False)
-        return ReadyInfill(self, inputs, net, recorded)
+        return ReadyInfill(self, classifier.inputs, recorded, net)
 
     def _painter(self) -> Painter:
         net: Any = self.net
@@ -85,36 +84,28 @@ class Infill(Fill):
             net = from_python_file(file, name, "net for infill")
             if not callable(net) or isinstance(net, type):
                 raise InputError(
-                    f"infill: {self.net} is {_title(net)}, expected a function or a torch module {_FORM}"
+                    f"infill: {self.net} is {title_of(net)}, expected a function or a torch module {_FORM}"
                 )
         call = net.forward if isinstance(net, nn.Module) else net
-        check_call(call, f"the infill {_title(self.net)}", "paint(images, holes)", None, None)
+        check_call(call, f"the infill {title_of(self.net)}", "paint(images, holes)", None, None)
         return net  # type: ignore[no-any-return]
 
     def settings(self) -> dict[str, object]:
-        return {**super().settings(), "net": _title(self.net)}
+        return {**super().settings(), "net": title_of(self.net)}
 
     def changes(self) -> list[str]:
         batch = [] if self.batch == type(self).batch else [f"batch={self.batch}"]
-        return [f"net={_title(self.net)}", *batch]
+        return [f"net={title_of(self.net)}", *batch]
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyInfill(ReadyFill):
-    """The fill with its net on a classifier's device, and the record made when it was prepared."""
+class ReadyInfill(ReadyBehind):
+    """The fill with its net on a classifier's device."""
 
     fill: Infill
     net: Painter
-    recorded: dict[str, object]
-
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        """What the net paints if nothing is shown."""
-        return self.painted(images, images.new_zeros((len(images), *self.inputs.positions), dtype=torch.bool))
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        return self.painted(images, keep)
-
-    def painted(self, images: Tensor, keep: Tensor) -> Tensor:
         gray = self.inputs.per_channel(self.inputs.neutral.to(images))
         shown, holes = torch.where(keep[:, None], images, gray), (~keep)[:, None].to(images)
         parts = zip(shown.split(self.fill.batch), holes.split(self.fill.batch), strict=True)
@@ -124,7 +115,7 @@ class ReadyInfill(ReadyFill):
         return found.clamp(low, high)
 
     def _part(self, shown: Tensor, holes: Tensor) -> Tensor:
-        who, found = f"the infill {_title(self.fill.net)}", self.net(shown.clone(), holes.clone())
+        who, found = f"the infill {title_of(self.fill.net)}", self.net(shown.clone(), holes.clone())
         if not isinstance(found, Tensor) or found.shape != shown.shape:
             given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
             raise InputError(f"{who} returned {given}, expected images {tuple(shown.shape)} in [0, 1]")
@@ -134,11 +125,3 @@ class ReadyInfill(ReadyFill):
                 f"{who} returned values that are not finite; check its weights and its input's range"
             )
         return found
-
-    def record(self) -> dict[str, object]:
-        return dict(self.recorded)
-
-
-def _title(net: Any) -> str:
-    """The text of a spec, or the name of an object."""
-    return net if isinstance(net, str) else str(getattr(net, "__qualname__", type(net).__name__))

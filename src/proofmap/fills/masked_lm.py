@@ -13,7 +13,8 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
-from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.fills.fill import FILLS, Fill, ReadyBehind, title_of
+from proofmap.fills.text import tokens_of
 from proofmap.plugins.code import code_record
 from proofmap.plugins.settings import required
 
@@ -40,11 +41,7 @@ class MaskedLM(Fill):
     model: Any = required(f"FOLDER or name of a masked language model, or a function {_FORM}", main=True)
 
     def prepare(self, classifier: Classifier) -> ReadyMaskedLM:
-        inputs = classifier.inputs
-        if not isinstance(inputs, Tokens):
-            raise InputError(
-                f"the fill masked-lm is for nets of tokens, and this one takes {inputs.noun}; use one of {', '.join(inputs.fills)}"
-            )
+        inputs = tokens_of(self, classifier.inputs)
         if inputs.token_number("mask") is None:
             raise InputError(
                 "the tokenizer has no mask token, so no masked language model can fill words in; use another fill"
@@ -61,27 +58,20 @@ class MaskedLM(Fill):
                 f"masked-lm needs model = a folder or a function {_FORM}, not {type(self.model).__name__}"
             )
         told = {**self.settings(), **({} if isinstance(self.model, str) else code_record(self.model))}
-        return ReadyMaskedLM(self, inputs, predict, told)
+        return ReadyMaskedLM(self, inputs, told, predict)
 
     def settings(self) -> dict[str, object]:
-        return {**super().settings(), "model": _title(self.model)}
+        return {**super().settings(), "model": title_of(self.model)}
 
     def changes(self) -> list[str]:
-        return [f"model={_title(self.model)}"]
+        return [f"model={title_of(self.model)}"]
 
 
 @dataclass(frozen=True, eq=False)
-class ReadyMaskedLM(ReadyFill):
-    """The fill with its language model, and the record made when it was prepared."""
+class ReadyMaskedLM(ReadyBehind):
+    """The fill with its language model."""
 
     predict: Predictor
-    told: dict[str, object]
-
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        """What is drawn if nothing is shown."""
-        return self.behind(
-            images, keys, images.new_zeros((len(images), *self.inputs.positions), dtype=torch.bool)
-        )
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
         inputs = self.inputs
@@ -102,10 +92,3 @@ class ReadyMaskedLM(ReadyFill):
         drawn = torch.searchsorted(below, (places[..., None] * below[..., -1:]).contiguous())[..., 0]
         found = numbers.scatter(1, order, drawn.clamp_max(logits.shape[-1] - 1))
         return inputs.with_tokens(images, torch.where(hidden, found, numbers), hidden)
-
-    def record(self) -> dict[str, object]:
-        return dict(self.told)
-
-
-def _title(model: Any) -> str:
-    return model if isinstance(model, str) else str(getattr(model, "__qualname__", type(model).__name__))

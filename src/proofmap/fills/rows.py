@@ -17,29 +17,16 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
-from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.fills.fill import FILLS, Fill
 from proofmap.fills.images import Images, ReadyImages
 from proofmap.plugins.settings import setting
 
 _AT_ONCE = 2**24  # numbers in a table of distances
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class RowFill(Images):
-    """A fill with a pool of rows, for nets of rows alone."""
-
-    def prepare(self, classifier: Classifier) -> ReadyImages:
-        if not isinstance(classifier.inputs, Rows):
-            raise InputError(
-                f"the fill {self.name} is for rows of a table, and the net takes {classifier.inputs.noun}; use one of "
-                f"{', '.join(classifier.inputs.fills)}"
-            )
-        return super().prepare(classifier)
-
-
 @FILLS.register
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NearRows(RowFill):
+class NearRows(Images):
     """Hidden columns show another row that is near in the shown columns: a draw that is conditional on what is shown.
 
     The distance of two rows is Gower's, the mean over the shown columns of
@@ -55,6 +42,7 @@ class NearRows(RowFill):
     description = "another row that is near in the shown columns: conditional on what is shown"
     revision = 1
     reads_mask = True
+    takes = Rows
     neighbours: int = setting(5, "nearest rows, of which one is drawn", least=1)
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
@@ -107,7 +95,7 @@ class ReadyNearRows(ReadyImages):
 
 @FILLS.register
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ClassMedian(RowFill):
+class ClassMedian(Images):
     """Hidden columns show the typical row of a class: the median of numbers, and the most frequent category or boolean.
 
     The classes are those that the net gives the rows of the pool (its top labels). One of them is drawn for each key, each class
@@ -117,6 +105,7 @@ class ClassMedian(RowFill):
 
     name = "class-median"
     description = "the median row of a class that is drawn: typical values of one label"
+    takes = Rows
     revision = 1
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
@@ -176,32 +165,20 @@ def _fields(ready: ReadyImages) -> dict[str, Any]:
     return {field.name: getattr(ready, field.name) for field in fields(ready)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class TimeFill(Fill):
-    """A fill that has a meaning for series alone."""
-
-    def prepare(self, classifier: Classifier) -> ReadyFill:
-        inputs = classifier.inputs
-        if not isinstance(inputs, Series):
-            raise InputError(
-                f"the fill {self.name} is for series, and the net takes {inputs.noun}; use one of {', '.join(inputs.fills)}"
-            )
-        return super().prepare(classifier)
-
-
 @FILLS.register
-class TimeReversal(TimeFill):
+class TimeReversal(Fill):
     """The series itself, backwards: the same values and the same spectrum, in another order."""
 
     name = "time-reversal"
     description = "the series itself, backwards in time"
+    takes = Series
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         return images.flip(-1)
 
 
 @FILLS.register
-class TimeShift(TimeFill):
+class TimeShift(Fill):
     """The series itself, shifted in time by a random number of steps; the end is continued by the beginning.
 
     The shift is drawn evenly between ``least`` and 1 - ``least`` of the length, so that no position shows nearly its own value.
@@ -210,6 +187,7 @@ class TimeShift(TimeFill):
     name = "time-shift"
     description = "the series itself, moved in time by a drawn number of steps"
     random = True
+    takes = Series
     least: float = setting(0.125, "least shift, as a share of the length", least=0, most=0.5)
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -21,14 +22,14 @@ from proofmap.fills.simple import Gray
 class TextFill(Fill):
     """A fill for texts alone. A subclass defines :meth:`hidden`."""
 
+    takes = TextInputs
+
     def prepare(self, classifier: Classifier) -> ReadyFill:
-        inputs = classifier.inputs
-        if not isinstance(inputs, TextInputs):
-            raise InputError(
-                f"the fill {self.name} is for texts, and the net takes {inputs.noun}; use one of {', '.join(inputs.fills)}"
-            )
-        self.hidden(inputs.probe(), inputs)  # refuses a token that there is not
-        return super().prepare(classifier)
+        ready = super().prepare(classifier)
+        self.backgrounds(
+            ready.inputs.probe(), torch.empty(0), ready.inputs
+        )  # refuses a token that there is not
+        return ready
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         assert isinstance(inputs, TextInputs)
@@ -80,7 +81,7 @@ class ClosedAttention(TextFill):
     description = "attention to hidden tokens is closed, as for padding; for nets of tokens"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
-        return _tokens(self, inputs).closed(texts)
+        return tokens_of(self, inputs).closed(texts)
 
 
 @FILLS.register
@@ -91,7 +92,7 @@ class ZeroEmbedding(TextFill):
     description = "an embedding of zeros in place of each hidden token; for nets of tokens"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
-        return _tokens(self, inputs).zeroed(texts)
+        return tokens_of(self, inputs).zeroed(texts)
 
 
 @FILLS.register
@@ -102,7 +103,7 @@ class MeanEmbedding(TextFill):
     description = "the mean embedding of all tokens in place of each hidden token; for nets of tokens"
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
-        return _tokens(self, inputs).averaged(texts)
+        return tokens_of(self, inputs).averaged(texts)
 
 
 def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
@@ -118,9 +119,11 @@ def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
     )
 
 
-def _tokens(fill: TextFill, inputs: TextInputs) -> Tokens:
+def tokens_of(fill: Fill, inputs: Inputs) -> Tokens:
+    """The inputs, if they are tokens."""
     if isinstance(inputs, Tokens):
         return inputs
+    taken = "strings" if isinstance(inputs, TextInputs) else inputs.noun
     raise InputError(
-        f"the fill {fill.name} is for nets of tokens, and this model takes strings; use one of {', '.join(inputs.fills)}"
+        f"the fill {fill.name} is for nets of tokens, and this model takes {taken}; use one of {', '.join(inputs.fills)}"
     )

@@ -53,3 +53,25 @@ export async function picture(path, query) {
   }
   return image;
 }
+
+/** A photo, row, series or text that the server knows by its id, with its source: what is needed to send it again. */
+export class Subject {
+  constructor(id, source) {
+    Object.assign(this, { id, source });
+  }
+
+  /** Do something with it; it is sent again if the server was restarted. */
+  async kept(work) {
+    try {
+      return await work();
+    } catch (refusal) {
+      if (!(refusal instanceof Refused) || refusal.status !== 404 || !this.source) throw refusal;
+      this.id = (await this.constructor.sent(this.source)).id;
+      return work();
+    }
+  }
+
+  beliefs(net, labels = []) {
+    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 10, labels }));
+  }
+}

@@ -1,6 +1,6 @@
 // Rows, series and texts: chosen, typed or uploaded; sent to the server; drawn as lists of columns, as lines and as words.
 
-import { get, post, Refused, send } from "./api.js";
+import { get, post, send, Subject } from "./api.js";
 import { channelLegend, SeriesLine } from "./lines.js";
 import { RankedColumns, shadedText, shadeWord, ShownText, textNode } from "./listed.js";
 import { LinePicker, Picker } from "./picker.js";
@@ -10,31 +10,16 @@ import { byId, make } from "./shared.js";
 
 const LISTED = 10; // rows, series or texts of one list
 
-/** A row, series or text that the server knows by its id, with what is needed to send it again: the text, or its place in the data. */
-class Item {
+/** A row, series or text; its source is the text, or its place in the data. */
+class Item extends Subject {
   constructor({ photo, name, truth = "" }, source) {
-    Object.assign(this, { id: photo, source });
+    super(photo, source);
     this.name = truth ? `${name} (true label: ${truth})` : name;
   }
 
   static async sent(source) {
     const asked = source.text === undefined ? { data: source.listing, index: source.index } : { text: source.text };
     return new Item(await post("api/items", asked), source);
-  }
-
-  /** Do something with it; it is sent again if the server was restarted. */
-  async kept(work) {
-    try {
-      return await work();
-    } catch (refusal) {
-      if (!(refusal instanceof Refused) || refusal.status !== 404 || !this.source) throw refusal;
-      this.id = (await Item.sent(this.source)).id;
-      return work();
-    }
-  }
-
-  beliefs(net, labels = []) {
-    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 10, labels }));
   }
 }
 

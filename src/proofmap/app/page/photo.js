@@ -1,6 +1,6 @@
 // The photo: dropped, pasted, chosen or a sample; sent to the server, and sent again if the server no longer has it.
 
-import { get, picture, post, Refused, send } from "./api.js";
+import { picture, post, send, Subject } from "./api.js";
 import { filesIn } from "./dropped.js";
 import { Easel } from "./easel.js";
 import { composite, pixelsOf } from "./pixels.js";
@@ -9,28 +9,16 @@ import { byId, make, pictureCanvas } from "./shared.js";
 
 const FIRST_SAMPLES = 5; // the others are behind a fold
 
-/** A photo that the server knows by its id, with what is needed to send it again: its bytes or the sample's name. */
-export class Photo {
+/** A photo; its source is its bytes or the sample's name. */
+export class Photo extends Subject {
   constructor({ photo, name }, source) {
-    this.id = photo;
+    super(photo, source);
     this.name = name.replace(/^sample:/, "");
-    this.source = source;
   }
 
   static async sent(source) {
     const answer = source.sample ? await post("api/photos", { sample: source.sample }) : await send("api/photos", source.blob);
     return new Photo(answer, source);
-  }
-
-  /** Do something with the photo; it is sent again if the server was restarted. */
-  async kept(work) {
-    try {
-      return await work();
-    } catch (refusal) {
-      if (!(refusal instanceof Refused) || refusal.status !== 404 || !this.source) throw refusal;
-      this.id = (await Photo.sent(this.source)).id;
-      return work();
-    }
   }
 
   view(net) {
@@ -39,10 +27,6 @@ export class Photo {
 
   fill(net, fill) {
     return this.kept(() => picture(`api/photos/${this.id}/fill`, { net, fill }));
-  }
-
-  beliefs(net, labels = []) {
-    return this.kept(() => get(`api/photos/${this.id}/beliefs`, { net, number: 10, labels }));
   }
 }
 
