@@ -119,6 +119,7 @@ class ReadyBehind(ReadyFill):
 def make_fill(fill: str | Fill) -> Fill:
     """A fill from its name, with settings as ``blur:sigma=3``, from ``images:FOLDER`` or ``FILE.py:CLASS``, or as given.
 
+    >>> from proofmap.fills import make_fill
     >>> make_fill("blur:sigma=3")
     Blur(sigma=3.0, kernel=11, border=None)
     """

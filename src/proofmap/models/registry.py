@@ -176,20 +176,19 @@ def load_classifier(
         return call_function_file(wanted.name, wanted.function, device=device, batch_size=batch_size)
     if labels is not None and not is_text_model(wanted):
         raise InputError(f"labels is for zero-shot models of texts, such as {MINILM}, not for {spec}")
+    net: Any
     if wanted.name == LANGUAGES and not wanted.scheme:
-        languages, arguments = language_model()
-        return Classifier(languages, **arguments, device=device, batch_size=batch_size, name=wanted.title)
-    if is_text_model(wanted):
-        text_net, arguments = load_text_model(wanted, labels)
-        return Classifier(text_net, **arguments, device=device, batch_size=batch_size, name=wanted.title)
-    if wanted.scheme in FILE_SCHEMES:
-        model, arguments = load_model_file(wanted, data)
-        return Classifier(model, **arguments, device=device, batch_size=batch_size, name=wanted.title)
-    if data is not None:
+        net, arguments = language_model()
+    elif is_text_model(wanted):
+        net, arguments = load_text_model(wanted, labels)
+    elif wanted.scheme in FILE_SCHEMES:
+        net, arguments = load_model_file(wanted, data)
+    elif data is not None:
         raise InputError(f"data is for models of tables in files ({', '.join(FILE_SCHEMES)}), not for {spec}")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        net, arguments = load_from_hub(wanted) if wanted.scheme else _own(wanted)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            net, arguments = load_from_hub(wanted) if wanted.scheme else _own(wanted)
     return Classifier(net, **arguments, device=device, batch_size=batch_size, name=wanted.title)
 
 
