@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import proofmap as pm
+from proofmap.core.errors import InputError, ModelError
 from proofmap.study import Run
 from tests.command import run
 
@@ -112,3 +114,33 @@ def test_a_file_that_is_no_onnx_model_is_named(
         == 2
     )
     assert "churn.onnx is not an ONNX model" in " ".join(capsys.readouterr().err.split())
+
+
+def test_init_says_that_a_table_needs_a_model(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "init", "beats.csv") == 0
+    said = " ".join(capsys.readouterr().err.split())
+    assert "next: name your model in study.toml, then proofmap evaluate study.toml --dry-run" in said
+
+
+def test_one_row_of_a_frame_is_refused_with_the_way_to_write_it() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"age": [1.0, 2.0], "calls": [0.0, 3.0]})
+    net = pm.Classifier(lambda rows: [[0.2, 0.8]] * len(rows), data=frame, names=["no", "yes"])
+    with pytest.raises(InputError, match=r"frame\.iloc\[\[0\]\]"):
+        pm.explain(net, frame.iloc[0])
+
+
+def test_a_model_that_fails_on_rows_names_the_columns_that_it_was_given() -> None:
+    pandas = pytest.importorskip("pandas")
+
+    def fails(rows: object) -> object:
+        raise RuntimeError("bad model. Stack trace: 0x00 0x01")
+
+    frame = pandas.DataFrame({"age": [1.0, 2.0], "plan": ["pro", "basic"]})
+    with pytest.raises(
+        ModelError, match=r"RuntimeError: bad model\..*given the columns age, plan: leave"
+    ) as found:
+        pm.Classifier(fails, data=frame, names=["no", "yes"])
+    assert "0x00" not in str(found.value)

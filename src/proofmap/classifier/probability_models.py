@@ -23,6 +23,7 @@ from proofmap.core.text import counted
 from proofmap.plugins.failures import reason_of
 
 _TOLERANCE = 1e-3
+_SHOWN = 8
 _KERAS = ("keras", "tensorflow", "tf_keras")
 
 
@@ -99,8 +100,13 @@ class ProbabilityModel:
     def _advice(self, rows: Tensor) -> str:
         if isinstance(self.inputs, TextInputs) and not all(self.inputs.decode(rows)):
             return " One of them is empty, as when all words are deleted: make it return probabilities for an empty string too"
-        if self.columns is None or not bool(rows.isnan().any()):
+        if self.columns is None:
             return ""
+        if not bool(rows.isnan().any()):
+            given = ", ".join(self.columns.names[:_SHOWN]) + (
+                ", ..." if len(self.columns.names) > _SHOWN else ""
+            )
+            return f" It was given the columns {given}: leave out those that it does not take"
         column = self.columns.names[int(rows.isnan().any(dim=0).nonzero()[0])]
         return (
             f" The column {column!r} has missing values. If the model takes none, fit it in a pipeline after an imputer "

@@ -12,7 +12,7 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
-from proofmap.study.draft import SCHEMA_FILE, draft, find_data
+from proofmap.study.draft import SCHEMA_FILE, draft, find_data, has_model
 from proofmap.study.file_schema import study_schema
 
 
@@ -37,4 +37,5 @@ def init(
     write_text(file.with_name(SCHEMA_FILE), json.dumps(study_schema()) + "\n")
     write_text(file, draft(found, file, others))
     stderr.print(f"wrote {file} for {found.words}, and {SCHEMA_FILE}, by which editors complete and check it")
-    stderr.print(f"next: proofmap evaluate {file} --dry-run")
+    first = "" if has_model(found) else f"name your model in {file}, then "
+    stderr.print(f"next: {first}proofmap evaluate {file} --dry-run")

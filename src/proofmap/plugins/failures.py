@@ -44,7 +44,9 @@ def reason_of(error: BaseException) -> str:
     >>> reason_of(ValueError("no such layer"))
     'ValueError: no such layer'
     """
-    text = " ".join(str(error).split())
+    text = " ".join(
+        str(error).partition("Stack trace:")[0].split()
+    )  # XGBoost adds the addresses of its functions
     if isinstance(error, ProofmapError):
         return text
     place = place_of(error)

@@ -168,6 +168,11 @@ def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str
 _FILLS = {"photos": ("gray", "blur"), "series": ("gray", "time-shift"), "table": ("gray", "near-rows")}
 
 
+def has_model(found: FoundData) -> bool:
+    """Whether the study file of this data can name a model. Series, and tables without a model file beside them, need one of yours."""
+    return found.kind == "photos" or found.model is not None
+
+
 def _model(found: FoundData, file: Path) -> list[str]:
     if found.kind == "photos":
         return [

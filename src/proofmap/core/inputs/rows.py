@@ -197,6 +197,13 @@ class Rows(Inputs):
         return torch.tensor(values, dtype=torch.float32)
 
     def takes(self, given: object) -> bool:
+        if type(given).__name__ == "Series" and type(given).__module__.partition(".")[0] in (
+            "pandas",
+            "polars",
+        ):
+            raise InputError(
+                "a single row or column of a data frame has no columns: give a frame with one row, frame.iloc[[0]] (polars: frame[0])"
+            )
         return library_of(given) is not None
 
     def encode(self, given: Any) -> Tensor:
