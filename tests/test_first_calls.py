@@ -144,3 +144,10 @@ def test_a_model_that_fails_on_rows_names_the_columns_that_it_was_given() -> Non
     ) as found:
         pm.Classifier(fails, data=frame, names=["no", "yes"])
     assert "0x00" not in str(found.value)
+
+
+def test_a_bar_in_per_cent_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(monkeypatch, "audit", "evaluation", "--min-soundness", "80") == 2
+    assert "80.0 is not in the range 0<=x<=1" in capsys.readouterr().err

@@ -24,9 +24,15 @@ from proofmap.study.results import Run
 
 def audit(
     run: Annotated[Path, options.RUN],
-    min_completeness: Annotated[float | None, typer.Option(help="Minimum mean completeness.")] = None,
-    min_soundness: Annotated[float | None, typer.Option(help="Minimum mean soundness.")] = None,
-    min_best_effort: Annotated[float | None, typer.Option(help="Minimum mean best effort.")] = None,
+    min_completeness: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Minimum mean completeness, from 0 to 1.")
+    ] = None,
+    min_soundness: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Minimum mean soundness, from 0 to 1.")
+    ] = None,
+    min_best_effort: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Minimum mean best effort, from 0 to 1.")
+    ] = None,
     bar: Annotated[
         list[str] | None, typer.Option(help="A bar for any metric: METRIC=NUMBER. May be repeated.")
     ] = None,

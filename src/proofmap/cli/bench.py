@@ -120,7 +120,7 @@ def _submit(asked: Asked) -> None:
     )
     print_result(path)
     stderr.print(
-        f"{record.name} is on the leaderboard {asked.leaderboard}; proofmap bench table --out leaderboard.html shows it"
+        f"{record.name} is on the leaderboard in {asked.leaderboard}; proofmap bench table --out leaderboard.html shows it"
     )
 
 

@@ -182,11 +182,6 @@ def audit(
     for what, bar in [*by_kind.items(), *by_name.items()]:
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
-    for what, bar in by_kind.items():
-        if not 0 <= bar <= 1:
-            raise InputError(
-                f"the bar of {metric_words(what)} must lie between 0 and 1, as its scores do, not {bar}"
-            )
     methods = [method] if isinstance(method, str) else method
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
     others = [result for result in evaluation.results if roles[result.name] == "method"] or evaluation.results
