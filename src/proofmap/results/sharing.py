@@ -11,7 +11,7 @@ from proofmap.core.files import distinct_names
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 
-_START = r"(?:file://)?(?:~|[A-Za-z]:)?[/\\]"
+_START = r"(?:[A-Za-z][\w+.-]+://(?:/(?=/))?)?(?:~|[A-Za-z]:)?[/\\]"  # also file:/// and sqlite:///
 _QUOTED = re.compile(rf"(['\"])({_START}[^'\"\n]*)\1")
 _ADDRESS = "|".join(
     (
