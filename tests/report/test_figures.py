@@ -399,6 +399,9 @@ def test_headings_of_narrow_columns_are_turned_and_whole() -> None:
         shown = drawn(record)
         assert not any("…" in word for word in words(shown))
         assert any(t.get_rotation() == 90 for t in shown.texts) is turned
+        assert all(t.get_window_extent().y1 < shown.bbox.y1 for t in shown.texts), (
+            "no heading leaves the page"
+        )
 
 
 def test_names_with_line_breaks_and_controls_are_drawn_in_one_line(
