@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -17,6 +17,7 @@ from proofmap.bench.leaderboard import write_page
 from proofmap.core.errors import InputError
 from proofmap.study.session import open_session
 from tests.bench.small_task import write_tasks
+from tests.docs.pages import few_draws
 
 NO_DATA = Path("no-data")
 CHAOTIC = """
@@ -113,6 +114,13 @@ def _split(v: Tensor, names: list[str]) -> tuple[dict[str, Tensor], list[dict[st
 
 
 # ---- records ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        few_draws(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

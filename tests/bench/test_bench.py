@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from proofmap.results.compare import compare
 from proofmap.study import Run
 from tests.bench.small_task import PACKAGE, first_images, write_tasks
 from tests.command import run as run_command
+from tests.docs.pages import few_draws
 
 ROOT = Path(__file__).parents[2]
 NO_DATA = Path("no-data")
@@ -48,6 +49,13 @@ def mine(classifier, images, labels):
     f = classifier.probabilities(images).gather(1, labels)
     return SCALE * images.mean(dim=1)[:, None] * f[:, :, None, None]
 """
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        few_draws(patch)
+        yield
 
 
 @pytest.fixture(scope="module")

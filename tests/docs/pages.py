@@ -18,6 +18,7 @@ from proofmap.data import pool
 from proofmap.data.distractors import Distractors
 from proofmap.data.pool import Pool
 from proofmap.methods import BeliefMask, LearnedMask
+from proofmap.metrics import METRICS
 from proofmap.models import registry
 
 ROOT = Path(__file__).parents[2]
@@ -119,6 +120,14 @@ def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     for method, setting in ((BeliefMask, "passes"), (LearnedMask, "steps")):
         defaults = method.__init__.__kwdefaults__
         monkeypatch.setitem(defaults, setting, defaults[setting] // 10)
+
+
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Metrics average over two backgrounds of a random fill, unless they are told otherwise, and not over ten."""
+    for name in METRICS:
+        defaults = METRICS[name].__init__.__kwdefaults__ or {}
+        if "draws" in defaults:
+            monkeypatch.setitem(defaults, "draws", 2)
 
 
 def write_photos(folder: Path) -> None:

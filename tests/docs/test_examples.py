@@ -45,6 +45,7 @@ from tests.docs.pages import (
     blocks,
     commands,
     few_distractors,
+    few_draws,
     few_passes,
     tiny_model,
     write_photos,
@@ -70,6 +71,7 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setitem(registry._OWN, registry.DEFAULT_MODEL, tiny_model())
     few_distractors(monkeypatch)
     few_passes(monkeypatch)
+    few_draws(monkeypatch)
     monkeypatch.syspath_prepend(tmp_path)
     for known in (METHODS, METRICS, FILLS, GAMES, KINDS):
         monkeypatch.setattr(known, "_known", {name: known[name] for name in known})

@@ -18,7 +18,7 @@ from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
-from tests.docs.pages import few_distractors
+from tests.docs.pages import few_distractors, few_draws
 
 SIDE = 32
 APPENDIX = [
@@ -45,6 +45,7 @@ PICTURED = [
 def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tiny nets under the names of the ResNet-56 of both CIFARs, and of EfficientNet-Lite0, and few distractors for them."""
     few_distractors(monkeypatch)
+    few_draws(monkeypatch)
     own = registry._OWN
     small = {"size": SIDE, "resize": SIDE, "names": imagenet_names()}
     for name, outputs in (("cifar10-resnet56", 10), ("cifar100-resnet56", 100), ("efficientnet-lite0", 1000)):
