@@ -19,8 +19,8 @@ from proofmap.testing import (
     check_inputs,
     check_method,
     check_metric,
-    contract,
     executors,
+    plugins,
 )
 from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
@@ -80,7 +80,7 @@ def run_python(program: str, *options: str) -> str:
 def test_nothing_passes_where_python_removes_assertions() -> None:
     program = f"""
 import runpy
-runpy.run_path({contract.__file__!r}, run_name="contract")["Check"](print)("it ran")
+runpy.run_path({plugins.__file__!r}, run_name="plugins")["Check"](print)("it ran")
 """
     assert run_python(program) == "it ran\n"
     assert "RuntimeError: the checks are assertions" in run_python(program, "-O")
