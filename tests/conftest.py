@@ -12,7 +12,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,6 +23,8 @@ from hypothesis import settings
 from PIL import Image, PngImagePlugin
 
 from proofmap import cli
+from proofmap.core import batching
+from proofmap.data import pool
 from proofmap.report.figures import drawing
 from proofmap.study import cost
 from tests.browser import NoBrowser, chromium
@@ -66,6 +68,12 @@ cli.make_app = functools.cache(cli.make_app)
 typer.main.get_command = typer.testing._get_command = functools.cache(typer.main.get_command)
 
 cost.MEASURED = 0.02  # seconds for which a dry run measures the machine: no test asks for a good estimate
+
+# photographs inside scikit-image are decoded once in a process
+pool.load_sample = functools.cache(pool.load_sample)
+
+# what a batch that failed leaves behind is young: the collector need not look at everything that the tests imported
+batching.gc = SimpleNamespace(collect=lambda: gc.collect(1))
 
 # a shell's background job begins with interrupts ignored, and every child of it
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -156,14 +156,25 @@ def test_the_stem_of_a_net_we_ship_goes_by_phases() -> None:
 @pytest.mark.filterwarnings(
     "ignore:.*should not be instantiated:DeprecationWarning"
 )  # torch's own, compiling
-def test_a_frozen_net_with_phases_can_be_copied_pickled_and_compiled() -> None:
+def frozen_phases() -> tuple[nn.Module, Tensor, Tensor]:
+    """A frozen net with phases, images, and the gradient of an output."""
     net = nn.Sequential(copy.deepcopy(STEM), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 16, 3)).eval()
     fast = freeze(net, torch.zeros(1, 3, 9, 9), dtype=torch.float32)
     assert any(isinstance(module, Phases) for module in fast.modules())
     x = torch.randn(2, 3, 9, 9).requires_grad_()
     (expected,) = torch.autograd.grad(fast(x)[:, 0].sum(), x)
+    return fast, x, expected
+
+
+def test_a_frozen_net_with_phases_can_be_copied_and_pickled() -> None:
+    fast, x, expected = frozen_phases()
     for other in (copy.deepcopy(fast), pickle.loads(pickle.dumps(fast))):
         assert torch.equal(torch.autograd.grad(other(x)[:, 0].sum(), x)[0], expected)
+
+
+@pytest.mark.slow
+def test_a_frozen_net_with_phases_can_be_compiled() -> None:
+    fast, x, expected = frozen_phases()
     compiled = torch.compile(fast, backend="aot_eager")
     (found,) = torch.autograd.grad(compiled(x)[:, 0].sum(), x)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)

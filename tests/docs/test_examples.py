@@ -51,16 +51,17 @@ from tests.docs.pages import (
     write_photos,
 )
 
-README = ROOT / "README.md"  # what it runs has a test of its own
-RUN = [
-    page
-    for page in PAGES
-    if page != README and any(block.runs and block.language == "python" for block in blocks(page))
-]
-
 
 def _name(page: Path) -> str:
     return str(page.relative_to(ROOT))
+
+
+README = ROOT / "README.md"  # what it runs has a test of its own
+RUN = [
+    pytest.param(page, marks=[pytest.mark.slow] if page.name == "enter-a-method.md" else [], id=_name(page))
+    for page in PAGES
+    if page != README and any(block.runs and block.language == "python" for block in blocks(page))
+]
 
 
 @pytest.fixture
@@ -78,7 +79,7 @@ def small_world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("page", RUN, ids=_name)
+@pytest.mark.parametrize("page", RUN)
 def test_a_page_can_be_followed_from_top_to_bottom(
     page: Path, small_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,14 +192,8 @@ def test_the_pages_show_what_they_promise() -> None:
     assert "in two lines" in text
 
 
-NOTEBOOKS = [
-    pytest.param(path, marks=[pytest.mark.slow] if path.stem in ("own-net", "table") else [])
-    for path in sorted((DOCS / "notebooks").glob("*.ipynb"))
-]
-"""Two that take several seconds run with ``make test-all``."""
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=_name)
+@pytest.mark.slow
+@pytest.mark.parametrize("notebook", sorted((DOCS / "notebooks").glob("*.ipynb")), ids=_name)
 def test_a_notebook_can_be_run_from_top_to_bottom(
     notebook: Path, small_world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -43,7 +43,9 @@ def folder_of(kind: str, folder: Path) -> str:
     return saved(folder, transformers.ElectraForSequenceClassification(config))
 
 
-@pytest.mark.parametrize("kind", ["bert", "distilbert", "electra"])
+@pytest.mark.parametrize(
+    "kind", ["bert", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("distilbert", "electra"))]
+)
 def test_the_contract_of_attention_methods(kind: str, tmp_path: Path) -> None:
     f = pm.load_classifier(f"hf-text:{folder_of(kind, tmp_path)}?length=12")
     x, words = f.inputs.encode(TEXTS), [len(f.inputs.split_text(text)) for text in TEXTS]

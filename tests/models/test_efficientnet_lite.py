@@ -128,7 +128,7 @@ def test_two_known_photos_get_their_known_probabilities(packaged_variant: LiteVa
 
 def test_photos_of_imagenet_are_mostly_recognised(packaged_variant: LiteVariant, data: Path) -> None:
     f = load_classifier(f"efficientnet-lite{packaged_variant.number}", batch_size=10)
-    labels = torch.arange(0, 1000, 100)  # photo NNNN.jpg shows class NNNN
+    labels = torch.arange(0, 1000, 200)  # photo NNNN.jpg shows class NNNN
     photos = load_images([data / "imagenet_val" / f"{label:04d}.jpg" for label in labels], f)
     assert (f.top(photos, 5).cpu() == labels[:, None]).any(dim=1).float().mean() >= 0.8
 

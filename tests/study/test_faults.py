@@ -37,7 +37,7 @@ def only_unused_files(folder: Path) -> bool:
 # ---- killed ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_killed_many_times_a_run_ends_as_if_it_never_was(
     times: int, processes: Processes, tmp_path: Path
 ) -> None:
