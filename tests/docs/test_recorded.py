@@ -371,10 +371,13 @@ def test_the_rows_of_other_nets_are_those_of_their_record(record: str, head: str
             assert cell == f"{'/'.join(map(number, scores))}, {shape}", (net, method)
 
 
-def test_the_rows_with_a_larger_pull_are_those_of_their_record() -> None:
-    recorded = {(row["net"], row["method"]): row for row in read("other-nets-pull")["rows"]}
-    rows = table_of("steady-proofs.md", "| net, pull | method | n | gray |")
-    assert len(rows) >= 14
+@pytest.mark.parametrize("record, head, least", [("pull", "pull", 14), ("turns", "fills in turn", 8)])
+def test_the_rows_of_variants_on_other_nets_are_those_of_their_record(
+    record: str, head: str, least: int
+) -> None:
+    recorded = {(row["net"], row["method"]): row for row in read(f"other-nets-{record}")["rows"]}
+    rows = table_of("steady-proofs.md", f"| net, {head} | method | n | gray |")
+    assert len(rows) >= least
     for net, method, n, *cells in rows:
         row = recorded[net, method.strip("`")]
         assert int(n) == row["n"]

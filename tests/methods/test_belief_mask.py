@@ -236,6 +236,19 @@ def test_a_larger_pull_acts_only_on_proofs_that_are_too_strong() -> None:
         assert problem.control(slots).item() == pytest.approx(expected, abs=1e-5)
 
 
+def test_a_larger_pull_can_be_kept_to_labels_that_are_hardly_believed() -> None:
+    """c = 2 log(A / f), at least -.5, and at most 4 where f <= .01 and .5 elsewhere."""
+    f, images = net(), pixels(4, SIZE)
+    ready = BeliefMask(fills=("gray",), pull=4.0, pull_below=0.01).prepare(f)
+    problem, slots = seated(ready, images, torch.zeros(4, dtype=torch.long))
+    slots["f"] = torch.tensor([0.005, 0.01, 0.011, 0.3])
+    slots["curve"] = torch.tensor([[[0.9, torch.nan]]] * 4)
+    torch.testing.assert_close(problem.control(slots), torch.tensor([[4.0], [4.0], [0.5], [0.5]]))
+    slots["curve"] = torch.tensor([[[0.01]], [[0.011]], [[0.012]], [[0.01]]])
+    expected = [2 * math.log(2), 2 * math.log(1.1), 2 * math.log(0.012 / 0.011), -0.5]
+    assert problem.control(slots)[:, 0].tolist() == pytest.approx(expected, abs=1e-5)
+
+
 @pytest.mark.parametrize("logit", [-12.0, -1.0, 2.0, 9.0, 11.0])
 def test_a_push_does_not_vanish_where_the_net_is_sure(logit: float) -> None:
     """Against the derivatives by hand, for F a logistic function, whose own derivative is F (1 - F)."""

@@ -86,6 +86,12 @@ class BeliefMask(WholeNet, MaskMethod):
         "largest control of a proof that is too strong; 2 for nets whose probability jumps from 0 to 1 within a few pixels",
         above=0,
     )
+    pull_below: float = setting(
+        1.0,
+        "the largest f of labels that have this pull; others have .5. With .01, completeness at e1 = .01 is as with a pull of .5",
+        above=0,
+        most=1,
+    )
     closing: Closing | None = setting(
         None,
         "how masks are brought to f at the end: fit, or order, a search without gradients; none: order for at most 128 words, columns or segments "

@@ -10,7 +10,7 @@ golden ratio, so that a few consecutive steps cover the whole curve (but see s b
 in each fifth of the curve. Each (image, label) pair has its own loss:
 
     loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
-    c_k  = 2 (log A_k - log f), between -.5 and ``pull`` (.5), a constant of the step,
+    c_k  = 2 (log A_k - log f), between -.5 and ``pull`` (.5; also .5 where f > ``pull_below``), a constant of the step,
     L_k  = (F_k / A_k)^(1 - s) log F_k  where c_k < 0,   (F_k / A_k) (1 - F_k)^-s log F_k  elsewhere (all but log F_k constants).
 
 c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. A_k is known from five
@@ -107,6 +107,8 @@ class BeliefSettings(Protocol):
     def tolerance(self) -> float: ...
     @property
     def pull(self) -> float: ...
+    @property
+    def pull_below(self) -> float: ...
     @property
     def learning_rate(self) -> float: ...
     @property
@@ -280,7 +282,8 @@ class BeliefProblem(MaskProblem):
         """c ``(P, K)``: positive if the proof is too strong."""
         if self.settings.target != "f":
             return torch.full_like(slots["phase"], FORCE if self.settings.target == "weakest" else -FORCE)
-        return (_GAIN * self.errors(slots)).clamp(-FORCE, self.settings.pull)
+        limits = torch.where(slots["f"] <= self.settings.pull_below, self.settings.pull, FORCE)
+        return torch.minimum((_GAIN * self.errors(slots)).clamp_min(-FORCE), limits[:, None])
 
     def yielding(self, slots: Slots) -> Tensor:
         """y ``(P,)``: the factor of the smoothing weight."""
