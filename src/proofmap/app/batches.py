@@ -16,17 +16,15 @@ from pathlib import Path
 from proofmap.app.answers import State
 from proofmap.app.items import NotFound, Photo
 from proofmap.app.job_answers import BatchAnswer, BatchAsked
-from proofmap.app.jobs import MOST_KEPT, OVER
+from proofmap.app.jobs import MOST_KEPT, OVER, outcome
 from proofmap.app.nets import Nets
 from proofmap.app.run_folders import run_id
 from proofmap.app.worker import Busy, Cancelled, NetWorker
-from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.data import photographs
 from proofmap.fills import Fill
 from proofmap.methods import Method
-from proofmap.plugins.failures import reason_of
-from proofmap.results.sharing import without_folders
 from proofmap.study import Study, run_study
 from proofmap.study.watchers.status import Status
 
@@ -121,16 +119,7 @@ class Batches:
         if batch.state != "waiting":
             return
         batch.state = "running"
-        try:
-            self._run(batch)
-        except (Cancelled, KeyboardInterrupt):
-            batch.state = "cancelled"
-        except ProofmapError as error:
-            batch.state, batch.message = "failed", without_folders(str(error))
-        except BaseException as error:  # foreign nets and methods may raise anything, even SystemExit
-            batch.state, batch.message = "failed", without_folders(reason_of(error))
-        else:
-            batch.state = "done"
+        batch.state, batch.message = outcome(lambda: self._run(batch))
 
     def _run(self, batch: Batch) -> None:
         place = batch.folder / "photos"

@@ -191,23 +191,24 @@ class JobQueue:
             if job.state != "waiting":
                 return
             job.become("running")
-        state, message = self._outcome(job)
+        state, message = outcome(lambda: self._run(job))
         with self._lock:
             self._end(job, state, message)
 
-    def _outcome(self, job: MapJob) -> tuple[State, str]:
-        """Run a job; returns its final state and the error message."""
-        try:
-            self._run(job)
-        except Cancelled:
-            return "cancelled", ""
-        except ProofmapError as error:
-            return "failed", without_folders(str(error))
-        except MemoryError:
-            return "failed", "there is not enough memory for this job; ask for fewer labels, or a smaller net"
-        except BaseException as error:  # foreign nets and methods may raise anything, even SystemExit
-            return "failed", without_folders(reason_of(error))
-        return "done", ""
+
+def outcome(work: Callable[[], None]) -> tuple[State, str]:
+    """Do the work of a job or batch; returns its final state and the error message."""
+    try:
+        work()
+    except (Cancelled, KeyboardInterrupt):
+        return "cancelled", ""
+    except ProofmapError as error:
+        return "failed", without_folders(str(error))
+    except MemoryError:
+        return "failed", "there is not enough memory for this job; ask for fewer labels, or a smaller net"
+    except BaseException as error:  # foreign nets and methods may raise anything, even SystemExit
+        return "failed", without_folders(reason_of(error))
+    return "done", ""
 
 
 class RateLimit:
