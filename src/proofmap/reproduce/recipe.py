@@ -99,11 +99,11 @@ class Recipe:
     title: str
     paper: str
     experiment: str
-    needs: tuple[Need, ...]
-    settings: Mapping[str, Any]
-    quick: Mapping[str, Any]
     text: str
     """The file as it is, and those that it extends."""
+    needs: tuple[Need, ...] = ()
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    quick: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     """What names in braces stand for."""
     variants: tuple[Variant, ...] = ()
@@ -123,18 +123,8 @@ class Recipe:
         wrong = sorted(set(table) - _KNOWN) or sorted({"title", "paper", "experiment"} - set(table))
         if wrong:
             raise InputError(f"the recipe {name} has unknown or missing entries: {', '.join(wrong)}")
-        return cls(
-            name=name,
-            title=table["title"],
-            paper=table["paper"],
-            experiment=table["experiment"],
-            needs=_needs(table),
-            variants=_variants(table.get("variants", ())),
-            settings=table.get("settings", {}),
-            quick=table.get("quick", {}),
-            places=table.get("places", {}),
-            text=text,
-        )
+        parts = {"needs": _needs(table), "variants": _variants(table.get("variants", ()))}
+        return cls(**{**table, **parts, "name": name, "text": text})
 
     def missing(self, data: Path) -> list[Need]:
         return [need for need in self.needs if not need.is_there(data)]
@@ -180,10 +170,7 @@ class Recipe:
         """Which variant this is, and what to supply for the paper's own; empty if there are no variants."""
         if not self.chosen_variant:
             return ""
-        own, chosen = (
-            self.variants[0],
-            next(v for v in self.variants if v.name == self.chosen_variant),
-        )
+        own, chosen = self.variants[0], next(v for v in self.variants if v.name == self.chosen_variant)
         note = f"variant {chosen.name}: {chosen.what}"
         if chosen is own:
             return note
