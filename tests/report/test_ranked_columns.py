@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,23 @@ def test_the_title_counts_the_columns_that_give_the_belief(proof: pm.Proof) -> N
         expected = next(k for k, p in enumerate(along, 1) if p >= 0.9 * float(evaluation.f[i, first]))
         assert proof_count(evaluation, shape_of(evaluation, result, i, first)) == expected
         label = evaluation.label_names[int(evaluation.labels[i, first])]
+        if float(result.insertion.probabilities[i, first, 0]) >= 0.9 * float(evaluation.f[i, first]):
+            assert f"gray alone gives {label}, with nothing shown; " in finding(evaluation, result, i)
+            continue
         assert f"{expected} of 3 columns give{'s' * (expected == 1)} {label}; " in finding(
             evaluation, result, i
         )
+
+
+def test_the_title_says_that_nothing_needs_to_be_shown_and_which_number_is_a_label(proof: pm.Proof) -> None:
+    evaluation = proof.evaluation
+    first = evaluation.results[0]
+    along = first.insertion.probabilities
+    flat = replace(first.insertion, probabilities=along[..., -1:].expand_as(along))
+    numbered = replace(evaluation, results=(replace(first, insertion=flat),), label_names=("0", "1"))
+    top = int(evaluation.labels[0, int(evaluation.f[0].argmax())])
+    said = f"gray alone gives label {top}, with nothing shown; label {1 - top} gets "
+    assert said in finding(numbered, numbered.results[0], 0)
 
 
 def test_a_picture_of_a_map_has_a_line_for_each_column_and_one_for_nothing(proof: pm.Proof) -> None:

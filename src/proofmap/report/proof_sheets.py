@@ -17,7 +17,7 @@ from proofmap.report.sheets import SheetCell, SheetText, sheet
 from proofmap.report.word_proof import WORDS_NOTE, is_worded, word_proof
 from proofmap.report.word_sheets import WIDE, word_picture
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import fill_causes, fill_words, other_fill
+from proofmap.results.fill_alone import f_of_fill, fill_causes, fill_words, other_fill
 from proofmap.results.named_positions import proof_count
 from proofmap.results.notes import WRONG_WORDS, wrong_kind
 from proofmap.results.proof_shape import OTHER_CURVE, ProofShape, judged_on_another_curve, percent, shape_of
@@ -33,6 +33,7 @@ _RANKED_NOTE = (
     "the others are filled. Dark line: the belief, on the whole row. In the colour of the verdict: the first columns, up to the one that reaches it."
 )
 _MOST_RANKED = 4  # labels side by side
+_REACHED = 0.9  # the share of f that counts as the belief, as in reach
 MOST_IMAGES, MOST_LABELS = 50, 8
 """Sheets are made for the first ``MOST_IMAGES`` images, and show the first ``MOST_LABELS`` labels."""
 
@@ -64,15 +65,28 @@ def _short(probability: float) -> str:
 
 
 def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
-    """What a method finds in an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``."""
+    """What a method finds in an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``.
+
+    If the fill alone reaches .9 f, no position is needed: ``gray alone gives malignant, with nothing shown; ...``.
+    """
     count = evaluation.count_of(index)
     first, *others = sorted(evaluation.places_of(index), key=lambda j: -float(evaluation.f[index, j]))[:2]
     enough = proof_count(evaluation, shape_of(evaluation, result, index, first), count)
     positions = f"{enough} of {count} {evaluation.inputs.position_noun} {'gives' if enough == 1 else 'give'}"
-    said = f"{positions if enough else 'no proof of'} {evaluation.label_name(index, first)}"
+    said = f"{positions if enough else 'no proof of'} {_label_words(evaluation, index, first)}"
+    alone, f = float(f_of_fill(result.insertion)[index, first]), float(evaluation.f[index, first])
+    if enough and alone >= _REACHED * f:
+        fill = result.insertion.settings.get("fill", "the fill")
+        said = f"{fill} alone gives {_label_words(evaluation, index, first)}, with nothing shown"
     for j in others:
-        said += f"; {evaluation.label_name(index, j)} gets {_short(shape_of(evaluation, result, index, j).peak)} at most"
+        said += f"; {_label_words(evaluation, index, j)} gets {_short(shape_of(evaluation, result, index, j).peak)} at most"
     return f"{evaluation.image_names[index]}: {said}"
+
+
+def _label_words(evaluation: Evaluation, index: int, place: int) -> str:
+    """The name of a label in a sentence; ``label 0`` if the name is a number."""
+    name = evaluation.label_name(index, place)
+    return f"label {name}" if name.isdecimal() else name
 
 
 def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
