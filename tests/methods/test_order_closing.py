@@ -104,12 +104,12 @@ def test_the_cost_counts_passes_with_gradients_the_scan_and_the_search() -> None
     f = Classifier(module, inputs=Rows(columns=6, mean=(0.0,) * 6, std=(1.0,) * 6), batch_size=64)
     f.frozen()
     ready = BeliefMask(passes=60, fills=("gray",)).prepare(f)
-    assert ready.cost(3) == Cost(forward=2 * 3 + 14 + 3 * 48, gradient=3 * 12), (
+    assert ready.cost(3) == Cost(forward=2 * 3 + 14 + 3 * 54, gradient=3 * 6), (
         "14 sets for all labels together"
     )
     module.tally.reset()
     ready(normal(1, 6), torch.tensor([[0, 1, 2]]))
-    least = 3 * (2 + 12 + 10) + 14
+    least = 3 * (2 + 6 + 10) + 14
     assert least <= module.tally.images <= ready.cost(3).passes  # type: ignore[union-attr]
     assert BeliefMask(passes=60).cost(1) == Cost(forward=2, gradient=60), "of pictures, which are fitted"
 

@@ -25,7 +25,7 @@ from proofmap.plugins.settings import setting
 
 Closing = Literal["fit", "order"]
 
-LEARNED = 0.2
+LEARNED = 0.1
 """Share of the passes with gradients, if a search over orders follows."""
 _FEW = 128
 """Positions up to which masks are closed by a search over orders."""
@@ -37,7 +37,7 @@ class BeliefMask(WholeNet, MaskMethod):
 
     **Closing.** Learning leaves small errors. With several fills, or many positions, the last passes are a fit
     (:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With one fill that is not random, and at most 128 words, columns or segments, an input has few
-    orders next to its passes: a fifth of the passes learn the mask, and the others search for an order, with forward passes only. The search is that of
+    orders next to its passes: a tenth of the passes learns the mask, and the others search for an order, with forward passes only. The search is that of
     :class:`~proofmap.methods.BeliefOrder`. It starts from the order of the learned mask, exchanges positions, and keeps an exchange if it lowers
 
         |log (A + e) - log (f + e)|  +  .1 * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005,

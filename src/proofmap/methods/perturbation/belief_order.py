@@ -193,8 +193,7 @@ class BeliefOrder(RegionMethod):
                     sets=most - scan,
                     given=None if start is None else problem.orders(start),
                 )
-                persist = start is not None or len(net.inputs.positions) == 2
-                search.run(self.tolerance, self.patience, persist=persist)
+                search.run(self.tolerance, self.patience, persist=len(net.inputs.positions) == 2)
                 task.advance(int(search.left.sum()) * draws)
             order = search.order
         unmoved = values.amax(dim=1) - values.amin(dim=1) <= _UNMOVED * values.amax(dim=1)
