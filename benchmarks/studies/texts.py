@@ -9,7 +9,7 @@ minilm      minilm-zero-shot, a transformer with six layers (package all-minilm-
             are ``delete``, ``mask`` and ``closed``.
 minilm-long the same net on the docstrings of the model ``docstrings``, up to 24 words; on a GPU if there is one.
 minilm-held 100 of these 200 texts, without the 40 on which the settings of belief masks of texts were chosen.
-reviews, files  two packages of PyPI, see ``text_packages.py``.
+reviews, files, prompts  three packages of PyPI, see ``text_packages.py``.
 
 Every text has 6 to 24 words, or 5 lines. The worst of the three most probable labels counts, then the mean over texts. The file is written after every method.
 """
@@ -98,6 +98,7 @@ REVIEWS = (
     "gradient-x-input",
     "random",
 )
+PROMPTS = ("belief-order", "greedy-insertion:candidates=8", "kernel-shap:samples=100", "occlusion", "random")
 DRAWS = 3
 MOST_WORDS = 8
 """The largest number of words of a docstring that the transformer is given, because all orders of its words are compared."""
@@ -226,13 +227,21 @@ MODELS: dict[str, Any] = {
     "minilm-held": minilm_held,
     "reviews": text_packages.reviews,
     "files": text_packages.files,
+    "prompts": text_packages.prompts,
 }
-OWN_METHODS = {"minilm": TRANSFORMER, "minilm-long": LONG, "minilm-held": HELD, "reviews": REVIEWS}
+OWN_METHODS = {
+    "minilm": TRANSFORMER,
+    "minilm-long": LONG,
+    "minilm-held": HELD,
+    "reviews": REVIEWS,
+    "prompts": PROMPTS,
+}
 OWN_FILLS = {
     "minilm": ("delete", "mask", "closed"),
     "minilm-long": ("delete", "closed", "mask"),
     "minilm-held": ("delete", "closed"),
     "reviews": ("delete", "closed", "images"),
+    "prompts": ("delete", "mask"),
 }
 
 
