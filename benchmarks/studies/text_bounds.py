@@ -73,7 +73,7 @@ def bounds(f: Tensor) -> list[dict[str, Any]]:
     sizes = subsets(LINES).sum(dim=1)
     first = (f / believed[:, None]).clamp_max(1)[..., 0]
     shares = [first[:, sizes == k].amax(dim=1).mean().item() for k in range(1, LINES)]
-    return [*entries, {"model": "files", "n": len(f), "what": "F / f of the best 1, 2, 3, 4 lines, most probable type", "values": shares}]  # fmt: skip
+    return [*entries, {"model": "files", "n": len(f), "what": "share of f that the best 1, 2, 3 and 4 lines give, most probable type", "values": shares}]  # fmt: skip
 
 
 def main() -> None:
