@@ -317,7 +317,7 @@ class Setting:
         return InputError(f"{self.name} must be {expected}, not {value!r}")
 
     def _check_bounds(self, value: float) -> None:
-        if math.isinf(value):
+        if isinstance(value, float) and math.isinf(value):
             raise InputError(f"{self.name} must be a finite number, not {value}")
         if self.least is not None and self.most is not None and not self.least <= value <= self.most:
             raise InputError(f"{self.name} must lie between {self.least:g} and {self.most:g}, not {value}")
