@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.theory.linear import exact_probabilities
 from proofmap.theory.linear_data import MADE, LinearInput, digits, gaussian, languages, signs, spikes
 from proofmap.theory.theorem import Population, constant, stated_lengths
 from proofmap.theory.trials import Failures, Rate, simulate
+from tests.theory.certifiers import exact_probabilities
 
 ROUNDING = 1e-12
 

@@ -15,7 +15,6 @@ TV 2, too: {1, 2, 9, 10} of ten. ``wrap=True`` includes these: the d intervals o
 
 from __future__ import annotations
 
-from itertools import permutations
 from typing import Literal
 
 import torch
@@ -24,8 +23,6 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 
 Sign = Literal[1, -1]
-MOST_ARRANGED = 8
-"""Maximum number of coordinates whose orders are all counted: 8! = 40,320."""
 
 
 def contributions(w: Tensor, x: Tensor) -> Tensor:
@@ -44,18 +41,14 @@ def contributions(w: Tensor, x: Tensor) -> Tensor:
     return z * total.sign()
 
 
-def tv(inside: Tensor) -> Tensor:
-    """TV(S) = sum_i |1[i in S] - 1[i + 1 in S]| of sets ``(..., d)``; the borders do not count, as in the paper."""
-    return (inside[..., 1:] != inside[..., :-1]).sum(dim=-1)
-
-
 def number_of_sets(d: int, length: int, *, wrap: bool = False) -> int:
     """Number of intervals of a length (the paper counts d^2); with ``wrap``, of all sets of that size with TV <= 2.
 
     >>> number_of_sets(10, 4), number_of_sets(10, 4, wrap=True)
     (7, 10)
     """
-    _check(d, length)
+    if not 1 <= length <= d:
+        raise InputError(f"the length of a set must be between 1 and {d}, not {length}")
     return d if wrap and length < d else d - length + 1
 
 
@@ -75,24 +68,6 @@ def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
     return sums.where(sums.abs() > noise, 0.0)
 
 
-def best_interval(z: Tensor, length: int, *, label: Sign = 1, wrap: bool = False) -> Tensor:
-    """The first coordinate of the interval that certifies the label most strongly; -1 if none certifies it."""
-    best, first = (label * interval_sums(z, length, wrap=wrap)).max(dim=-1)
-    return torch.where(best > 0, first, -1)
-
-
-def certifying_intervals(z: Tensor, length: int, *, label: Sign = 1, wrap: bool = False) -> Tensor:
-    """Number of intervals of the length that certify the label ``(...)``."""
-    return (label * interval_sums(z, length, wrap=wrap) > 0).sum(dim=-1)
-
-
-def greedy_set(z: Tensor, length: int, *, label: Sign = 1) -> Tensor:
-    """The ``length`` coordinates with the largest contributions to the label, as a set ``(..., d)`` of booleans."""
-    _check(z.shape[-1], length)
-    chosen = (label * z).topk(length, dim=-1).indices
-    return torch.zeros_like(z, dtype=torch.bool).scatter(-1, chosen, True)
-
-
 def greedy_reach(z: Tensor, *, label: Sign = -1) -> Tensor:
     """The largest L for which the greedy set certifies the label ``(...)``; it does so for every smaller L, too.
 
@@ -106,21 +81,3 @@ def greedy_reach(z: Tensor, *, label: Sign = -1) -> Tensor:
     """
     ordered = (label * z.double()).sort(dim=-1, descending=True).values
     return (ordered.cumsum(dim=-1) > 0).sum(dim=-1)
-
-
-def exact_probabilities(z: Tensor, length: int, *, wrap: bool = False) -> tuple[float, float]:
-    """The probabilities of completeness and of soundness over all d! orders of a few coordinates, counted.
-
-    Completeness: some interval certifies y. Soundness: none certifies -y.
-    """
-    if z.ndim != 1 or len(z) > MOST_ARRANGED:
-        raise InputError(f"all orders are counted for at most {MOST_ARRANGED} coordinates of one input")
-    orders = z[torch.tensor(list(permutations(range(len(z)))))]
-    complete = certifying_intervals(orders, length, wrap=wrap) > 0
-    sound = certifying_intervals(orders, length, label=-1, wrap=wrap) == 0
-    return complete.double().mean().item(), sound.double().mean().item()
-
-
-def _check(d: int, length: int) -> None:
-    if not 1 <= length <= d:
-        raise InputError(f"the length of a set must be between 1 and {d}, not {length}")

@@ -86,9 +86,7 @@ class Failures:
         )
 
 
-def simulate(
-    z: Tensor, lengths: Sequence[int], *, trials: int, seed: int = 0, wrap: bool = False
-) -> list[Failures]:
+def simulate(z: Tensor, lengths: Sequence[int], *, trials: int, seed: int = 0) -> list[Failures]:
     """Failures of the interval search at each of the lengths, over random orders of the contributions ``(d,)``.
 
     Every length has the same orders, which depend only on the seed, d and the trial's number.
@@ -99,7 +97,7 @@ def simulate(
     for orders in _shuffles(len(z), trials, seed, z.device):
         shuffled = z[orders]
         for row, length in enumerate(lengths):
-            sums = interval_sums(shuffled, length, wrap=wrap)
+            sums = interval_sums(shuffled, length)
             counts[row] += torch.stack(
                 [
                     (sums[:, 0] <= 0).sum(),
