@@ -373,12 +373,7 @@ def _in_colour(inputs: Inputs) -> Tensor:
     return picture
 
 
-def draw_key(image: Tensor, seed: int, draw: int = 0) -> Tensor:
-    """The stream key ``(1,)`` of one draw of a random fill, as the curves of this seed use it."""
-    return streams.image_keys(image, seed, "curve fill", draw)
-
-
 def hidden_by(ready: ReadyFill, image: Tensor, seed: int) -> Tensor:
-    """What hidden pixels show ``(1, C, H, W)``; the first draw of a random fill."""
+    """What hidden pixels show ``(1, C, H, W)``; the first draw of a random fill, as the curves of this seed use it."""
     with torch.no_grad():
-        return ready(image, draw_key(image, seed))
+        return ready(image, streams.image_keys(image, seed, "curve fill", 0))

@@ -47,7 +47,7 @@ def deprecated(*, since: str, removed_in: str, use: str = "") -> Callable[[Calla
     return decorate
 
 
-def warn_deprecated(name: str, *, since: str, removed_in: str, use: str = "", stacklevel: int = 2) -> None:
+def warn_deprecated(name: str, *, since: str, removed_in: str, use: str = "") -> None:
     """Warn that an argument, a class, a module or anything else that the decorator does not fit will be removed.
 
     Each name warns once per process. If warnings are errors, every use raises.
@@ -55,7 +55,6 @@ def warn_deprecated(name: str, *, since: str, removed_in: str, use: str = "", st
     Args:
         name: as users write it, for example ``evaluate(anyway=...)``.
         since, removed_in, use: as for :func:`deprecated`.
-        stacklevel: as for ``warnings.warn``; 2 is the caller of the function that calls this one.
     """
     if name in _warned:
         return
@@ -63,7 +62,7 @@ def warn_deprecated(name: str, *, since: str, removed_in: str, use: str = "", st
     warnings.warn(
         f"{name} is deprecated since version {since} and will be removed in version {removed_in}.{replacement}",
         FutureWarning,
-        stacklevel=stacklevel + 1,
+        stacklevel=3,  # the caller of the function that calls this one
     )
     _warned.add(name)
 

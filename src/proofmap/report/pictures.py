@@ -26,13 +26,11 @@ def photo(image: Tensor, inputs: Inputs) -> Image.Image:
     return Image.fromarray(inputs.picture(image))
 
 
-def overlay(
-    image: Tensor, heat: Tensor, inputs: Inputs, strength: float = 0.65, *, signed: bool = False
-) -> Image.Image:
+def overlay(image: Tensor, heat: Tensor, inputs: Inputs, *, signed: bool = False) -> Image.Image:
     """The heat map in colour over the picture in gray; a signed map has two colours around zero."""
     gray = np.asarray(photo(image, inputs).convert("L").convert("RGB"), dtype=np.float64)
     colours = heat_colours(per_pixel(displayed(heat, signed=signed), inputs), signed=signed)
-    mixed = (1 - strength) * gray + strength * colours
+    mixed = 0.35 * gray + 0.65 * colours
     return Image.fromarray(mixed.round().astype(np.uint8))
 
 

@@ -89,9 +89,7 @@ def mean_interval(
     return low, high
 
 
-def pooled_interval(
-    values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS
-) -> tuple[float, float]:
+def pooled_interval(values: ArrayLike, *, limits: Limits = NO_LIMITS) -> tuple[float, float]:
     """The interval of the mean R over all pairs of ``(N, L)`` values, if images are sampled with all their labels.
 
         R = sum_i s_i / sum_i c_i,      s_i the sum and c_i the number of image i's values that count
@@ -106,7 +104,7 @@ def pooled_interval(
         return math.nan, math.nan
     with np.errstate(invalid="ignore"):  # infinite values
         ratio = sums.sum() / counts.sum()
-        return mean_interval(ratio + (sums - ratio * counts) / counts.mean(), level=level, limits=limits)
+        return mean_interval(ratio + (sums - ratio * counts) / counts.mean(), limits=limits)
 
 
 def doubles(values: ArrayLike) -> Doubles:

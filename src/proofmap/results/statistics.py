@@ -110,9 +110,8 @@ def mean_score(
     values: ArrayLike,
     *,
     higher_is_better: bool,
-    settings: Mapping[str, object] | None = None,
     kind: str = "",
     limits: Limits = NO_LIMITS,
 ) -> Score:
     """The mean over images of ``(N,)`` values (NaN: not counted) with its interval, inside the ``limits`` of a value."""
-    return Score.unmeasured(name, higher_is_better, settings, kind, limits).over(values)
+    return Score.unmeasured(name, higher_is_better, kind=kind, limits=limits).over(values)
