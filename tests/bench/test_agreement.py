@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proofmap.bench import Leaderboard, Record, Task, agreement, check_record, run_task, submit, task
 from proofmap.bench.agreement import EACH, WHOLE, compare_as_a_whole, computed_again, same_roundings
 from proofmap.bench.leaderboard import write_page
+from proofmap.classifier.view import view_of
 from proofmap.core.errors import InputError
 from proofmap.study.session import open_session
 from tests.bench.small_task import write_tasks
@@ -208,6 +209,23 @@ def test_one_map_for_all_labels_is_computed_again_as_any_other(made: Mapping[str
     session = open_session(Task.named("mini").study("top-label:gradient", "top", NO_DATA))
     first, second = computed_again(session, record, [1, 3], times=2)
     assert agreement.furthest(first, second) < 0.005 and len(first["insertion (gray)"]) == 2
+
+
+def test_roundings_are_changed_where_the_net_runs_on_a_copy_of_the_weights(
+    made: Mapping[str, Record], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU. There the weights that were changed were once replaced by the old ones, so that three computations were one."""
+
+    def view_elsewhere(net: nn.Module, device: torch.device) -> nn.Module:
+        view = view_of(net, device)
+        for weight in view.parameters():
+            weight.data = weight.data.clone()  # as Module.to does for another device
+        return view
+
+    monkeypatch.setattr("proofmap.classifier.classifier.view_of", view_elsewhere)
+    session = open_session(Task.named("mini").study(f"{folder / 'chaotic.py'}:chaotic", "chaotic", NO_DATA))
+    first, second, third = computed_again(session, made["here"], [0, 2])
+    assert min(agreement.furthest(*two) for two in ((first, second), (first, third), (second, third))) > 0.005
 
 
 def test_the_same_roundings_are_those_of_the_same_cpu_and_torch(made: Mapping[str, Record]) -> None:

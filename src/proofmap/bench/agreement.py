@@ -33,11 +33,12 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.bench.record import Record
+from proofmap.classifier.view import copy_net
 from proofmap.core.text import counted
 from proofmap.data.loader import load_listed
 from proofmap.methods.method import ReadyMethod
 from proofmap.metrics.block import Subjects
-from proofmap.study.session import Session, open_net
+from proofmap.study.session import Session
 
 EACH, WHOLE = "each value", "as a whole"
 """The names of the rules in a record's check."""
@@ -144,16 +145,19 @@ def computed_again(
 
 
 def changed_roundings(session: Session, method: ReadyMethod, unit: float, *, seed: int) -> ReadyMethod | None:
-    """The method on a copy of the net whose weights are changed by the unit roundoff; None if the model has no weights to change."""
-    other = open_net(session.study, device=str(session.classifier.device), dataset=session.data)
-    weights = list(other.net.parameters()) if isinstance(other.net, nn.Module) else []
-    if not weights:
+    """The method on a copy of the net whose weights are changed by the unit roundoff; None if the model has no weights to change.
+
+    The copy is a net of its own: weights changed inside a classifier are taken from the user's net again at its next pass.
+    """
+    source = session.classifier
+    if not isinstance(source.net, nn.Module) or not any(True for _ in source.net.parameters()):
         return None
+    net = copy_net(source.net)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for weight in weights:
+        for weight in net.parameters():
             weight.mul_(1 + unit * torch.randn(weight.shape, generator=generator).to(weight))
-    return method.method.prepare(other)
+    return method.method.prepare(source.with_net(net))
 
 
 def _values(

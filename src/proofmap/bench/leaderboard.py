@@ -141,6 +141,16 @@ class Board:
         return sorted(rows, key=lambda row: (-row.lesser, row.name))
 
     @property
+    def methods(self) -> int:
+        """How many methods the rows are of. Settings do not count; each class of another library, and each wrapper, is a method of its own."""
+        return len({_method_of(record) for record in self.records})
+
+    @property
+    def counts(self) -> str:
+        """Such as ``38 rows of 35 methods``."""
+        return f"{counted(len(self.records), 'row')} of {counted(self.methods, 'method')}"
+
+    @property
     def is_undecidable(self) -> bool:
         """Whether no difference can be decided: too few images for the number of pairs."""
         n, rows = len(self.records[0].images), len(self.records)
@@ -178,7 +188,8 @@ class Board:
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
         notes = [
-            f"{self.task.name}: {self.task.title}. {len(self.records[0].images)} {self.task.kind}, {view}, means with 95 % intervals.",
+            f"{self.task.name}: {self.task.title}. {self.counts}, {len(self.records[0].images)} {self.task.kind}, {view}, means "
+            "with 95 % intervals.",
             "decided: how often a row is better (+) or worse (-) than another row by one of the first three scores, decided.",
         ]
         if self.is_undecidable:
@@ -193,7 +204,7 @@ class Board:
             notes.append(f"?: not recomputed, or for fewer than a tenth of the {self.task.kind}.")
         if any(row.rule == WHOLE for row in rows):
             notes.append(
-                "~: recomputed on another kind of device, and agrees as a whole, not value by value."
+                "~: recomputed with other roundings, on another device or on a GPU, and agrees as a whole, not value by value."
             )
         return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
 
@@ -246,6 +257,13 @@ def fills_in(settings: Any) -> set[str]:
     if isinstance(settings, list | tuple):
         return set().union(*map(fills_in, settings))
     return set()
+
+
+def _method_of(record: Record) -> tuple[str, str]:
+    """The name of a row's method, and its class in another library."""
+    settings = record.method["settings"]
+    of = settings.get("of")
+    return str(settings.get("method", record.name)), of if isinstance(of, str) else ""
 
 
 def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Tensor:
@@ -322,6 +340,7 @@ def _board(board: Board) -> dict[str, Any]:
         "net": Path(board.task.settings["model"].rpartition(":")[2]).name,
         "labels": f"labels {settings.get('labels', board.task.settings['labels'])}",
         "rows": board.records,
+        "counts": board.counts,
         "is_undecidable": board.is_undecidable,
         "views": [
             {
