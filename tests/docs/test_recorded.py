@@ -88,9 +88,10 @@ SHOWN = [
             *(f"soundness, {at}" for at in ("printed", "between", "released")),
             "best-effort, printed",
         ],
+        more=("imagenette-corner-plain",),
     ),
     Shown(
-        "imagenette-300-gradients",
+        "imagenette-thousand-gradients",
         "imagenette-table.md",
         "| method | n | deletion ↓ |",
         [
@@ -99,7 +100,16 @@ SHOWN = [
             "best-effort, printed",
         ],
         names=2,
-        more=("imagenette-300-maskers", "imagenette-thousand-controls"),
+        more=("imagenette-thousand-maskers", "imagenette-thousand-controls", "imagenette-500-belief"),
+    ),
+    Shown(
+        "imagenette-best-effort",
+        "imagenette-table.md",
+        "| method, 80 photos |",
+        [
+            *("best-effort, printed", "best-effort, released", "completeness, printed"),
+            *(f"soundness, {at}" for at in ("printed", "between", "released")),
+        ],
     ),
     Shown(
         "imagenette-ties",
@@ -116,6 +126,13 @@ SHOWN = [
         "imagenet-metrics",
         "imagenet-tables.md",
         "| method | deletion ↓ | insertion, blur ↑ |",
+        EARLIER,
+        part="efficientnet-lite0",
+    ),
+    Shown(
+        "imagenet-gradients",
+        "imagenet-tables.md",
+        "| method, 300 photos |",
         EARLIER,
         part="efficientnet-lite0",
     ),
@@ -217,10 +234,12 @@ def shown_rows(shown: Shown) -> tuple[list[list[str]], dict[str, dict[str, dict[
     rows, recorded = table_of(shown.page, shown.head), scored(shown.record, shown.part)
     for record in shown.more:
         for method, scores in scored(record, shown.part).items():
-            for score, n in recorded.setdefault(
-                method, scores
-            ).items():  # a row that two runs have is the same
-                assert n["value"] == pytest.approx(scores[score]["value"], abs=1e-6), (method, score)
+            have = recorded.setdefault(method, scores)
+            for score in shown.scores:  # a row that two runs have is the same
+                assert have[score]["value"] == pytest.approx(scores[score]["value"], abs=1e-6), (
+                    method,
+                    score,
+                )
     names = [re.sub(r"[\\*†]", "", cells[0]) for cells in rows]
     return rows, {name: recorded.pop(name) for name in names} | recorded if shown.more else recorded
 
