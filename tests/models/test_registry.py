@@ -16,7 +16,19 @@ from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
 OWN = [info for info in list_models() if info.size is not None]
 
 
-@pytest.mark.parametrize("info", OWN, ids=lambda info: info.name)
+def _has_more_of_the_same_blocks(name: str) -> bool:
+    return name.endswith(("-lite1", "-lite2", "-resnet32", "-resnet44", "-resnet110"))
+
+
+@pytest.mark.parametrize(
+    "info",
+    [
+        pytest.param(
+            info, marks=[pytest.mark.slow] if _has_more_of_the_same_blocks(info.name) else [], id=info.name
+        )
+        for info in OWN
+    ],
+)
 def test_every_net_of_our_own_loads_with_random_weights(info: ModelInfo) -> None:
     f = load_classifier(f"{info.name}?pretrained=false", batch_size=1)
     assert f.size == (info.size, info.size)

@@ -127,6 +127,7 @@ def test_a_researcher_with_captum(mine: Path, here: Path, proofmap: Proofmap) ->
     assert all(0 <= value <= 1 or math.isnan(value) for value in scores["value"])
 
 
+@pytest.mark.slow
 def test_a_researchers_figures_and_the_same_in_python(mine: Path, here: Path, proofmap: Proofmap) -> None:
     pytest.importorskip("matplotlib")
     proofmap(
