@@ -284,7 +284,8 @@ def test_boxes_are_numbers_or_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, told",
     [
-        ("", "no column of files.*first row must name one file, path"),
+        ("", "has an empty first row: write the names of its columns there"),
+        ("a,b\n", "no column of files.*first row must name one file, path"),
         ("a.png,cat\n", "no column of files.*and is 'a.png,cat'"),
         ("file,label\n", "names no image"),
         ("file,label\na.png,cat\nb.png\n", "line 3 of .* has 1 fields, but 2 columns"),

@@ -104,8 +104,6 @@ def test_a_parquet_file_needs_its_extra_or_is_read(tmp_path: Path) -> None:
 
 def test_a_table_of_files_says_how_to_read_rows(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(
-        InputError, match=r"rows of numbers and categories are read with table:FILE\?target=COLUMN"
-    ):
+    with pytest.raises(InputError, match=r"as in table:FILE\?target=COLUMN \(or --target COLUMN\)"):
         load_dataset(tmp_path / "rows.csv")
     assert isinstance(load_dataset(f"table:{tmp_path / 'rows.csv'}"), TableData)
