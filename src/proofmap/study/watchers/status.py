@@ -206,11 +206,15 @@ def status_line(status: Status) -> str:
     ...     Status(state="running", units_done=12, units_total=70, passes_done=5310, seconds=9, last="rise")
     ... )
     '12/70 units, 5,310 passes, 590/s, 44 s left, last: rise'
+    >>> status_line(Status(state="failed", seconds=1))
+    'failed while looking at the data'
     """
     left, rate, running = status.seconds_left_range, status.passes_per_second, status.state == "running"
     state = "" if running else f"{status.state}: "
     if status.state == "surveying":
         return f"surveying: {status.last or 'looking at the data'}"
+    if status.state == "failed" and not status.units_total:
+        return "failed while looking at the data"
     parts = [f"{state}{status.units_done}/{counted(status.units_total, 'unit')}"]
     if status.units_failed:
         parts.append(f"{status.units_failed} failed")
