@@ -78,9 +78,14 @@ class Row:
         if self.rule == EACH:
             return f"{found}; no value differs by more than {TOLERANCE:g}"
         times = check.get("computations", agreement.COMPUTATIONS)
+        own = (
+            "as the method's own values do if roundings change"
+            if times > 1
+            else "how far the method's own values do is not known"
+        )
         return (
-            f"{found}, {counted(times, 'time')}; single values differ by up to {check['largest_difference']:.2f}, as the method's own values do "
-            f"if roundings change; the difference as a whole has p = {check['p']:.2g} (refused below {agreement.LEVEL:g})"
+            f"{found}, {counted(times, 'time')}; single values differ by up to {check['largest_difference']:.2f}, {own}; "
+            f"the difference as a whole has p = {check['p']:.2g} (refused below {agreement.LEVEL:g})"
         )
 
     @property
