@@ -303,9 +303,10 @@ def prompts(number: int) -> tuple[pm.Classifier, list[str], float]:
     each = [
         [f"{first} {last}" for first in firsts for last in lasts] for firsts, lasts in (REQUESTS, INJECTIONS)
     ]
-    texts = [text for pair in zip(*each, strict=True) for text in pair][:number]
-    net = PromptGuard()
-    right = float((net(texts).argmax(axis=1) == np.arange(len(texts)) % 2).mean())
+    pairs = [(text, k) for both in zip(*each, strict=True) for k, text in enumerate(both)]
+    pairs = [pairs[k * len(pairs) // number] for k in range(number)] if number < len(pairs) else pairs
+    texts, net = [text for text, _ in pairs], PromptGuard()
+    right = float((net(texts).argmax(axis=1) == [k for _, k in pairs]).mean())
     return (
         pm.Classifier(net, inputs=Text.of(texts), names=["benign", "malicious"], batch_size=1024),
         texts,

@@ -98,7 +98,7 @@ REVIEWS = (
     "gradient-x-input",
     "random",
 )
-PROMPTS = ("belief-order", "greedy-insertion:candidates=8", "kernel-shap:samples=100", "occlusion", "random")
+PROMPTS = ("belief-order", "occlusion", "random")
 DRAWS = 3
 MOST_WORDS = 8
 """The largest number of words of a docstring that the transformer is given, because all orders of its words are compared."""
@@ -241,7 +241,7 @@ OWN_FILLS = {
     "minilm-long": ("delete", "closed", "mask"),
     "minilm-held": ("delete", "closed"),
     "reviews": ("delete", "closed", "images"),
-    "prompts": ("delete", "mask"),
+    "prompts": ("delete",),
 }
 
 

@@ -33,17 +33,17 @@ def misfits(f: Classifier, x: Tensor, maps: Tensor, labels: Tensor) -> Tensor:
 
 
 def test_of_few_words_the_closed_mask_is_nearly_the_best_of_all_orders() -> None:
-    """Six words have 720 orders. Ten passes with gradients alone are far from the best."""
-    f = toy_classifier(6)
-    x = f.inputs.encode(["The committee voted to fund it", "Stars are not so far away"])
+    """Five words have 120 orders. Ten passes with gradients alone are far from the best."""
+    f = toy_classifier(5)
+    x = f.inputs.encode(["The committee voted for it", "Stars are not far away"])
     with torch.no_grad():  # words count
         f.net.head.weight.mul_(40)  # type: ignore[union-attr]
         f.net.head.bias.sub_(f.logits(x).mean(dim=0))  # type: ignore[union-attr]
     labels = torch.arange(3).expand(2, -1)
-    every = torch.tensor([[6.0 - order.index(r) for r in range(6)] for order in permutations(range(6))])
+    every = torch.tensor([[5.0 - order.index(r) for r in range(5)] for order in permutations(range(5))])
     best = torch.stack(
         [
-            misfits(f, text.expand(720, *text.shape), every[:, None].expand(-1, 3, -1), labels[:1].expand(720, -1))
+            misfits(f, text.expand(120, *text.shape), every[:, None].expand(-1, 3, -1), labels[:1].expand(120, -1))
             .amin(dim=0)
             for text in x
         ]
@@ -55,14 +55,13 @@ def test_of_few_words_the_closed_mask_is_nearly_the_best_of_all_orders() -> None
 
 
 def test_columns_with_one_fill_come_nearer_to_f_with_the_same_passes() -> None:
-    fits, orders = [], []
-    for seed in range(2):
-        f, x = table(12, seed=seed)
-        labels = torch.arange(3).expand(len(x), -1)
-        for closing, found in (("fit", fits), ("order", orders)):
-            maps = BeliefMask(passes=120, fills=("gray",), closing=closing)(f, x, labels)
-            found.append(fit(f, x, maps, labels).mean().item())
-    assert sum(orders) < 0.5 * sum(fits), (fits, orders)
+    f, x = table(12)
+    labels = torch.arange(3).expand(len(x), -1)
+    fitted, ordered = (
+        fit(f, x, BeliefMask(passes=100, fills=("gray",), closing=closing)(f, x, labels), labels).mean()
+        for closing in ("fit", "order")
+    )
+    assert ordered < 0.5 * fitted
 
 
 def test_a_search_starts_from_the_order_that_is_given_and_never_ends_worse() -> None:
