@@ -19,7 +19,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.core.inputs import Rows
+from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import ProgressTask, Silent
 from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
 from proofmap.methods.adapters.captum import takes_baselines
@@ -204,6 +204,18 @@ def test_rows_that_are_not_centred_are_judged_as_by_our_own_baseline(captum: Mod
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's, where it is called by hand
+def test_segments_of_a_series_have_the_sum_of_their_time_steps(captum: ModuleType) -> None:
+    inputs = Series(length=6, mean=(0.0, 0.0), std=(1.0, 1.0), segments=3)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False))
+    x, labels = torch.arange(12.0).view(1, 2, 6), torch.tensor([[1, 0]])
+    maps = make_method("captum:InputXGradient").prepare(Classifier(net, inputs=inputs))(x, labels)
+    for k, label in enumerate((1, 0)):
+        terms = (net[1].weight[label].detach().view(2, 6) * x[0]).sum(dim=0)
+        assert maps[0, k].tolist() == pytest.approx(
+            [float(terms[t] + terms[t + 1]) for t in (0, 2, 4)], rel=1e-4
+        )
+
+
 def test_every_class_with_baselines_is_given_ours(captum: ModuleType, f: Classifier, images: Tensor) -> None:
     asked = {
         "Occlusion": {"sliding_window_shapes": (3, 4, 5)},

@@ -202,12 +202,13 @@ class Captum(LibraryMethod):
 
 
 def merged_attribution(found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
-    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``. If it is a tuple, which may also hold convergence errors, its first
-    entry is used.
+    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``; one of every value of an input as maps of its positions, such as segments.
+
+    If it is a tuple, which may also hold convergence errors, its first entry is used.
     """
     values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
     inputs = classifier.inputs
-    if isinstance(inputs, Tokens) and tuple(values.shape[1:]) == inputs.shape:
+    if tuple(values.shape[1:]) == inputs.shape:
         return inputs.merged_channels(values, channels)
     if inputs.channel_axis is None or values.ndim != 2 + len(inputs.positions):
         return values
