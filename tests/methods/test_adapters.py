@@ -203,7 +203,6 @@ def test_rows_that_are_not_centred_are_judged_as_by_our_own_baseline(captum: Mod
     assert zero.scores[0].value < ours.scores[0].value - 0.2 and "baselines" not in zero.settings
 
 
-@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's, where it is called by hand
 def test_segments_of_a_series_have_the_sum_of_their_time_steps(captum: ModuleType) -> None:
     inputs = Series(length=6, mean=(0.0, 0.0), std=(1.0, 1.0), segments=3)
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False))
@@ -216,6 +215,7 @@ def test_segments_of_a_series_have_the_sum_of_their_time_steps(captum: ModuleTyp
         )
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")  # Captum's, where it is called by hand
 def test_every_class_with_baselines_is_given_ours(captum: ModuleType, f: Classifier, images: Tensor) -> None:
     asked = {
         "Occlusion": {"sliding_window_shapes": (3, 4, 5)},
