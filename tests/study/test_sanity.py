@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,17 @@ def test_a_net_that_knows_its_pictures_is_not_suspicious(tmp_path: Path) -> None
     with pm.Run(tmp_path / "run") as run:
         assert stored_sanity(run.store) == found
         assert any("sanity of 12 images: 12 of 12 right; f moves by .67" in note for note in run.notes())
+
+
+def test_copies_of_pictures_are_suspicious(tmp_path: Path) -> None:
+    study = colour_study(tmp_path)
+    for k in (1, 2, 3):  # as a reader that loses pixels would give them
+        shutil.copyfile(tmp_path / "photos/red/0.png", tmp_path / f"photos/red/{k}.png")
+    found = seen(tmp_path, study, colour_net())
+    assert (found.copies, found.of) == (3, 12)
+    (warning,) = found.warnings()
+    assert warning.startswith("3 of 12 images are copies of others")
+    assert replace(SEEN, copies=9, of=1000).warnings() == []  # a data set may have a few
 
 
 def test_names_in_the_wrong_order_are_suspicious(tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ LOOKED_AT = 32
 """Number of images that are used, spread evenly over those of the study."""
 HARDLY_MOVES = 0.01
 CERTAIN = 0.9
+MANY_COPIES = 0.01
+"""Share of copies above which a warning is given."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Sanity:
         truths, tops: the number of different true labels, and of different top labels.
         moves: mean over images of 1/2 sum_a |f(x, a) - mean over images of f(., a)|: 0 if f is the same for all images.
         fills: the net's output for each fill that metrics use.
+        copies: the number of images, of all, that are equal to one before them.
     """
 
     images: int
@@ -64,6 +67,7 @@ class Sanity:
     tops: int
     moves: float
     fills: tuple[FillAlone, ...]
+    copies: int = 0
 
     @classmethod
     def from_record(cls, record: Any) -> Sanity:
@@ -103,6 +107,11 @@ class Sanity:
         if self.images >= 5 and self.tops == 1 and self.truths > 1:
             notes.append(
                 f"the net gives all {self.images} {self.noun} one label, but they have {self.truths} true ones"
+            )
+        if self.copies > MANY_COPIES * self.of:
+            notes.append(
+                f"{self.copies} of {self.of} {self.noun} are copies of others, and intervals count each as one more: "
+                "check how they were read, or leave the copies out"
             )
         if self.images > 1 and self.moves < HARDLY_MOVES:
             notes.append(
@@ -175,6 +184,7 @@ def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool
         tops=len(set(top)),
         moves=round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
         fills=tuple(alone(fill) for fill in fills) if len(f) else (),
+        copies=len(images) - len({row.digest for row in images}),
     )
 
 

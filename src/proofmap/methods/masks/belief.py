@@ -153,9 +153,8 @@ class BeliefMask(WholeNet, MaskMethod):
         found = {**super().record(ready), "fills": fills, "start": start}
         inputs = ready.classifier.inputs
         by_order = state.closer is not None
-        if isinstance(
-            inputs, TextInputs
-        ):  # a run has texts of many lengths, and those with few words are searched
+        if isinstance(inputs, TextInputs):
+            # a run has texts of many lengths, and those with few words are searched
             by_order = self._search(_possible(self.fills, inputs), inputs, 1) is not None
         return {**found, "closing": {"by": "order", "most positions": _FEW}} if by_order else found
 
