@@ -132,7 +132,8 @@ def test_the_study_of_photos_and_of_series_runs_as_written(
         assert run(monkeypatch, "init", place, "--out", f"{place}.toml") == 0
         study = Study.from_toml(f"{place}.toml")
         outcome = pm.run_study(study, f"run-{place}", classifier=net, threads=1)
-        assert outcome.failed == 0 and len(pm.Run(f"run-{place}").methods) == len(study.methods)
+        with pm.Run(f"run-{place}") as opened:
+            assert outcome.failed == 0 and len(opened.methods) == len(study.methods)
 
 
 @pytest.mark.parametrize(

@@ -59,11 +59,12 @@ def test_workers_of_ray_judge_texts_alike(
 def test_runs_of_texts_are_audited_compared_and_reported(tmp_path: Path) -> None:
     run_study(text_study(tmp_path), tmp_path / "one")
     run_study(text_study(tmp_path, seed=1), tmp_path / "two")
-    one, two = (Run(tmp_path / name).evaluation() for name in ("one", "two"))
+    with Run(tmp_path / "one") as first, Run(tmp_path / "two") as second:
+        one, two = first.evaluation(), second.evaluation()
+        page = write_run_report(first, tmp_path / "report.html").read_text(encoding="utf-8")
     assert one.image_names == ("text-0", "text-1", "text-2", "text-3")
     found = audit(one, min_completeness=0.1, min_soundness=0.1, method="occlusion")
     assert "occlusion" in str(found)
     compared = str(pm.compare({"one": one, "two": two}, allow_mismatch=True))
     assert "random" in compared and "completeness" in compared
-    page = write_run_report(Run(tmp_path / "one"), tmp_path / "report.html").read_text(encoding="utf-8")
     assert "occlusion" in page and "songs" in page  # a word of the third text
