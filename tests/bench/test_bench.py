@@ -543,7 +543,7 @@ def test_the_page_and_the_table_say_how_many_methods_the_rows_are_of(
         row("captum:DeepLift", method="captum", of="DeepLift"),
         row("top-label:gradient", method="top-label", of={"method": "gradient"}),
     )
-    assert "5 rows of 4 methods, 4 pictures" in Board(Task.named("mini"), rows).table()
+    assert "5 rows of 4 methods, judged on 4 pictures" in Board(Task.named("mini"), rows).table()
     for k, record in enumerate(rows):
         record.write(tmp_path / "mini" / f"{k}.json")
     assert "5 rows of 4 methods." in write_page(Leaderboard(tmp_path), tmp_path / "page.html").read_text()

@@ -193,7 +193,7 @@ class Board:
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
         notes = [
-            f"{self.task.name}: {self.task.title}. {self.counts}, {len(self.records[0].images)} {self.task.kind}, {view}, means "
+            f"{self.task.name}: {self.task.title}. {self.counts}, judged on {len(self.records[0].images)} {self.task.kind}, {view}, means "
             "with 95 % intervals.",
             "decided: how often a row is better (+) or worse (-) than another row by one of the first three scores, decided.",
         ]
