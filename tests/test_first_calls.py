@@ -8,8 +8,8 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
-from proofmap.study import Run
 from tests.command import run
+from tests.study.studies import methods_of
 
 NETS = """
 import torch
@@ -38,11 +38,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "churn.onnx").write_text("not a model")
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def methods_of(folder: Path) -> list[str]:
-    with Run(folder) as opened:
-        return list(opened.methods)
 
 
 def test_a_csv_file_is_read_as_series_for_a_net_of_series(

@@ -123,7 +123,7 @@ def few_passes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Metrics average over two backgrounds of a random fill, unless they are told otherwise, and not over ten."""
+    """Metrics average over two backgrounds of a random fill by default, to save time; the package averages over ten."""
     for name in METRICS:
         defaults = METRICS[name].__init__.__kwdefaults__ or {}
         if "draws" in defaults:

@@ -10,7 +10,7 @@ from typing import Any
 
 from proofmap.classifier import Classifier
 from proofmap.models import load_classifier
-from proofmap.study import Status, Study
+from proofmap.study import Run, Status, Study
 from tests.data.made_up import save
 
 NAMES = ("cat", "dog", "cup", "rocket", "car")
@@ -115,6 +115,12 @@ def facts(folder: Path) -> dict[str, Any]:
         path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "maps").glob("*")
     }
     return found
+
+
+def methods_of(folder: Path) -> list[str]:
+    """The methods of a run, by name."""
+    with Run(folder) as opened:
+        return list(opened.methods)
 
 
 def values(folder: Path) -> dict[tuple[str, str, str], float]:

@@ -21,7 +21,7 @@ from proofmap.study import Run, Study, run_study
 from proofmap.study.stored_study import what_changed
 from proofmap.testing.nets import PICTURES, ROWS
 from tests.command import run
-from tests.study.studies import toy_study
+from tests.study.studies import methods_of, toy_study
 from tests.toys import conv_classifier, pixels
 
 CONTROLS = ["random", "centered-gaussian", "blurred:gradient", "top-label:gradient"]
@@ -164,11 +164,6 @@ def test_a_study_has_them_on_request_and_stays_fresh(tmp_path: Path) -> None:
 def judged(tmp_path: Path) -> Path:
     run_study(study(tmp_path), tmp_path / "run")
     return tmp_path / "run"
-
-
-def methods_of(folder: Path) -> list[str]:
-    with Run(folder) as opened:
-        return list(opened.methods)
 
 
 def test_an_audit_judges_the_controls_that_a_run_lacks_on_request(

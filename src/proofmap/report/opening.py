@@ -148,7 +148,7 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
     """The page's first lines: for one image what the net says and what the maps prove, otherwise what the page shows."""
     if len(evaluation) > 1:
         maps = "the map" if len(evaluation.results) == 1 else "each method's map"
-        detail = f"Below: what the net says of each, {maps} of each label, and what that map proves."
+        detail = f"Below, for each {evaluation.inputs.singular}: the net's probabilities, {maps} of each label, and what that map proves."
         return {
             "headline": f"What the net says of {counted(len(evaluation), evaluation.inputs.singular)}, and why",
             "detail": detail,
