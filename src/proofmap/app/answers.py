@@ -5,7 +5,7 @@ Those of jobs, batches and painting: :mod:`proofmap.app.job_answers`.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +29,11 @@ Spec = Annotated[str, Field(min_length=1, max_length=LONGEST_SPEC)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 LabelIndex = Annotated[int, Field(ge=0, le=10_000_000)]
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+def binary(*kinds: str) -> dict[str, Any]:
+    """The content of a request or an answer that is a file of one of these types, for the OpenAPI document."""
+    return {"content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in kinds}}
 
 
 class StrictRequest(BaseModel):

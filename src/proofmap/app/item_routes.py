@@ -25,15 +25,7 @@ PREVIEW = 120
 MOST_VALUES = 1000
 """The most positions whose values an answer lists."""
 
-_TABLE_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "text/csv": {"schema": {"type": "string", "format": "binary"}},
-            "application/octet-stream": {"schema": {"type": "string", "format": "binary"}},
-        },
-    }
-}
+_TABLE_BODY = {"requestBody": {"required": True, **answers.binary("text/csv", "application/octet-stream")}}
 
 
 def items_router(server: Server) -> APIRouter:

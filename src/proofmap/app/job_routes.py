@@ -23,9 +23,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.methods import Method
 
-_FILE: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-}
+_FILE: dict[int | str, dict[str, Any]] = {200: answers.binary("application/octet-stream")}
 
 
 def jobs_router(server: Server) -> APIRouter:

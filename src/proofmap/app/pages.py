@@ -25,13 +25,8 @@ _INVITATIONS = {
     "series": "Choose a series of the data, or upload a file of series of the same length.",
     "text": "Type or paste a text.",
 }
-_SHARED = (
-    "look.css",
-    "lines.js",
-    "listed.js",
-    "shared.js",
-    "theme.js",
-)  # files that the page shares with the report
+# files that the page shares with the report
+_SHARED = ("look.css", "lines.js", "listed.js", "shared.js", "theme.js")
 _BASE = "base-uri 'none'; frame-ancestors {ancestors}; form-action {forms}"
 PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "

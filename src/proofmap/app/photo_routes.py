@@ -25,23 +25,14 @@ from proofmap.core.version import __version__
 from proofmap.data.photos import SAMPLES, sample_path
 from proofmap.report.pictures import picture_bytes
 
-_PNG: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"image/png": {"schema": {"type": "string", "format": "binary"}}}}
-}
-_JPEG: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
-}
+_PNG: dict[int | str, dict[str, Any]] = {200: answers.binary("image/png")}
+_JPEG: dict[int | str, dict[str, Any]] = {200: answers.binary("image/jpeg")}
 _KNOWN = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
 _THUMBNAIL = (192, 192)
 """The largest width and height of a sample's small picture."""
+_SAMPLE_BODY = {"application/json": {"schema": SampleAsked.model_json_schema()}}
 _PHOTO_BODY = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "image/*": {"schema": {"type": "string", "format": "binary"}},
-            "application/json": {"schema": SampleAsked.model_json_schema()},
-        },
-    }
+    "requestBody": {"required": True, "content": {**answers.binary("image/*")["content"], **_SAMPLE_BODY}}
 }
 
 

@@ -46,9 +46,8 @@ def layers_of(classifier: Classifier) -> list[Layer]:
     when: dict[str, int] = {}
     latest = 0
     for name, _ in net.named_modules():
-        when[name] = started.get(
-            name, latest
-        )  # a module that is not called comes after those named before it
+        # a module that is not called comes after those named before it
+        when[name] = started.get(name, latest)
         latest = max(latest, when[name])
     owners = [name for name, module in net.named_modules() if module._parameters]
     owners.sort(key=when.__getitem__)

@@ -180,9 +180,8 @@ def _cost(kind: type[Plugin]) -> str | None:
 def _texts(kind: type[Plugin], given: Any) -> dict[str, str]:
     """The settings that a shortcut sets, as they would be written."""
     infos = {info.name: info for info in settings_of(kind)}
-    known = {
-        name: value for name, value in given.items() if name in infos
-    }  # thresholds name two settings; some metrics have only one of them
+    # thresholds name two settings; some metrics have only one of them
+    known = {name: value for name, value in given.items() if name in infos}
     return {name: Setting(name, infos[name].types, value).default_text() for name, value in known.items()}
 
 

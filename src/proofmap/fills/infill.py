@@ -64,11 +64,8 @@ class Infill(Fill):
     def prepare(self, classifier: Classifier) -> ReadyInfill:
         self.check_inputs(classifier.inputs)
         net = self._painter()
-        recorded = {
-            **self.settings(),
-            "gray": rounded(classifier.inputs.neutral),
-            **code_record(net),
-        }  # before it is copied and called
+        # before it is copied and called
+        recorded = {**self.settings(), "gray": rounded(classifier.inputs.neutral), **code_record(net)}
         if isinstance(net, nn.Module):
             net = copy.deepcopy(net).to(classifier.device).eval().requires_grad_(False)
         return ReadyInfill(self, classifier.inputs, recorded, net)

@@ -108,9 +108,8 @@ class Median(Fill):
         axes, half = len(inputs.positions), self.kernel // 2
         padded = F.pad(images, [half] * (2 * axes), mode="replicate")
         out = torch.empty_like(images)
-        for image, around in zip(
-            out, padded, strict=True
-        ):  # one at a time: windows take 121 times the memory
+        # one at a time: windows take 121 times the memory
+        for image, around in zip(out, padded, strict=True):
             for axis in range(axes):
                 around = around.unfold(1 + axis, self.kernel, 1)
             image.copy_(around.flatten(1 + axes).median(dim=-1).values)

@@ -26,9 +26,8 @@ class TextFill(Fill):
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
         ready = super().prepare(classifier)
-        self.backgrounds(
-            ready.inputs.probe(), torch.empty(0), ready.inputs
-        )  # refuses a token that there is not
+        # refuses a token that there is not
+        self.backgrounds(ready.inputs.probe(), torch.empty(0), ready.inputs)
         return ready
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:

@@ -264,9 +264,8 @@ class LeGrad(AttentionMethod):
 
         def keep(name: str, output: Tensor) -> Tensor:
             tokens.append(output)
-            return (
-                output.detach().clone()
-            )  # each block has a graph of its own; what follows may work in place
+            # each block has a graph of its own; what follows may work in place
+            return output.detach().clone()
 
         def read_from(own: Tensor) -> Tensor:
             """The logits computed from these tokens in place of the last block's output."""

@@ -159,9 +159,8 @@ class Probe:
 
     def _centre(self, token: Tensor) -> tuple[float, float] | None:
         """The place of a token in the image, as shares of its sides: the centre of its gradient."""
-        weights = torch.arange(
-            len(token), device=token.device
-        ).cos()  # a plain sum is constant after a layer norm
+        # a plain sum is constant after a layer norm
+        weights = torch.arange(len(token), device=token.device).cos()
         (gradient,) = torch.autograd.grad(
             (token.float() * weights).sum(), self.images, retain_graph=True, allow_unused=True
         )

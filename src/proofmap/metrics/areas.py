@@ -57,9 +57,8 @@ class Insertion(GameMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(
-            self, "limits", self.target.limits
-        )  # of this one; the class tells those of probabilities
+        # of this one; the class tells those of probabilities
+        object.__setattr__(self, "limits", self.target.limits)
 
     def pairs(self, judged: Judged) -> Tensor:
         return self.curves(judged).auc

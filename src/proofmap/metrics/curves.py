@@ -258,9 +258,8 @@ class _Runner:
         """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
         safe, logits = self.board.labels.clamp_min(0), self.board.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)
-        whole = self.game.read(self.classifier, logits.clone()).gather(
-            1, safe
-        )  # the next game reads them too
+        # the next game reads them too
+        whole = self.game.read(self.classifier, logits.clone()).gather(1, safe)
         nothing = self.board.once(self.ready.bare, self._nothing_shown)
         return f, {True: whole, False: nothing.gather(1, safe)}
 

@@ -69,9 +69,8 @@ def largest_piece(keep: Tensor) -> Tensor:
     numbers = torch.arange(inside.shape[1] + 1, device=keep.device)  # 0: outside
     flat = numbers[1:] * inside
     while True:
-        near = F.max_pool2d(
-            flat.float().view(grid), window, stride=1, padding=(window[0] // 2, 1)
-        )  # exact to 2^24
+        # exact to 2^24
+        near = F.max_pool2d(flat.float().view(grid), window, stride=1, padding=(window[0] // 2, 1))
         joined = numbers.repeat(len(keep), 1)
         joined.scatter_reduce_(1, flat, near.flatten(1).long() * inside, "amax")
         while not torch.equal(further := joined.gather(1, joined), joined):

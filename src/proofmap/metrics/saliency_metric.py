@@ -95,10 +95,8 @@ class SaliencyMetric(BoxMetric):
 
     name = "saliency-metric"
     higher_is_better = False
-    limits = (
-        math.log(LEAST_AREA),
-        math.inf,
-    )  # LEAST_P only keeps the logarithm finite
+    # LEAST_P only keeps the logarithm finite
+    limits = (math.log(LEAST_AREA), math.inf)
     description = "log of the area of the map's box (at least 0.05) minus log f on the crop"
 
     def pairs(self, judged: Judged) -> Tensor:

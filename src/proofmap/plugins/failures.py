@@ -44,9 +44,8 @@ def reason_of(error: BaseException) -> str:
     >>> reason_of(ValueError("no such layer"))
     'ValueError: no such layer'
     """
-    text = " ".join(
-        str(error).partition("Stack trace:")[0].split()
-    )  # XGBoost adds the addresses of its functions
+    # XGBoost adds the addresses of its functions
+    text = " ".join(str(error).partition("Stack trace:")[0].split())
     if isinstance(error, ProofmapError):
         return text
     place = place_of(error)

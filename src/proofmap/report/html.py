@@ -23,7 +23,7 @@ from proofmap.core.text import counted, terminal_text
 from proofmap.report import proof_columns, scatter
 from proofmap.report.choice import Choice, choose_pictured, values_of
 from proofmap.report.opening import belief_sentence, headline, map_sentence, opening
-from proofmap.report.page_data import page_record
+from proofmap.report.page_data import page_record, settings_text
 from proofmap.report.page_pictures import (
     Picture,
     curve_counts,
@@ -89,15 +89,15 @@ def write_report(
         originals: gives the original of an image, by its index, if the net sees only a part of it.
     """
     evaluation = shared(evaluation_of(results))
-    record = page_record(
-        evaluation,
-        title=without_folders(title),
-        command=without_folders(command),
-        provenance=shared_settings(provenance or {}),
-        failures=[(without_folders(what), without_folders(why)) for what, why in failures],
-        warnings=[without_folders(warning) for warning in warnings],
-        stored=stored,
-    )
+    record = {
+        **page_record(evaluation),
+        "title": without_folders(title),
+        "command": without_folders(command),
+        "provenance": settings_text(shared_settings(provenance or {})),
+        "failures": [{"what": without_folders(what), "why": without_folders(why)} for what, why in failures],
+        "warnings": [without_folders(warning) for warning in warnings],
+        "stored": stored,
+    }
     if choice is None:
         choice = choose_pictured(
             values_of(evaluation),

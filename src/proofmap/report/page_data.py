@@ -28,20 +28,10 @@ from proofmap.results.tables import metric_words
 from proofmap.results.verdict import verdict
 
 
-def page_record(
-    evaluation: Evaluation,
-    *,
-    title: str,
-    command: str = "",
-    provenance: Mapping[str, object] | None = None,
-    failures: Sequence[tuple[str, str]] = (),
-    warnings: Sequence[str] = (),
-    stored: str = "",
-) -> dict[str, Any]:
-    """Everything on the page except the pictures, as data for JSON; NaN becomes None."""
+def page_record(evaluation: Evaluation) -> dict[str, Any]:
+    """What the page shows of an evaluation, except the pictures, as data for JSON; NaN becomes None."""
     hidden = hidden_of(evaluation)
     return {
-        "title": title,
         "subject": subject(evaluation),
         "bar": BAR,
         "positions": evaluation.inputs.position_noun,
@@ -62,18 +52,13 @@ def page_record(
         "images": _image_table(evaluation),
         "notes": _notes(evaluation),
         "matrix": mean_matrix(evaluation),
-        "failures": [{"what": what, "why": why} for what, why in failures],
-        "warnings": list(warnings),
-        "stored": stored,
-        "command": command,
         "versions": {
             "proofmap": __version__,
             "torch": str(torch.__version__),
             "python": platform.python_version(),
         },
-        "settings": _settings_text(evaluation.settings),
-        "curve": _settings_text(evaluation.results[0].insertion.settings),
-        "provenance": _settings_text(provenance or {}),
+        "settings": settings_text(evaluation.settings),
+        "curve": settings_text(evaluation.results[0].insertion.settings),
     }
 
 
@@ -130,7 +115,7 @@ def _metric_record(score: Score) -> dict[str, Any]:
         "kind": score.kind,
         "higher": score.higher_is_better,
         "description": _description(score),
-        "settings": _settings_text(score.settings),
+        "settings": settings_text(score.settings),
     }
 
 
@@ -146,7 +131,7 @@ def _method_record(result: MethodResult) -> dict[str, Any]:
         "label_free": result.label_free,
         "signed": result.signed,
         "seconds": json_number(result.seconds),
-        "settings": _settings_text(result.settings),
+        "settings": settings_text(result.settings),
         "scores": [
             {"value": json_number(s.value), "low": json_number(s.low), "high": json_number(s.high), "n": s.n}
             for s in result.scores
@@ -159,12 +144,12 @@ def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
     return [[json_number(v) for v in row] for row in matrix.tolist()]
 
 
-def _settings_text(settings: Mapping[str, object]) -> dict[str, str]:
+def settings_text(settings: Mapping[str, object]) -> dict[str, str]:
     """Settings as text, one line each; nested settings become several lines."""
     lines: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
-            lines.update({f"{key}.{k}": v for k, v in _settings_text(value).items()})
+            lines.update({f"{key}.{k}": v for k, v in settings_text(value).items()})
         elif isinstance(value, (list, tuple)):
             lines[str(key)] = _list_text(value)
         else:

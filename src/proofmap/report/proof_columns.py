@@ -19,13 +19,13 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows
 from proofmap.core.ranking import rank
 from proofmap.core.text import counted, shortened
+from proofmap.report.colours import INK, STRENGTHS
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
 from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 
-_INK, _SOFT, _PAPER = (24, 24, 28), (120, 120, 128), (250, 250, 250)
-_COLOURS = {"match": (0, 110, 75), "strong": (190, 70, 0), "weak": (0, 100, 170)}
+_SOFT, _PAPER = (120, 120, 128), (250, 250, 250)
 _LINE = 19
 _TEXT = 0.6
 """Share of the width that has names and values."""
@@ -45,7 +45,7 @@ def ranked_columns(
     along = curve_of(evaluation, result, index, place)
     belief = float(evaluation.f[index, place])
     shape = shape_of(evaluation, result, index, place)
-    enough, colour = proof_count(evaluation, shape), _COLOURS.get(shape.strength.word, _SOFT)
+    enough, colour = proof_count(evaluation, shape), STRENGTHS[shape.strength.word] or _SOFT
     lines = min(most, inputs.count)
     page = Image.new("RGB", (side, _LINE * (lines + 2)), _PAPER)
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(12)
@@ -64,12 +64,12 @@ def ranked_columns(
             name = shortened(
                 inputs.position_names[order[k - 1]], room, measure=lambda t: draw.textlength(t, font)
             )
-            draw.text((4, y + 2), name, colour if proves else _INK, font)
+            draw.text((4, y + 2), name, colour if proves else INK, font)
             draw.text((left - 8, y + 2), value, _SOFT, font, anchor="ra")
         draw.rectangle((left, y + 4, at(1.0), y + _LINE - 5), (236, 238, 242))
         draw.rectangle((left, y + 4, at(along[k]), y + _LINE - 5), colour if proves else (150, 158, 170))
     end = _LINE * (lines + 1)
-    draw.line((at(belief), 0, at(belief), end), _INK, 2)
+    draw.line((at(belief), 0, at(belief), end), INK, 2)
     left_out = inputs.count - lines
     draw.text((4, end + 2), f"and {left_out} more" if left_out else "", _SOFT, font)
     draw.text((left, end + 2), "0", _SOFT, font)

@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont, features
 
 from proofmap.core.text import one_line
-from proofmap.report.colours import INK, SOFT, Colour
+from proofmap.report.colours import INK, SOFT
 from proofmap.report.word_proof import WordProof
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
@@ -127,10 +127,8 @@ WIDE = 720
 _SIZE, _LINE, _PAD, _MOST_LINES = 15, 27, 3, 26
 
 
-def word_picture(
-    proof: WordProof, width: int = WIDE, shown: frozenset[int] | None = None
-) -> tuple[Image.Image, str]:
-    """A text with shaded words, and a note about words that could not be drawn. Words that are not ``shown``, if given, are hidden."""
+def word_picture(proof: WordProof) -> tuple[Image.Image, str]:
+    """A text with shaded words, and a note about words that could not be drawn."""
     seen = [one_line(word).strip() for word in proof.words]
     fonts = [font_for(word, _SIZE) for word in seen]
     missing = [word for word, font in zip(seen, fonts, strict=True) if font is None]
@@ -139,18 +137,18 @@ def word_picture(
     base = direction("".join(proof.words)) or "ltr"
     sizes = [font.getlength(word) if font else 0.0 for word, font in zip(drawn, used, strict=True)]
     gaps = [5 if word != word.rstrip() else 0 for word in proof.words]
-    lines = _broken([round(size) + 2 * _PAD for size in sizes], gaps, width)
+    lines = _broken([round(size) + 2 * _PAD for size in sizes], gaps, WIDE)
     left_out = sum(len(line) for line in lines[_MOST_LINES:])
     lines = lines[:_MOST_LINES]
-    page = Image.new("RGB", (width, _LINE * (len(lines) + bool(left_out)) + 4), (255, 255, 255))
+    page = Image.new("RGB", (WIDE, _LINE * (len(lines) + bool(left_out)) + 4), (255, 255, 255))
     draw = ImageDraw.Draw(page)
     for row, line in enumerate(lines):
         wide = sum(round(sizes[k]) + 2 * _PAD + gaps[k] for k in line)
-        x = width - wide if base == "rtl" else 0
+        x = WIDE - wide if base == "rtl" else 0
         for k in _visual([direction(drawn[k]) for k in line], base):
             k = line[k]
             box = (x, _LINE * row + 2, x + round(sizes[k]) + 2 * _PAD - 1, _LINE * row + _LINE - 4)
-            _draw_word(draw, proof, k, drawn[k], used[k], box, is_shown=shown is None or k in shown)
+            _draw_word(draw, proof, k, drawn[k], used[k], box)
             x = box[2] + 1 + gaps[k]
     if left_out:
         font = font_for("and", _SIZE)
@@ -165,14 +163,9 @@ def _draw_word(
     word: str,
     font: Font | None,
     box: tuple[int, int, int, int],
-    *,
-    is_shown: bool,
 ) -> None:
     left, top, right, bottom = box
-    if not is_shown:
-        draw.rounded_rectangle((left, top + 2, right, bottom - 2), 3, (219, 219, 219))
-        return
-    shade: Colour | None = proof.shade(k)
+    shade = proof.shade(k)
     if shade is not None:
         draw.rounded_rectangle(box, 3, shade)
     if k in proof.proving:

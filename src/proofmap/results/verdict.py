@@ -116,9 +116,8 @@ def verdict(evaluation: Evaluation) -> Verdict:
         )
     names = [r.name for r in passing]
     n = min(images, *(s.n for r in passing for s in counted_scores(r) if s.kind in PROOF))
-    first = next(
-        missing for missing in _DOUBTS if any(missing in lacking[name] for name in names)
-    )  # the gravest doubt about any of them
+    # the gravest doubt about any of them
+    first = next(missing for missing in _DOUBTS if any(missing in lacking[name] for name in names))
     does = ("reach", "es", " the bar") if len(own) == 1 else ("score", "s", " best")
     verb = f"{does[0]}{does[1] if len(names) == 1 else ''}{does[2]}"
     doubts = [words for r in passing[:_NAMED] for words in lacking[r.name].values()]

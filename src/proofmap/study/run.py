@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -116,55 +116,63 @@ def run_study(
         strict = LabelRule.parse(study.labels, session.classifier.names).kind == "true"
         true_outputs(session.data, session.classifier.names, None if strict else [], strict=strict)
         with run_folder(out, wait=wait) as folder:
-            run = _Run(folder, session, opened, executor or LocalExecutor(), watchers, worker_device)
-            return run.execute(on_sanity, on_plan, on_end, retry, command, planned_methods)
+            run = _Run(
+                folder,
+                session,
+                opened,
+                executor or LocalExecutor(),
+                Watchers(*watchers),
+                worker_device,
+                planned_methods,
+                on_sanity,
+                on_plan,
+                on_end,
+                retry,
+                command,
+            )
+            return run.execute()
     finally:
         torch.set_num_threads(before)
         if classifier is not None and batches_before is not None:
             classifier._set_batches(*batches_before)
 
 
+@dataclass(eq=False)
 class _Run:
-    """One call of :func:`run_study`. ``opened`` has the arguments of :func:`open_session`, with which another process opens the session
-    again."""
+    """One call of :func:`run_study`, with its arguments. ``opened`` has the arguments of :func:`open_session`, with which another process
+    opens the session again."""
 
-    def __init__(
-        self,
-        folder: Path,
-        session: Session,
-        opened: dict[str, Any],
-        executor: Executor,
-        watchers: Sequence[Watcher],
-        worker_device: str | None,
-    ) -> None:
-        self.folder, self.session, self.opened = folder, session, opened
-        self.executor, self.worker_device = executor, worker_device
-        self.watchers = Watchers(*watchers)
-        self.tally = Tally(str(session.classifier.device))
+    folder: Path
+    session: Session
+    opened: dict[str, Any]
+    executor: Executor
+    watchers: Watchers
+    worker_device: str | None
+    planned_methods: Sequence[Method]
+    on_sanity: Callable[[Sanity], None] | None
+    on_plan: Callable[[Plan], None] | None
+    on_end: Callable[[Outcome], Sequence[Path]] | None
+    retry: bool
+    command: str
+
+    def __post_init__(self) -> None:
+        self.tally = Tally(str(self.session.classifier.device))
         self.tally.progress.tick = lambda: self._notify("running")
 
     # ---- the stages ---------------------------------------------------------------------------------------------
 
-    def execute(
-        self,
-        on_sanity: Callable[[Sanity], None] | None,
-        on_plan: Callable[[Plan], None] | None,
-        on_end: Callable[[Outcome], Sequence[Path]] | None,
-        retry: bool,
-        command: str,
-        planned_methods: Sequence[Method],
-    ) -> Outcome:
-        self.manifest = self._begin(command, retry, planned_methods)
+    def execute(self) -> Outcome:
+        self.manifest = self._begin()
         outcome: Outcome | None = None
         self.watchers.begin(self.manifest.study, self.tally.status("surveying"))
         state: State = "failed"
         try:
             with Store(self.folder, create=True) as self.store:
-                outcome = self._execute(on_sanity, on_plan, retry)
+                outcome = self._execute()
                 self._judge_run()
                 self.store.checkpoint()
-            if on_end is not None:
-                outcome = replace(outcome, files=tuple(on_end(outcome)))
+            if self.on_end is not None:
+                outcome = replace(outcome, files=tuple(self.on_end(outcome)))
             state = "finished"
             return outcome
         except Exception:
@@ -176,30 +184,25 @@ class _Run:
             files = () if outcome is None else outcome.files
             self.watchers.end(replace(self.tally.status(state), files=files))
 
-    def _execute(
-        self,
-        on_sanity: Callable[[Sanity], None] | None,
-        on_plan: Callable[[Plan], None] | None,
-        retry: bool,
-    ) -> Outcome:
+    def _execute(self) -> Outcome:
         self.manifest.store_in(self.store)
-        if retry:
+        if self.retry:
             self.store.delete_units(failed_units(self.store, self.session))
         check_stored(self.folder, self.store)
-        images = self._images(retry)
+        images = self._images()
         sanity = check_sanity(self.store, self.session, images, chosen=self.manifest.selection.correct)
-        if on_sanity is not None:
-            on_sanity(sanity)
+        if self.on_sanity is not None:
+            self.on_sanity(sanity)
         methods, metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
         work = work_of(self.store, images, methods, metrics, context, map_sources(self.session.methods))
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
         speed = None
-        if on_plan is not None:
+        if self.on_plan is not None:
             here = work.waiting and isinstance(self.executor, LocalExecutor)
             speed = speed_if_slow(self.session.classifier, plan.expected, plan.at_once) if here else None
-            on_plan(replace(plan, speed=speed))
+            self.on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
         seconds = None if speed is None else speed.seconds(plan.expected.known)
         self.tally.start(self.store, work.units, len(work.waiting), passes, seconds)
@@ -237,11 +240,11 @@ class _Run:
             results = run.evaluation().results if run.has_results else ()
         self.store.set_run_scores(run_scores(self.session.run_metrics, results) if results else ())
 
-    def _begin(self, command: str, retry: bool, planned_methods: Sequence[Method]) -> Manifest:
+    def _begin(self) -> Manifest:
         """Check everything that can be refused, then write the manifest."""
         live = self.opened["classifier"] is not None
         manifest, new = resolve_manifest(
-            self.folder, self.session, live=live, retry=retry, planned_methods=planned_methods
+            self.folder, self.session, live=live, retry=self.retry, planned_methods=self.planned_methods
         )
         self.survey = Survey(self.session, manifest.selection)
         if new:
@@ -251,13 +254,13 @@ class _Run:
         self.session.classifier.fix_batches(*manifest.batches)
         self.opened |= {"threads": manifest.threads, "distractors": manifest.distractors}
         self.environment = environment(self.session.classifier.device)
-        manifest = manifest.continued(self.environment, command)
+        manifest = manifest.continued(self.environment, self.command)
         manifest.write(self.folder)
         return manifest
 
     # ---- before the work ----------------------------------------------------------------------------------------
 
-    def _images(self, retry: bool) -> list[ImageRow]:
+    def _images(self) -> list[ImageRow]:
         """The study's images, all surveyed and in blocks."""
         selection, inputs = self.manifest.selection, self.session.classifier.inputs
         known = self.store.images()
@@ -277,7 +280,7 @@ class _Run:
             self.tally.last = f"{counted(looked_at, inputs.singular)} looked at"
             self._notify("surveying")
 
-        self.survey.complete(self.store, retry=retry, on_progress=report_survey)
+        self.survey.complete(self.store, retry=self.retry, on_progress=report_survey)
         rows = self.store.images()
         self.unreadable = len(unreadable_images(rows, selection))
         chosen = chosen_images(rows, selection)

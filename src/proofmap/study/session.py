@@ -83,18 +83,25 @@ class Session:
         :func:`~proofmap.metrics.block.judge_block`. Every number of Proofmap comes from here.
         """
         groups = self.classifier.inputs.by_length(subjects.images)
-        if groups:
-            return self._judge_by_length(
-                groups,
-                method,
-                subjects,
-                metrics,
-                maps,
-                keep_maps,
-                curves=curves,
-                watch=watch,
-                progress=progress,
-            )
+        if groups:  # inputs with different numbers of positions are judged each at its own length
+            near = {n: self.at_length(n) for n, _ in groups}
+
+            def at_length(n: int, places: Tensor, progress: Progress) -> BlockResult:
+                some = subjects.chosen(places.tolist())
+                return near[n].judge(
+                    method,
+                    replace(some, images=self.classifier.inputs.cut(some.images, n)),
+                    metrics=metrics,
+                    maps=None if maps is None else maps[places.to(maps.device)][..., :n],
+                    keep_maps=int((places < keep_maps).sum()),
+                    curves=curves,
+                    watch=watch and _watch_at_indices(watch, places.tolist()),
+                    progress=progress,
+                )
+
+            labels, inputs = subjects.labels.shape[1], self.classifier.inputs
+            parts = each_length(self.classifier, groups, at_length, labels=labels, progress=progress)
+            return join_places(parts, [places.cpu() for _, places in groups], inputs.positions)
         ready = self.methods[method]
         if watch is not None and isinstance(ready, ReadyMask):
             ready = ready.watched(watch, every=1)
@@ -109,40 +116,6 @@ class Session:
             seed=self.study.seed,
             progress=progress,
         )
-
-    def _judge_by_length(
-        self,
-        groups: Sequence[tuple[int, Tensor]],
-        method: str,
-        subjects: Subjects,
-        metrics: Sequence[str] | None,
-        maps: Tensor | None,
-        keep_maps: int,
-        *,
-        watch: MapWatcher | None,
-        progress: Progress | None,
-        **options: Any,
-    ) -> BlockResult:
-        """Judge inputs with different numbers of positions, each at its own length."""
-        near = {n: self.at_length(n) for n, _ in groups}
-
-        def at_length(n: int, places: Tensor, progress: Progress) -> BlockResult:
-            some = subjects.chosen(places.tolist())
-            some = replace(some, images=self.classifier.inputs.cut(some.images, n))
-            return near[n].judge(
-                method,
-                some,
-                metrics=metrics,
-                maps=None if maps is None else maps[places.to(maps.device)][..., :n],
-                keep_maps=int((places < keep_maps).sum()),
-                watch=watch and _watch_at_indices(watch, places.tolist()),
-                progress=progress,
-                **options,
-            )
-
-        labels = subjects.labels.shape[1]
-        parts = each_length(self.classifier, groups, at_length, labels=labels, progress=progress)
-        return join_places(parts, [places.cpu() for _, places in groups], self.classifier.inputs.positions)
 
     def at_length(self, n: int) -> Session:
         """The same session for inputs of exactly ``n`` positions, for kinds of input that vary in length. Prepared once per length."""

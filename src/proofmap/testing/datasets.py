@@ -110,9 +110,8 @@ def an_item_is_a_picture_or_an_array_as_the_kind_says(dataset: Dataset) -> None:
         else:
             values: NDArray[Any] = np.asarray(item)
             assert values.dtype.kind in "fiub", f"{name!r} has values of {values.dtype}, expected numbers"
-            bad = (
-                np.isinf(values) if dataset.kind == Rows.kind else ~np.isfinite(values)
-            )  # NaN: a missing value
+            # NaN: a missing value
+            bad = np.isinf(values) if dataset.kind == Rows.kind else ~np.isfinite(values)
             assert not bad.any(), f"{name!r} has NaN or infinity, and no error says so"
 
 

@@ -111,9 +111,8 @@ def its_settings_are_frozen_keyword_only_and_recorded(plugin: Plugin) -> None:
         "@dataclass(frozen=True, kw_only=True)"
     )
     recorded = plugin.settings()
-    named = (
-        {} if isinstance(plugin, Metric) else {plugin.noun: plugin.name}
-    )  # a metric's name is recorded separately
+    # a metric's name is recorded separately
+    named = {} if isinstance(plugin, Metric) else {plugin.noun: plugin.name}
     wrong = [key for key in named if recorded.get(key) != named[key]]
     assert not wrong, f"settings() calls it {recorded.get(wrong[0])!r}, not {plugin.name!r}"
     expected = {*named, *setting_names(kind)}

@@ -298,9 +298,8 @@ def own_generators(key: int, device: torch.device) -> Iterator[None]:
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
     gpus = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=gpus):
-        torch.default_generator.manual_seed(
-            key & (2**63 - 1)
-        )  # torch.manual_seed would seed other devices too
+        # torch.manual_seed would seed other devices too
+        torch.default_generator.manual_seed(key & (2**63 - 1))
         for gpu in gpus:
             with torch.cuda.device(gpu):
                 torch.cuda.manual_seed(key & (2**63 - 1))

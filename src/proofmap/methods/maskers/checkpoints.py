@@ -160,10 +160,8 @@ def _tables(path: Path, what: str) -> dict[str, State]:
     content: Any = load_checkpoint(path)
     if isinstance(content, Mapping) and all(isinstance(value, Tensor) for value in content.values()):
         nested: dict[str, State] = {}
-        for (
-            key,
-            tensor,
-        ) in content.items():  # a whole model's weights: its modules are the first part of each name
+        # a whole model's weights: its modules are the first part of each name
+        for key, tensor in content.items():
             name, _, rest = str(key).partition(".")
             nested.setdefault(name, {})[rest] = tensor
         content = nested

@@ -127,9 +127,8 @@ class ExtremalProblem(MaskProblem):
         points = math.prod(self.shape.points)
         ones = (torch.tensor(settings.areas) * points).round().clamp(1, points).long()
         self.templates = (torch.arange(points) >= points - ones[:, None]).float().to(classifier.device)
-        sides = self.inputs.shape[
-            -len(self.inputs.positions) :
-        ]  # time steps, where positions are segments of them
+        # time steps, where positions are segments of them
+        sides = self.inputs.shape[-len(self.inputs.positions) :]
         sigmas = torch.linspace(settings.blur * max(sides) / _SIDE, 0, settings.levels).tolist()
         self.blurs = [
             [smoothing(side, sigma, device=classifier.device) for side in sides] for sigma in sigmas
@@ -192,9 +191,8 @@ class ExtremalProblem(MaskProblem):
         count, axes, kept = self.places.numel(), self.places.ndim, masks.shape[:2]
         height = masks * (self.settings.levels - 1)
         below = height.detach().floor().clamp(0, self.settings.levels - 2)
-        places = torch.where(mirrored, self.places.flip(-1), self.places).unsqueeze(
-            -1 - axes
-        )  # for all channels
+        # for all channels
+        places = torch.where(mirrored, self.places.flip(-1), self.places).unsqueeze(-1 - axes)
         index = self.inputs.over_channels(below.long() * count) + places
         index = index.expand(*kept, *self.inputs.shape).flatten(-axes)
         x = pyramid[:, None].expand(-1, kept[1], *pyramid.shape[1:])

@@ -166,9 +166,8 @@ class IBAProblem(MaskProblem):
         shape = (len(weights) * s.samples, *weights.shape[1:])
         noise = noise_like(weights.detach()[:1].expand(shape), keys.flatten())
         noise = noise.view(len(weights), s.samples, *weights.shape[1:])
-        mixed = (passed * deviation)[:, None] + (1 - passed)[
-            :, None
-        ] * noise  # in units of the standard deviation
+        # in units of the standard deviation
+        mixed = (passed * deviation)[:, None] + (1 - passed)[:, None] * noise
         logits = self.tail((self.mean + self.std * mixed).flatten(0, 1))
         check_differentiable(logits)
         labels = slots["labels"].repeat_interleave(s.samples)

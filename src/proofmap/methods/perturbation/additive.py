@@ -112,9 +112,8 @@ class Shapley(RegionMethod):
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
         count, n = regions.count, len(net.images)
         ranks = self._ranks(net, count)
-        steps = (
-            count if net.random else count - 1
-        )  # of each order; without its start if that is always the same
+        # of each order; without its start if that is always the same
+        steps = count if net.random else count - 1
         ends = self.orders * steps  # the samples after all orders: everything shown, then nothing
 
         def masks(image: Tensor, sample: Tensor) -> Tensor:

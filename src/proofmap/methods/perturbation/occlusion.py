@@ -88,10 +88,8 @@ class Occlusion(PerturbationMethod):
         count = math.prod(map(len, starts))
 
         def masks(image: Tensor, sample: Tensor) -> Tensor:
-            hidden, rest = (
-                (sample < count).view(-1, *[1] * len(inside)),
-                sample,
-            )  # the last sample hides nothing
+            # the last sample hides nothing
+            hidden, rest = (sample < count).view(-1, *[1] * len(inside)), sample
             for axis in reversed(range(len(inside))):
                 own = inside[axis][rest % len(inside[axis])]
                 hidden = hidden & own.view(len(own), *[-1 if k == axis else 1 for k in range(len(inside))])

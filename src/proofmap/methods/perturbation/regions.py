@@ -114,9 +114,8 @@ def slic(images: Tensor, cells: Sequence[int], compactness: float) -> Tensor:
     row, column = y * rows // height, x * columns // width
     place = torch.stack(torch.meshgrid(y, x, indexing="ij")).flatten(1)  # (2, pixels)
     colour = (colours(images).flatten(2) * _LEVELS).round().long()
-    features = torch.cat(
-        [colour, place.expand(n, -1, -1) * _LEVELS], dim=1
-    )  # (N, C + 2, pixels), whole numbers
+    # (N, C + 2, pixels), whole numbers
+    features = torch.cat([colour, place.expand(n, -1, -1) * _LEVELS], dim=1)
     side2 = height * width / count
     weights = torch.ones(features.shape[1], device=images.device)
     weights[-2:] = compactness / math.sqrt(side2)

@@ -179,9 +179,8 @@ def disagreement(halves: Tensor) -> Tensor:
     centred = halves - halves.mean(dim=-1, keepdim=True)
     largest = centred.abs().amax(dim=-1, keepdim=True)
     constant = (largest == 0).squeeze(-1)
-    centred = centred / largest.masked_fill(
-        largest == 0, 1.0
-    )  # squares of unlikely labels' values would vanish
+    # squares of unlikely labels' values would vanish
+    centred = centred / largest.masked_fill(largest == 0, 1.0)
     spread = centred.square().sum(dim=-1).prod(dim=-1).sqrt()
     r = (centred.prod(dim=-2).sum(dim=-1) / spread.masked_fill(constant.any(dim=-1), 1.0)).clamp(0, 1)
     r = r.masked_fill(constant.all(dim=-1), 1.0)

@@ -223,9 +223,8 @@ class ContrastiveLRP(RelevanceMethod):
         own = torch.nn.functional.one_hot(labels.clamp_min(0), logits.shape[1]).to(logits.dtype)
         amount = logits.abs().gather(1, labels.clamp_min(0))[..., None]
         relevance = amount * own
-        if (
-            classifier.one_output
-        ):  # logits (-z, z): one label has all evidence for z, the other all against it
+        # logits (-z, z): one label has all evidence for z, the other all against it
+        if classifier.one_output:
             return ratio(relevance, logits[:, None, 1:].expand_as(relevance), self.epsilon)
         if self.dual != "negated":
             counting = torch.zeros_like(logits)

@@ -69,9 +69,8 @@ class Rewriting(TorchFunctionMode):
     A call in place is replaced in place.
     """
 
-    rewrites: ClassVar[
-        Mapping[str, str]
-    ] = {}  # names: a mode that held its methods would keep the graph alive
+    # names: a mode that held its methods would keep the graph alive
+    rewrites: ClassVar[Mapping[str, str]] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

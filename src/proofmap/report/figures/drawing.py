@@ -32,10 +32,8 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 """In the page's order. Six markers with seven colours give 42 methods different marks; seven would repeat after seven methods."""
 FORMATS = ("pdf", "png", "svg")
 _STYLE = {
-    "font.family": [
-        "STIXGeneral",
-        "DejaVu Sans",
-    ],  # both come with matplotlib; STIX looks like Times
+    # both come with matplotlib; STIX looks like Times
+    "font.family": ["STIXGeneral", "DejaVu Sans"],
     "mathtext.fontset": "stix",
     "font.size": 8.5,
     "axes.titlesize": 8.5,

@@ -120,9 +120,8 @@ class _Page:
         self.turned = any("…" in h for h in self.headings)  # the columns are too narrow for a heading
         if self.turned:
             self.headings = [one_line(h) for h in grid.headings]
-            self.head = (
-                max(map(len, self.headings)) * SMALL * 0.44 / 72 + 0.06
-            )  # a letter is .42 wide on average
+            # a letter is .42 wide on average
+            self.head = max(map(len, self.headings)) * SMALL * 0.44 / 72 + 0.06
         else:
             self.head = self.line * max(h.count("\n") + 1 if h else 0 for h in self.headings) + 0.03
         self.top = self.line + 0.05 if grid.spans else 0.0

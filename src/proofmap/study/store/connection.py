@@ -100,9 +100,8 @@ class Connection:
     @staticmethod
     def _connect(path: Path, mode: str) -> sqlite3.Connection:
         uri = f"{path.resolve().as_uri()}?mode={mode}"
-        return sqlite3.connect(
-            uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False
-        )  # one thread at a time, but not always the same one
+        # one thread at a time, but not always the same one
+        return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=30, check_same_thread=False)
 
     def _prepare(self, create: bool) -> None:
         (application,) = self.database.execute("PRAGMA application_id").fetchone()

@@ -24,9 +24,8 @@ class RunBusy(ProofmapError):
 def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[None]:
     """Hold the lock of a run directory; a second process raises :class:`RunBusy`, or waits for the first."""
     while True:
-        with open(
-            _opened(folder / FILE), "r+b", buffering=0
-        ) as file:  # unbuffered: closing it writes nothing
+        # unbuffered: closing it writes nothing
+        with open(_opened(folder / FILE), "r+b", buffering=0) as file:
             while not _try_lock(file):
                 if not wait:
                     file.seek(0)
