@@ -23,7 +23,6 @@ from proofmap.app.job_answers import Event, JobAnswer, JobAsked, JobSummary, Map
 from proofmap.app.nets import Subject
 from proofmap.app.worker import Busy, Cancelled, NetWorker
 from proofmap.core.errors import ProofmapError
-from proofmap.core.progress import SilentTask
 from proofmap.fills import Fill
 from proofmap.methods import Method
 from proofmap.plugins.failures import reason_of
@@ -224,13 +223,3 @@ class RateLimit:
             return False
         self._last[thing] = now
         return True
-
-
-class StepTask(SilentTask):
-    """A task of a progress display that calls back after each step, with the passes of the step."""
-
-    def __init__(self, advanced: Callable[[int], None]) -> None:
-        self.advanced = advanced
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.advanced(passes)

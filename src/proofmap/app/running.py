@@ -21,12 +21,12 @@ from torch import Tensor
 
 from proofmap.app.items import NotFound
 from proofmap.app.job_answers import CurveAnswer, MapAnswer, MapEvent, ProgressEvent, ScoredEvent
-from proofmap.app.jobs import MapJob, RateLimit, StepTask
+from proofmap.app.jobs import MapJob, RateLimit
 from proofmap.app.nets import Nets
 from proofmap.app.worker import Cancelled, NetWorker
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import ProgressTask
+from proofmap.core.progress import CallbackTask, ProgressTask
 from proofmap.core.ranking import rank
 from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
@@ -132,7 +132,7 @@ class _Watcher:
                 )
             self.step()
 
-        return StepTask(advanced)
+        return CallbackTask(advanced)
 
     def show(self, image: int, label: int, snapshot: Snapshot) -> None:
         """Report a mask that is being learned."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
 
@@ -45,6 +46,16 @@ class SilentTask:
 
     def __exit__(self, *error: object) -> None:
         pass
+
+
+class CallbackTask(SilentTask):
+    """A job that calls back after each step, with the passes of the step."""
+
+    def __init__(self, advanced: Callable[[int], None]) -> None:
+        self.advanced = advanced
+
+    def advance(self, passes: int, note: str = "") -> None:
+        self.advanced(passes)
 
 
 class Silent:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.core.progress import SilentTask
+from proofmap.core.progress import CallbackTask
 from proofmap.methods import Method
 from proofmap.methods.method import INPUT_NEEDS, Family, Need
 from proofmap.testing.nets import (
@@ -324,17 +324,12 @@ class CountedProgress:
     def __init__(self) -> None:
         self.announced, self.done = 0, 0
 
-    def task(self, what: str, passes: int) -> CountedTask:
+    def task(self, what: str, passes: int) -> CallbackTask:
         self.announced += passes
-        return CountedTask(self)
+        return CallbackTask(self._advanced)
 
-
-class CountedTask(SilentTask):
-    def __init__(self, progress: CountedProgress) -> None:
-        self.progress = progress
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.progress.done += passes
+    def _advanced(self, passes: int) -> None:
+        self.done += passes
 
 
 @check_method.promise

@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from proofmap.core.progress import ProgressTask, SilentTask
+from proofmap.core.progress import CallbackTask, ProgressTask
 from proofmap.core.text import counted
 from proofmap.plugins.failures import exit_as_error
 
@@ -177,7 +177,7 @@ class UnitProgress:
         self._ticked = -math.inf
 
     def task(self, what: str, passes: int) -> ProgressTask:
-        return _UnitTask(self)
+        return CallbackTask(self._advance)
 
     def _advance(self, passes: int) -> None:
         with self._counting:
@@ -189,14 +189,6 @@ class UnitProgress:
                     self.tick()
             finally:
                 self._ticking.release()
-
-
-class _UnitTask(SilentTask):
-    def __init__(self, progress: UnitProgress) -> None:
-        self.progress = progress
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.progress._advance(passes)
 
 
 def status_line(status: Status) -> str:
