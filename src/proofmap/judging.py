@@ -60,7 +60,7 @@ def image_names_for(
 
 
 class Judge:
-    """Judges methods on images as they come, as metrics of torchmetrics are used: ``update``, ``compute``, ``reset``.
+    """Judges methods on one batch of images after another, with the interface of torchmetrics: ``update``, ``compute``, ``reset``.
 
     >>> judge = Judge(net, methods=["grad-cam", "random"])  # doctest: +SKIP
     >>> for images, truth in loader:  # doctest: +SKIP

@@ -38,7 +38,7 @@ _SUFFIXES = {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp", b"GI": ".gif
 
 @dataclass(eq=False)
 class Batch:
-    """The photos, what is asked, and how far it is."""
+    """A batch: its photos, the request, and its state."""
 
     run: str
     folder: Path

@@ -123,8 +123,9 @@ class Choices:
         ]
 
     def _passes(self, method: Method) -> str | None:
-        """The passes of a method on a net of rows or texts, in words; None if the net does not take it. Empty for photos, where the
-        method's own words are shown and a net may refuse it later."""
+        """The passes of a method on a net of rows or texts, in words; None if the net cannot use the method. Empty for photos: there the
+        method's own words are shown.
+        """
         if self._net is None:
             return ""
         try:

@@ -55,8 +55,9 @@ class NotFound(InputError):
 
 
 class Kept(Generic[K, T]):
-    """Things by their key; while there are ``too_many``, the least recently used is dropped. Any thread may use it. ``gone`` says what to do
-    about one that is not there."""
+    """A cache. While there are ``too_many`` entries, the least recently used one is dropped. Any thread may use it. ``gone`` is the error
+    message for a missing entry.
+    """
 
     def __init__(self, too_many: Callable[[Collection[T]], bool], gone: str = "") -> None:
         self._too_many, self._gone = too_many, gone
@@ -334,7 +335,7 @@ class Items:
         return self._tables.add(key, Listing(key, name, data, (f"series:{name}",)))
 
     def _add_table(self, content: bytes, name: str, inputs: Rows) -> Listing:
-        """A table whose columns are those that a model takes. Other columns are left out."""
+        """Keep a table that has the columns of the model. Other columns are left out."""
         suffix = ".tsv" if Path(name).suffix.lower() == ".tsv" else ".csv"
         _check_width(content, suffix, name)
         frame = read_frame(BytesIO(content), name, suffix)

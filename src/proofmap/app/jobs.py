@@ -38,7 +38,7 @@ _EVERY = 0.2
 
 
 class JobIds:
-    """Ids of jobs: 8 digits of this start of the server, 16 random ones, and 8 that check the others.
+    """Ids of jobs: 8 digits that identify this start of the server, 16 random digits, and 8 check digits.
 
     They tell why a server has no job of an id: a mistyped id fails the check, and a job of an earlier start has other first digits.
     """

@@ -121,7 +121,7 @@ def asks_labels(spec: ModelSpec) -> bool:
 
 
 def _zero_shot(spec: ModelSpec, shown: str, device: str, labels: Sequence[str] | None = None) -> Offer:
-    """A model that takes any labels; without labels, with some to begin with."""
+    """The offer of a model that takes any labels. Without ``labels``, it starts with some default ones."""
     bare = shown.partition("?")[0]
     if labels is None:
         labels = read_labels(spec.options["labels"]) if "labels" in spec.options else _FIRST_LABELS
@@ -309,7 +309,7 @@ class Nets:
         return self._seen.add((photo.id, name), self._facts[name].inputs.prepare(picture)[None])
 
     def judging_fill(self, fill: Fill, photo: Subject, name: str) -> Fill:
-        """A fill with the pool of random images on which ``explain`` would judge maps of this photo."""
+        """The fill with the pool of random images that ``explain`` would use to judge maps of this photo."""
         return Pools(lambda: self._sources(photo, name)).bind(fill, "judge")
 
     def _sources(self, photo: Subject, name: str) -> Distractors | None:

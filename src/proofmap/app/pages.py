@@ -49,7 +49,7 @@ def page(template: str, *, status: int = 200, **content: Any) -> Response:
 
 
 def page_words(nets: Nets) -> dict[str, Any]:
-    """The words of the page: what the nets take, and what a proof is made of."""
+    """Words for the page: the nouns for an input and for its positions."""
     known = nets.known(nets.first)
     item = nets.singular or PHOTO
     return {
@@ -83,7 +83,7 @@ def is_page_request(scope: Scope) -> bool:
 
 
 def html(text: str | bytes, policy: str, status: int = 200) -> Response:
-    """HTML with its content policy; ``x-frame-options`` says the same to older browsers."""
+    """An HTML response with its content policy. ``x-frame-options`` sets the same policy for older browsers."""
     content = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     frames = "SAMEORIGIN" if "frame-ancestors 'self'" in policy else "DENY"
     headers = {"content-security-policy": policy, "cache-control": "no-cache", "x-frame-options": frames}

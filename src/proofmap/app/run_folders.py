@@ -55,7 +55,7 @@ class RunFolders:
         self._known: dict[str, tuple[str, RunRecord]] = {}
 
     def records(self) -> RunList:
-        """Every run as it is now; those that are being written come first, then by name."""
+        """The current state of every run: first the runs that are being written, then the others by name."""
         found = list(self.found())
         records = [self.record(folder) for folder in found[:MOST_RUNS]]
         records.sort(key=lambda r: (r.state not in ("surveying", "running"), r.name))

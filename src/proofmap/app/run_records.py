@@ -65,7 +65,7 @@ class MetricRecord(_Record):
 
 
 class RunRecord(_Record):
-    """A run directory as it is now."""
+    """The current state of a run directory."""
 
     run: str = Field(description="its name in addresses, which reveals no folder")
     name: str = Field(description="its path below the folder of --runs")

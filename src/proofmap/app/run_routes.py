@@ -36,7 +36,7 @@ FormText = Annotated[str, Field(max_length=300)]
 
 
 def runs_router(root: FilePath, *, pages: bool = True) -> APIRouter:
-    """The routes of the runs below a folder; without ``pages`` only those of the JSON."""
+    """The routes of the runs in a folder. Without ``pages``, only the JSON routes."""
     views, router = RunViews(root), APIRouter(tags=["runs"])
     _add_json(router, views)
     if pages:
@@ -177,7 +177,7 @@ async def _viewer(views: RunViews, run: str, image: int | None) -> Response:
 
 
 async def _framed(views: RunViews, run: str, image: int | None) -> Response:
-    """A report as it is now, or one image's page."""
+    """A page for a frame: the current report of a run, or the page of one image."""
     work = partial(views.report, run) if image is None else partial(views.image_page, run, image)
     return html(await views.draw(work), REPORT_POLICY)
 
@@ -235,7 +235,7 @@ async def _compare_page(views: RunViews, form: CompareForm) -> Response:
 
 
 async def _or_message(work: Awaitable[Response]) -> Response:
-    """The page, or one that says what to do."""
+    """The page. If it cannot be made, a page with the error message."""
     try:
         return await work
     except ProofmapError as error:

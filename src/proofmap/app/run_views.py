@@ -67,7 +67,7 @@ class RunViews:
     # ---- pages --------------------------------------------------------------------------------------------------
 
     def report(self, run: str) -> bytes:
-        """The report of a run as it is now."""
+        """The report of the current state of a run."""
 
         def write(opened: Run, path: Path) -> None:
             write_run_report(

@@ -51,7 +51,7 @@ class JobRunner:
         self.nets, self.worker = nets, worker
 
     def __call__(self, job: MapJob) -> None:
-        """Run all methods of a job, one after the other; each map is reported as soon as it is judged."""
+        """Run the methods of a job in turn. Each map is reported as soon as it is judged."""
         asked = job.asked
         names = self.nets.facts(asked.net).names
         if self.nets.of_photos and any(map(uses_default_pool, (*job.methods, job.fill))):

@@ -220,7 +220,7 @@ def _refusal(scope: Scope, refused: HTTPException) -> Response:
 
 
 def _limited(receive: Receive, request: Request) -> Receive:
-    """The same body, refused as soon as it is known to be too long."""
+    """The body of a request. Raises as soon as more bytes arrive than are allowed."""
     uploads = {"/api/photos": UPLOAD_BYTES, "/api/data": TABLE_BYTES}
     limit = uploads.get(request.scope["path"], JSON_BYTES)
     declared = request.headers.get("content-length", "0")

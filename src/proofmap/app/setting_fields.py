@@ -32,7 +32,7 @@ def is_live(kind: type[Plugin]) -> bool:
 
 
 def bounds(kind: type[Plugin], info: Setting) -> tuple[float, float]:
-    """The smallest and the largest number that a visitor may give for a setting; infinite where only the passes of a job limit it."""
+    """The smallest and largest number that a visitor may choose for a setting; infinite if only the number of passes is limited."""
     if info.name in _SEEDS or (info.name in _STEP_COUNTS and issubclass(kind, Method) and is_live(kind)):
         return -math.inf, math.inf
     default = info.default if isinstance(info.default, (int, float)) else 0.0
@@ -88,7 +88,7 @@ def _field(kind: type[Plugin], info: Setting, default_method: str) -> SettingFie
 
 
 def _choices(info: Setting, default: str) -> list[str]:
-    """The values of a setting with a fixed list of them; a default that is not in the list comes first."""
+    """The values of a setting that has a fixed list of values. A default that is not in the list comes first."""
     if info.plugin is not None:
         found: Sequence[str] = _plugin_names(info.plugin)
     else:
@@ -108,7 +108,7 @@ def _plugin_names(kind: type[Plugin]) -> list[str]:
 
 
 def _limits(kind: type[Plugin], info: Setting) -> tuple[float | None, float | None]:
-    """The smallest and largest value: of the setting, and of what a visitor may ask for."""
+    """The smallest and largest value that both the setting and the server allow."""
     lowest, highest = bounds(kind, info)
     own = [x for x in (info.least, info.above, lowest) if x is not None and math.isfinite(x)]
     caps = [x for x in (info.most, highest) if x is not None and math.isfinite(x)]

@@ -33,7 +33,7 @@ class Busy(InputError):
 
 
 class NetWorker:
-    """A thread that runs jobs one after the other, and answers short questions before a job's next step."""
+    """A thread that runs jobs one by one, and answers short questions between two steps of a job."""
 
     def __init__(self) -> None:
         self._jobs: deque[Callable[[], None]] = deque()

@@ -77,7 +77,7 @@ class Whole:
 
 
 def compare_as_a_whole(stated: Mapping[str, Tensor], here: Sequence[Mapping[str, Tensor]]) -> Whole:
-    """Compare values of a record with those of several computations of the same images; see the module's text.
+    """Compare the values of a record with several recomputations of the same images, as the docstring of this module describes.
 
     Args:
         stated: by score, the values ``(n,)`` of the record; NaN where an image does not count.
@@ -163,7 +163,7 @@ def changed_roundings(session: Session, method: ReadyMethod, unit: float, *, see
 def _values(
     session: Session, record: Record, places: Sequence[int], maker: ReadyMethod | None
 ) -> dict[str, Tensor]:
-    """Values of maps that this maker makes; None for the method as it is."""
+    """Values of the maps of ``maker``; of the session's own method if it is None."""
     at = {name: k for k, name in enumerate(session.data.names)}
     net, found = session.classifier, []
     blocks = [list(places[k : k + _BLOCK]) for k in range(0, len(places), _BLOCK)]

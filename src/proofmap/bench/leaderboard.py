@@ -272,7 +272,7 @@ def _method_of(record: Record) -> tuple[str, str]:
 
 
 def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Tensor:
-    """A score of each image ``(N,)``, averaged over fills; an image that does not count with one of them does not count."""
+    """A score per image ``(N,)``, averaged over fills. NaN if the image does not count with one of the fills."""
     return torch.stack([record.column(f"{kind} ({fill})") for fill in fills]).mean(dim=0)
 
 

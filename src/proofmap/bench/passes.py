@@ -108,7 +108,7 @@ def counted_passes(classifier: Classifier) -> Iterator[PassCount]:
 
 @contextmanager
 def _counted_calls(model: ProbabilityModel) -> Iterator[PassCount]:
-    """Count what a model without gradients is given."""
+    """Count the inputs that a model without gradients receives."""
     count, call = PassCount(), model.call
 
     def counted(given: Any) -> Any:

@@ -144,7 +144,7 @@ def submit(record: Record, leaderboard: Path, **how: Any) -> Path:
 
 
 def _task_of(record: Record) -> Task:
-    """The task of a record, if it is the task as it is here, and the images are its images."""
+    """The task of a record. Raises if the task or its images differ from those of this installation."""
     if record.bench != VERSION:
         raise InputError(f"the record belongs to {record.bench}, and this is {VERSION}; run the task again")
     task = Task.named(record.task)
@@ -211,7 +211,7 @@ def _check_name(record: Record) -> None:
 
 
 def _check_settings(record: Record, session: Session) -> None:
-    """Raise if the net, the metrics or the method here are not those that the record states."""
+    """Raise if the net, the metrics or the method differ from those in the record."""
     machine = plain_record(environment(session.classifier.device))
     same = all(record.machine.get(key) == machine[key] for key in ("python", "torch", "system", "device"))
     strip = _as_stated if same else _without_machine
@@ -367,7 +367,7 @@ def _check_as_a_whole(
 def _check_facts(
     record: Record, again: Record, stated: Sequence[Mapping[str, Any]], order: Sequence[int]
 ) -> None:
-    """Raise if labels, or facts of scores or of the method, are not those found here."""
+    """Raise if the record's labels, facts of scores or facts of the method differ from those found here."""
     for image, k in zip(stated, order, strict=True):
         if image["labels"] != again.images[k]["labels"]:
             raise _other_beliefs(image["name"])

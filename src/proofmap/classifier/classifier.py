@@ -316,7 +316,7 @@ class Classifier:
         return rule.choose(f, self.label_set, keys=keys, item=self.inputs.singular)
 
     def check_images(self, images: Tensor) -> Tensor:
-        """The images on this classifier's device, or an error that says what is wrong with them."""
+        """The images on this classifier's device. Raises an error that explains what is wrong with them."""
         self.refresh()
         return self.inputs.check(images).to(self.device, torch.float32)
 

@@ -51,7 +51,7 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def note_kernels() -> Iterator[None]:
-    """In this thread, only note what :func:`steady_kernels` asks for; :func:`asked_kernels` says it to whoever runs the net."""
+    """In this thread, only record what :func:`steady_kernels` requests. The thread that runs the net reads it with :func:`asked_kernels`."""
     _NOTED.asked = []
     try:
         yield
@@ -60,7 +60,7 @@ def note_kernels() -> Iterator[None]:
 
 
 def asked_kernels() -> bool | None:
-    """Whether this thread asks for TensorFloat-32; None if it asks for nothing."""
+    """Whether this thread has requested TensorFloat-32; None if it has requested nothing."""
     noted: list[bool] = getattr(_NOTED, "asked", [])
     return noted[-1] if noted else None
 

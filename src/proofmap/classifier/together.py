@@ -92,7 +92,7 @@ def _bunches(groups: Sequence[Group], labels: int, most: int) -> Iterator[list[G
 
 
 def is_together() -> bool:
-    """Whether the net's answer is to be asked for by :func:`ask`."""
+    """Whether this thread must call the net through :func:`ask`."""
     lane = _lane()
     return lane is not None and not lane.apart
 
@@ -122,7 +122,7 @@ def share_of(batch: BatchSize) -> BatchSize:
 
 
 def ask(net: Net, x: Tensor, inputs: Inputs) -> Tensor:
-    """``net(x)``, differentiable in x, computed in one batch with what the other threads ask for."""
+    """``net(x)``, differentiable in x. The inputs of several threads are computed in one batch."""
     lane = _lane()
     assert lane is not None
     if _is_watched(net):
@@ -140,7 +140,7 @@ def _lane() -> _Lane | None:
 
 
 def _is_watched(net: object) -> bool:
-    """Whether a net has hooks, which must see their own inputs alone."""
+    """Whether a net has hooks. Such a net must not see the inputs of other threads."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return isinstance(net, nn.Module) and any(getattr(m, kind) for m in net.modules() for kind in kinds)
 
@@ -240,7 +240,7 @@ class _Batch:
 
 
 def _stacked(each: Sequence[Tensor]) -> Tensor:
-    """Inputs of different lengths as those of the longest; what they lack is zero."""
+    """Inputs of different lengths in one tensor, padded with zeros to the longest."""
     width = max(x.shape[-1] for x in each)
     return torch.cat([F.pad(x, (0, width - x.shape[-1])) for x in each])
 

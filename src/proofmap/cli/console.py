@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class SafeConsole(Console):
-    """A console that prints text as it is: without escape sequences, emoji codes or markup in it."""
+    """A console that prints text literally: escape sequences, emoji codes and markup have no effect."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(highlight=False, soft_wrap=True, emoji=False, markup=False, **settings)

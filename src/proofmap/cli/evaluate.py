@@ -196,7 +196,7 @@ def evaluate(
 
 
 def _usual_methods(config: Study) -> list[str]:
-    """The methods of a study that names none: those that the net can be explained with. A net of a user's function is built to ask it."""
+    """The default methods of a study: those that the net supports. For a net made by a user's function, the net is built to find out."""
     spec = ModelSpec.parse(config.model)
     usual, others = split_specs(options.DEFAULT_METHODS), split_specs(options.METHODS_WITHOUT_GRADIENTS)
     if spec.scheme != "file":

@@ -26,11 +26,11 @@ class InputError(ProofmapError, ValueError):
 
 
 class ModelError(ProofmapError):
-    """A net cannot be loaded, or does not behave as it was declared."""
+    """A net cannot be loaded, or its behaviour differs from its declaration."""
 
 
 class NotWritable(ProofmapError, OSError):
-    """A file cannot be written. Nothing of it is left behind."""
+    """A file cannot be written. No partial file is left behind."""
 
     advice = "Write to another place, or fix its permissions"
 

@@ -74,7 +74,7 @@ def close_names(text: str, known: Sequence[str]) -> list[int]:
 
 
 def canonical_name(name: str) -> str:
-    """A label name as it is compared: lower case, ``_`` as a space, single spaces.
+    """A label name in the form used for comparison: lower case, ``_`` as a space, single spaces.
 
     >>> canonical_name("Tiger_Cat")
     'tiger cat'

@@ -72,7 +72,7 @@ _REPLACED: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {
 
 
 def read_cifar(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pixels ``(N, 3, 32, 32)`` and (fine) labels ``(N,)`` of one batch file, as they are stored."""
+    """Pixels ``(N, 3, 32, 32)`` and (fine) labels ``(N,)`` of one batch file, unchanged."""
     path = Path(path)
     try:
         content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="latin1").load()

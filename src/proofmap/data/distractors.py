@@ -102,7 +102,7 @@ def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: st
 
 
 def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
-    """The distractors for images ``(N, *shape)`` of one call; None if there are none."""
+    """Distractors made from the images ``(N, *shape)`` of one call. None if these images cannot serve as distractors."""
     found = _Found(inputs)
     key = torch.tensor(streams.key_of(0, "own distractors"))
     for i in streams.permutations(key, len(images)).tolist():

@@ -121,7 +121,7 @@ def hugging_face(
 
 
 def _part(rows: Any, split: str, library: Any) -> Any:
-    """A split of a saved dataset, or a slice of it such as ``test[:100]``. A dataset that was saved alone may have no name for its split."""
+    """A split of a saved dataset, or a slice such as ``test[:100]``. A dataset that was saved without splits has no split name."""
     name = split.partition("[")[0]
     parts = rows if isinstance(rows, library.DatasetDict) else {str(rows.split or name): rows}
     if name not in parts:

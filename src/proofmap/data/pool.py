@@ -58,7 +58,7 @@ def in_part(marks: Tensor, part: Part) -> Tensor:
 
 
 def can_be_halved(marks: Tensor) -> bool:
-    """Whether each half of the sources with these marks has at least :data:`LEAST` distinct sources."""
+    """Whether the sources can be split by these marks into two halves with at least :data:`LEAST` distinct sources each."""
     learned = int(in_part(marks.unique(), "learn").sum())
     return min(learned, len(marks.unique()) - learned) >= LEAST
 

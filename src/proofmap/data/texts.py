@@ -106,7 +106,7 @@ def is_rows(given: object) -> bool:
 
 
 def one_split(rows: Any, title: str = "the dataset") -> Any:
-    """The only split of a ``datasets.DatasetDict``; a dataset without splits as it is."""
+    """The only split of a ``datasets.DatasetDict``. A dataset without splits is returned unchanged."""
     if not isinstance(rows, Mapping):
         return rows
     if len(rows) > 1:

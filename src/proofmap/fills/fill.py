@@ -103,7 +103,7 @@ class ReadyFill(Ready):
 
 @dataclass(frozen=True, eq=False)
 class ReadyBehind(ReadyFill):
-    """A fill that reads the mask by :meth:`behind`, with the record made when it was prepared."""
+    """A prepared fill whose backgrounds depend on the mask (:meth:`behind`). Its record is made when it is prepared."""
 
     recorded: dict[str, object]
 

@@ -236,7 +236,7 @@ class ReadyImages(ReadyFill):
 
 @dataclass(frozen=True, eq=False)
 class ReadyTexts(ReadyImages):
-    """Words of other texts, from a pool of whole texts; the inputs may be those of one length."""
+    """Words of other texts, drawn from a pool of whole texts. The inputs may be texts of one length."""
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
         inputs = self.inputs

@@ -31,7 +31,7 @@ _FORM = "(images, holes) -> images"
 
 @FILLS.register
 class Infill(Fill):
-    """Hidden pixels as an inpainting net paints them, given those shown.
+    """Hidden pixels show what an inpainting net paints there, given the shown pixels.
 
     ``net`` is a function or a torch module ``(images, holes) -> images``, or ``FILE.py:NAME`` of one. Images are ``(N, C, H, W)`` in [0, 1],
     gray in the holes; holes are ``(N, 1, H, W)``, 1 where pixels are hidden. What is returned is cut to [0, 1], and only its hidden pixels are

@@ -24,7 +24,7 @@ _FORM = "(tokens, attention) -> logits"
 
 @FILLS.register
 class MaskedLM(Fill):
-    """Hidden tokens as a masked language model draws them, given those shown.
+    """Hidden tokens are drawn by a masked language model, given the shown tokens.
 
         x'_t ~ p(. | the text with the mask token at every hidden place),      each hidden token by itself.
 

@@ -38,7 +38,7 @@ _COARSEST = 6
 
 @FILLS.register
 class Road(Fill):
-    """Hidden pixels are imputed from those shown, with a little noise, so that the net cannot see the shape of what was removed.
+    """Hidden pixels are imputed from the shown ones, with a little noise, so that the net cannot see the shape of the hidden region.
 
     It depends on what is shown, so it is for games and metrics; methods take other fills. If nothing is shown it is the
     classifier's gray with the noise. Series are imputed along time.

@@ -133,7 +133,7 @@ class Method(Plugin):
         return ReadyMethod(self, classifier, self.state_for(classifier))
 
     def check_needs(self, classifier: Classifier) -> None:
-        """Refuse a net without gradients, and a kind of input for which the method has no meaning. Lists of methods leave these out."""
+        """Raise if the net has no gradients and the method needs them, or if the method has no meaning for this kind of input."""
         inputs = classifier.inputs
         for need, (is_there, reason) in INPUT_NEEDS.items():
             if need in self.needs and not is_there(inputs):
@@ -347,7 +347,7 @@ class ReadyMethod(Ready):
 
 
 class PlannedMethod(ReadyMethod):
-    """A method that is not prepared yet, for plans: its cost is what the description says without knowing the net."""
+    """A method that is not prepared yet, for plans. Its cost is the one that its description states without a net."""
 
     def cost(self, labels: int) -> Cost | None:
         return self.method.cost(labels)

@@ -127,7 +127,7 @@ class Probe:
         return None
 
     def grid(self, count: int, tokens: int = 1) -> Grid | None:
-        """The grid of ``count`` tokens, proven where such tokens first appear; ``tokens`` is their axis."""
+        """The grid of ``count`` tokens, confirmed by gradients where such tokens first appear; ``tokens`` is their axis."""
         if (count, tokens) not in self._grids:
             shape = (count, _IMAGES) if tokens == 0 else (_IMAGES, count)
             new = next(
@@ -202,7 +202,9 @@ def mixed_logits(logits: Tensor) -> Tensor:
 
 @contextmanager
 def watch_outputs(net: nn.Module, names: Iterable[str], see: Callable[[str, Any], object]) -> Iterator[None]:
-    """Call ``see(name, output)`` whenever one of these modules has run; what it returns, unless None, replaces the output. Leaves no hook behind."""
+    """Call ``see(name, output)`` after each of these modules has run. If it returns a tensor, this replaces the output. The hooks are
+    removed at the end.
+    """
 
     def hook(name: str) -> Any:
         return lambda module, inputs, output: see(name, output)

@@ -120,7 +120,7 @@ class ReadyWrapper(ReadyMethod):
     def maps_from(
         self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        """This method's maps ``(N, L, *positions)``, given those of :attr:`source` for the same labels."""
+        """This method's maps ``(N, L, *positions)``, computed from the maps of :attr:`source` for the same labels."""
         found = self.method.from_source(self, maps, images, labels, seed=seed, progress=progress)
         return self.spread(found, labels)
 
@@ -136,7 +136,7 @@ def map_sources(methods: Mapping[str, ReadyMethod]) -> dict[str, str]:
 
 
 class MapMaker:
-    """Makes the maps of methods that are judged together; keeps those of the latest block that another method is made from."""
+    """Makes the maps of methods that are judged together. Maps of the latest block are kept if another method is computed from them."""
 
     def __init__(self, methods: Iterable[ReadyMethod]) -> None:
         named = {str(k): method for k, method in enumerate(methods)}

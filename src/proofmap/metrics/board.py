@@ -52,7 +52,7 @@ class GameBoard:
         self._kept: dict[Hashable, Tensor] = {}
 
     def ranks(self, game: Game) -> Tensor:
-        """The order ``(U, n)`` in which a game takes the positions of the distinct maps; the last ranking is kept."""
+        """The ranks ``(U, n)`` of positions in a game, for the distinct maps. The last ranking is cached."""
         usual = type(game).order is Game.order
         order: Hashable = game.ties if usual else game
         if self._ranks is None or self._ranks[0] != order:

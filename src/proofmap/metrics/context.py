@@ -66,8 +66,9 @@ class Judged:
     _original: Judged | None = field(default=None, init=False, repr=False)
 
     def copy_for(self, found: dict[Hashable, Tensor]) -> Judged:
-        """A copy with its own tensors, which a metric may write into, and what the metric has ``found`` so far. Each game is still played
-        only once."""
+        """A copy with its own tensors, which a metric may change, and with what the metric has ``found`` so far. Each game is still played
+        only once.
+        """
         copy = replace(
             self,
             found=found,
@@ -124,7 +125,7 @@ class Judged:
         return GameBoard(self.classifier, self.images, self.maps, self.labels, seed=self.seed)
 
     def places(self, image: int, label: int) -> Sequence[Box]:
-        """The boxes around objects of this label in this image; empty if unknown."""
+        """The boxes of objects with this label in this image; empty if unknown."""
         if self.objects and label in self.objects[image]:
             return self.objects[image][label]
         true = label != NO_LABEL and label in self._true_labels[image]

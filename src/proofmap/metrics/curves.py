@@ -255,7 +255,7 @@ class _Runner:
         return drawn.view(-1, draws, *drawn.shape[1:])[image - some.start]
 
     def _curve_ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
-        """f(x, a) ``(N, L)``, and what is read off the whole image and off the fill alone: the same for every map."""
+        """f(x, a) ``(N, L)``, and the values read for the whole image and for the fill alone. They are the same for every map."""
         safe, logits = self.board.labels.clamp_min(0), self.board.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)
         # the next game reads them too

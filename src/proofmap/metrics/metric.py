@@ -55,7 +55,7 @@ class Metric(Plugin):
         return self._from_own_pairs(judged)[0]
 
     def pairs(self, judged: Judged) -> Tensor | None:
-        """Values ``(N, L)`` from which the values per image are made; None if there are none."""
+        """Values per label ``(N, L)``, from which the values per image are computed. None if the metric has no values per label."""
         return None
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
@@ -63,8 +63,8 @@ class Metric(Plugin):
         return pairs[:, 0]
 
     def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
-        """The values ``(N,)`` of images, and the values ``(N, L)`` of :meth:`pairs`, which is called once. An evaluation calls this
-        method.
+        """Values per image ``(N,)``, and values per label ``(N, L)`` or None. An evaluation calls this method; it calls :meth:`pairs` only
+        once.
         """
         if type(self).__call__ is Metric.__call__:
             return self._from_own_pairs(judged)

@@ -107,7 +107,7 @@ class RegionMetric(Metric):
 
 @METRICS.register
 class SufficientRegion(RegionMetric):
-    """The least s for which the top s positions alone keep the label."""
+    """The smallest s for which the net still gives the label if only the top s positions are shown."""
 
     name = "sufficient-region"
     description = "smallest top share of the map that keeps the label when shown alone"
@@ -116,7 +116,9 @@ class SufficientRegion(RegionMetric):
 
 @METRICS.register
 class ContrastiveRegion(RegionMetric):
-    """The least s for which the top s positions alone keep the label, and the other positions alone do not."""
+    """The smallest s for which the net still gives the label if only the top s positions are shown, and no longer gives it if only the
+    others are.
+    """
 
     name = "contrastive-region"
     contrastive = True

@@ -206,7 +206,7 @@ class MerlinArthur(Metric):
 
 @METRICS.register
 class MerlinArthurCompleteness(MerlinArthur):
-    """1 where the net, shown only the top ``share`` of the right label's map, gives the right label; else 0.
+    """1 if the net gives the right label when it sees only the top ``share`` of that label's map; otherwise 0.
 
     The mean over images is the share of images on which Merlin convinces the net. NaN if the right label was not judged. If an image
     has several true labels, the value is 1 if Merlin convinces the net of every true label that was judged.
@@ -221,7 +221,7 @@ class MerlinArthurCompleteness(MerlinArthur):
 
 @METRICS.register
 class MerlinArthurSoundness(MerlinArthur):
-    """1 where no wrong label's map makes the net, shown only its top ``share``, give that label; else 0.
+    """1 if, for every wrong label, the net does not give that label when it sees only the top ``share`` of the label's map; otherwise 0.
 
     The mean over images is the share of images on which Morgana fails. With a random fill, the value is 1 minus the largest share of
     draws in which a wrong label is given. NaN where no wrong label was judged.

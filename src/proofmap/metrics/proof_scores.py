@@ -36,7 +36,7 @@ REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
 @dataclass(frozen=True, kw_only=True)
 class ProofMetric(GameMetric):
-    """A metric of the paper's definition. The setting ``thresholds`` stands for e1 and e2; a metric takes the one that it uses."""
+    """A metric of the paper's definition. The shortcut ``thresholds`` sets e1 and e2; each metric uses one of them."""
 
     base: Game = setting(InsertionGame(), "the game that modifies the input; its curve is drawn as said here")
 

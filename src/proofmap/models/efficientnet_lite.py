@@ -118,7 +118,7 @@ class ConvUnit(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Widen, filter each channel on its own, project back; added to the input where the shape is kept."""
+    """Widen, filter each channel separately, project back. The result is added to the input if both have the same shape."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()

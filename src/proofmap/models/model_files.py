@@ -61,7 +61,7 @@ def _lightgbm(path: Path, spec: ModelSpec) -> Any:
 
 
 def _sklearn(path: Path, spec: ModelSpec) -> Any:
-    """A skops file, which is loaded without running code of the file; a pickle only if the string says so."""
+    """Load a scikit-learn model from a skops file, which runs no code. A pickle is loaded only if the model string allows it."""
     if path.suffix == ".skops":
         return require("skops.io", extra="skops", purpose=spec.text).load(str(path))
     if spec.options.get("pickle") != "true":

@@ -104,8 +104,8 @@ def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Pie
 
 
 def special_tokens(tokenizer: Any, pair: bool = False) -> tuple[list[int], list[int]]:
-    """The special tokens that a tokenizer puts before and after one text. For a pair of texts, those before the first text and those
-    between the two.
+    """The special tokens that a tokenizer adds before and after a text. For a pair of texts, those before the first text and between the
+    two.
     """
     marker = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a", "a")["input_ids"] if pair else tokenizer("a")["input_ids"]

@@ -50,7 +50,7 @@ Loaded = tuple[TokenNet, dict[str, Any]]
 
 
 def load_text_model(spec: ModelSpec, labels: Sequence[str] | None = None) -> Loaded:
-    """The net of a model string and the Classifier's other arguments; ``labels`` are those of a model that asks for some."""
+    """The net of a model string, and the other arguments of Classifier. ``labels`` are for models that can use any labels."""
     kind = spec.scheme or spec.name
     if spec.weights is not None or not spec.pretrained:
         raise InputError(f"{spec.text}: weights are those of the folder; leave out @FILE and pretrained")

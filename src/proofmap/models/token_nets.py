@@ -134,7 +134,7 @@ class Gates:
     places: Tensor
 
     def bias(self) -> Tensor:
-        """What is added to the logits of attention ``(N, 1, T, T)``: log m."""
+        """The bias ``(N, 1, T, T)`` that is added to the logits of attention: log m."""
         lowest = torch.finfo(self.m.dtype).min / 2
         bias = self.m.clamp_min(_AJAR).log().masked_fill(self.m.detach() <= 0, lowest)
         return bias[:, None, None, :].expand(-1, -1, bias.shape[1], -1)
@@ -168,7 +168,7 @@ def _gates(state: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _those_there_first(state: Tensor) -> Tensor:
-    """The order of tokens ``(N, T)`` with these states ``(N, S)``: those that are there, and then others up to the longest text."""
+    """The order of tokens ``(N, T)`` with these states ``(N, S)``: first those that exist, then empty ones up to the longest text."""
     return _first(state.detach().abs() > 0.5)
 
 

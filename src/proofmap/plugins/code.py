@@ -365,7 +365,7 @@ class Digest:
 
 
 def _foreign(kind: type) -> list[type]:
-    """The classes among a class and its bases that are not from Proofmap or torch."""
+    """The class and its base classes, without those of Proofmap and torch."""
     return [base for base in kind.__mro__ if base.__module__.partition(".")[0] not in NOT_FOLLOWED]
 
 

@@ -24,7 +24,7 @@ def belong_to_user(files: Iterable[Path]) -> None:
 
 
 def place_of(error: BaseException) -> str:
-    """The last place in the user's files in an exception's traceback, such as ``mine.py, line 7, in bright``; empty if there is none."""
+    """The last line of a traceback that is in the user's files, such as ``mine.py, line 7, in bright``; empty if there is none."""
     return _last_place(error, lambda frame: Path(frame.f_code.co_filename).resolve() in _FILES)
 
 

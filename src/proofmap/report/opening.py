@@ -145,7 +145,7 @@ _GROUPS: dict[Word, str] = {
 
 
 def headline(evaluation: Evaluation) -> dict[str, str]:
-    """The page's first lines: for one image what the net says and what the maps prove, otherwise what the page shows."""
+    """The first lines of the page. For one image: the net's belief and what the maps prove. For several images: what the page shows."""
     if len(evaluation) > 1:
         maps = "the map" if len(evaluation.results) == 1 else "each method's map"
         detail = f"Below, for each {evaluation.inputs.singular}: the net's probabilities, {maps} of each label, and what that map proves."

@@ -120,7 +120,7 @@ def _metric_record(score: Score) -> dict[str, Any]:
 
 
 def _description(score: Score) -> str:
-    """The description of the registered metric of this name, or else of this kind."""
+    """The description of the registered metric with the score's name. If there is none, that of the score's kind."""
     registered = next((name for name in (score.name, score.kind) if name in METRICS), None)
     return METRICS[registered].description if registered else ""
 

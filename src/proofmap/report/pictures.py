@@ -157,7 +157,7 @@ class Original:
 
 
 def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) -> Original | None:
-    """The original with a frame around what the net sees; None if it sees all or nearly all of it.
+    """The original photo with a frame around the part that the net sees. None if the net sees (almost) all of it.
 
     ``cropped`` says that the dataset crops its photos itself, as for :meth:`Pictures.prepare`.
     """

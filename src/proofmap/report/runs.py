@@ -45,7 +45,7 @@ def write_run_report(
 
 
 def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | None = None) -> Path:
-    """Write the page of one image of a run: what the net says about it, and what each stored map proves.
+    """Write the page of one image of a run: the net's belief, and what each stored map proves.
 
     The page names methods whose maps of the image are not stored. If there are none, or the picture is gone, an error is raised.
     """

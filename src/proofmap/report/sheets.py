@@ -154,7 +154,7 @@ def _lines(text: str, font: Font, width: int) -> tuple[str, ...]:
 
 
 def _laid_out(lines: Sequence[SheetText], font: Font, width: int) -> list[SheetText]:
-    """The lines of a cell, those that wrap broken to this many pixels."""
+    """The lines of a cell. A line that wraps is broken to this width in pixels."""
     return [
         replace(text, text=part)
         for text in lines

@@ -76,7 +76,7 @@ def is_rtl(text: str) -> bool:
 
 
 def direction(text: str) -> str | None:
-    """``rtl`` or ``ltr``, as the first letter with a direction says; None if there is none."""
+    """The direction of a text, ``rtl`` or ``ltr``, by its first letter that has one. None if no letter has a direction."""
     for letter in text:
         found = unicodedata.bidirectional(letter)
         if found in ("R", "AL"):

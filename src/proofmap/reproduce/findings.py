@@ -47,7 +47,7 @@ def score_numbers(score: Score) -> dict[str, object]:
 
 @dataclass(frozen=True)
 class Claim:
-    """Something that the paper says, and whether it held here; ``found`` has the numbers.
+    """A statement of the paper, and whether it holds for the numbers found here; ``found`` contains these numbers.
 
     ``holds`` is None if the numbers do not decide. ``checked`` is False for a claim that is only reported. ``--check`` does not fail
     because of it, as it is known not to hold on this net.

@@ -25,7 +25,7 @@ def run(job: Job) -> Findings:
 
 
 def curves_of(job: Job) -> Iterator[Curve]:
-    """The curves that a recipe asks for, without those whose inputs are not available."""
+    """The curves in a recipe, without those whose inputs are not available."""
     with job.progress.task("curves of theorem 5.1", len(job.settings["curves"])) as task:
         for wanted in job.settings["curves"]:
             made = dict(wanted)

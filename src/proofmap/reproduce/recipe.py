@@ -69,7 +69,7 @@ class Need:
         )
 
     def words(self, data: Path) -> str:
-        """What to supply, and where it goes."""
+        """What the user must supply, and in which place."""
         package = f"the package {self.module}" if self.module else ""
         place = f"{data / self.path}" if self.path else ""
         return f"{' or '.join(filter(None, [place, package]))}: {self.what}"
@@ -255,7 +255,7 @@ def _extended(text: str) -> tuple[dict[str, Any], str]:
 
 
 def _extending(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Tables merged one after the other, the recipe's own last, without the key ``extends``."""
+    """The tables merged in order, the recipe's own last, without the key ``extends``."""
     table = reduce(merged, [*others, own], dict[str, Any]())
     return {key: value for key, value in table.items() if key != "extends"}
 

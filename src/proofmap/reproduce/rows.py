@@ -84,7 +84,7 @@ def passes_notes(job: Job) -> list[str]:
 
 
 def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
-    """Settings whose study has only the rows of these names, in which ``*`` stands for anything.
+    """Settings with only those rows of the study whose names match a pattern; ``*`` in a pattern matches anything.
 
     >>> rows = [{"name": name, "method": "learned-mask"} for name in ("TV 0", "TV .1", "fast, TV 0")]
     >>> [row["name"] for row in with_rows({"study": {"methods": rows}}, ["TV *"])["study"]["methods"]]

@@ -145,7 +145,7 @@ def reproduce(
 def _with_rows(
     recipe: Recipe, settings: Mapping[str, Any], rows: Sequence[str], lacking: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The settings with only these rows; refused if none of them can be made."""
+    """The settings with only these rows. Raises if none of them can be computed."""
     if recipe.experiment not in OF_ROWS:
         raise InputError(
             f"the rows of the recipe {recipe.name} cannot be run one at a time; leave out --rows"

@@ -48,7 +48,7 @@ class Tuning:
         return _with_metric(settings, [{"name": _name(delta), "delta": delta} for delta in deltas])
 
     def applied(self, evaluation: Evaluation) -> Evaluation:
-        """The evaluation in which each row has the saliency metric at its own threshold only."""
+        """The evaluation with one saliency metric per row, at the row's own threshold."""
         results = tuple(self._own(result) for result in evaluation.results)
         return replace(evaluation, results=results)
 
@@ -82,7 +82,7 @@ class Tuning:
 
 
 def tune_on_other_images(job: Job) -> Tuning:
-    """Tune the thresholds on the other data that a recipe names; maps of its images are made."""
+    """Tune the thresholds on the separate data that a recipe names. Maps of these images are computed for it."""
     wanted = job.settings["tuned"]
     here = draw_sample(job, wanted["data"], wanted["number"])
     sweeps = {}
@@ -115,7 +115,7 @@ def without_metric(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Settings with one saliency metric for each of these changes."""
+    """Settings with one saliency metric for each of these ``changes``."""
     metrics = [
         changed
         for entry in settings["study"]["metrics"]

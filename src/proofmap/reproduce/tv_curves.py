@@ -49,7 +49,7 @@ def run(job: Job) -> Findings:
 
 
 def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mapping[str, str]) -> CurvesByPanel:
-    """The games of these metrics on the maps of these rows."""
+    """Curves of the games of these metrics, played on the maps of these rows."""
     metrics = study.named_metrics()
     found: dict[str, dict[str, Curves]] = {}
     for fill, name in panels.items():

@@ -99,5 +99,5 @@ class Proof:
         return display().proof_png(self.evaluation)
 
     def save(self, folder: str | Path) -> list[Path]:
-        """Write one picture per image, the maps and the numbers; returns what was written."""
+        """Write one picture per image, the maps and the numbers. Returns the paths."""
         return display().save_proof(self.evaluation, folder)

@@ -54,7 +54,7 @@ def given_by_fill(result: MethodResult) -> Tensor:
 
 
 def fill_words(result: MethodResult, index: int, place: int) -> str:
-    """``gray alone: f = .98`` if the fill alone already gives the label of this pair; otherwise empty."""
+    """A note such as ``gray alone: f = .98`` if the fill alone gives the label of this pair; otherwise empty."""
     if not bool(given_by_fill(result)[index, place]):
         return ""
     return f"{_fill(result)} alone: f = {number(float(f_of_fill(result.insertion)[index, place]))}"
@@ -84,7 +84,9 @@ def fill_records(result: MethodResult) -> list[dict[str, object]]:
 
 
 def fill_notes(evaluation: Evaluation) -> list[str]:
-    """Which labels the fill alone gives, what that means, and how to judge with another fill; empty if there are none."""
+    """Notes on labels that the fill alone gives: which they are, what this means, and how to judge with another fill. Empty if there are
+    none.
+    """
     other = other_fill(evaluation)
     how = f"--fill {other} (explain), --fills {other} (evaluate), curve={{'fill': '{other}'}} (Python)"
     return [f"{MARK} {cause}. Another fill: {how}" for cause in fill_causes(evaluation)]

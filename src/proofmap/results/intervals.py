@@ -120,7 +120,7 @@ def _hall(t: Doubles, a: Doubles) -> Doubles:
 
 
 def _hidden_range(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
-    """How far values can lie beyond what the sample shows; 0 on a side without a limit, where nothing is known."""
+    """How far values may lie beyond those in the sample, down or up to the limit; 0 if there is no limit."""
     if math.isinf(limit):
         return np.zeros_like(mean)
     return np.maximum(np.abs(mean - limit) - _SHOWN * deviation, 0.0)

@@ -193,8 +193,8 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
 
 
 def best_effort_rule(score: Score) -> str:
-    """The rule for the images that a best-effort score counts, from its settings; empty for other scores and for those of other
-    packages.
+    """The rule, from the score's settings, that decides which images a best-effort score counts. Empty for other scores and for scores of
+    other packages.
     """
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""

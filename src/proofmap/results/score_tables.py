@@ -277,7 +277,7 @@ def _sentence(note: str) -> str:
 
 
 def _as_printed(value: float) -> float:
-    """The value rounded as it is printed, so that values that look equal are equal."""
+    """The value rounded as in tables, so that values that look equal compare as equal."""
     text = number(value)
     return value if math.isnan(value) or text[0] in "<>" else float(text)
 

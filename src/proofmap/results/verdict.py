@@ -70,7 +70,7 @@ class Verdict:
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
-    """The verdict on the methods of an evaluation; the rules are those of this module."""
+    """The verdict on the methods of an evaluation, by the rules in the docstring of this module."""
     results = evaluation.results
     if any(r.first_score(half) is None for r in results for half in PROOF):
         return Verdict(

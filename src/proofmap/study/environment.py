@@ -25,7 +25,7 @@ def environment(device: torch.device) -> dict[str, object]:
 
 
 def other_versions(environments: Sequence[Mapping[str, object]]) -> list[str]:
-    """Which of Python and torch have another version here than in the last of these environments.
+    """Which of Python and torch have a different version here than in the last of these environments.
 
     >>> other_versions([{"python": "3.9.1", "torch": torch.__version__}])[0].startswith(
     ...     "Python 3.9.1 there, "

@@ -29,7 +29,7 @@ _ROWS_AT_ONCE = 50_000
 def export_run(
     run: Run, out: str | Path, format: str = "csv", tables: Sequence[str] | None = None
 ) -> list[Path]:
-    """Write the tables into a folder, by default all that the format has; returns the files."""
+    """Write tables of a run to a folder and return the files. By default, all tables that the format supports."""
     if format not in (*DATA, *TEXT):
         raise InputError(f"the format must be {', '.join((*DATA, *TEXT))}, not {format!r}")
     offered = TABLES if format in DATA else TABLES[:1]

@@ -70,7 +70,7 @@ def _setting(info: Setting) -> Schema:
 
 
 def _any_of(types: tuple[Any, ...]) -> Schema:
-    """The schema of a value that has one of these types. TOML has no None: such a setting is left out."""
+    """The schema of a value with one of these types. TOML has no None; a setting that is None is left out of the file."""
     parts: list[Schema] = []
     for kind in types:
         parts += [part for part in _of_type(kind) if part not in parts]

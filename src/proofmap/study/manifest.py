@@ -334,8 +334,8 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
-    """Refuse a method or metric that has the name of one in the run, but other settings; and one that reads values whose content cannot
-    be digested, because they may have changed.
+    """Raise if a method or metric of the run has the same name but other settings, or reads values that cannot be digested and may have
+    changed.
     """
     hidden = unseen_in(old) | unseen_in(new)
     forget = (

@@ -38,7 +38,7 @@ class RunPictures:
         places: Sequence[int],
         dataset: Dataset | None,
     ) -> Evaluation:
-        """The evaluation with the pixels and maps of those images, among these indices, that have all of them."""
+        """The evaluation with pixels and maps of those of the given images whose picture and maps are all available."""
         rows = [self.images[place] for place in places]
         maps = {result.name: self.maps(methods[result.name], rows) for result in bare.results}
         names = {place: self.images[place].name for place in places}

@@ -66,7 +66,7 @@ class Plan:
 
     @property
     def expected(self) -> Expected:
-        """Cost of the units that are still to do, as far as it is known."""
+        """Expected cost of the remaining units, as far as it is known."""
         left = [m for m in self.methods if m.done < m.units]
         known = sum((m.cost for m in left if m.cost is not None), Cost())
         return Expected(known, tuple(m.name for m in left if m.cost is None))

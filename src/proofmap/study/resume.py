@@ -158,7 +158,7 @@ def replace_corrected(store: Store, session: Session) -> None:
 
 
 def failed_units(store: Store, session: Session) -> list[int]:
-    """The units to compute again: those of this study's methods in which an image failed.
+    """Units of this study's methods in which an image failed; they are computed again.
 
     A unit is computed again with all its metrics, so a study that does not name them all is refused.
     """

@@ -200,7 +200,7 @@ class Study:
 
 
 def _list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:
-    """Refuse a value that is not a list of these kinds, such as a number, date or table of TOML."""
+    """The value as a tuple. Raises if it is not a list of these types, such as a number, a date or a table of TOML."""
     if not isinstance(value, Sequence):
         raise InputError(f"{name} must be a list of {words}, not {value!r}")
     for entry in value:
@@ -210,7 +210,7 @@ def _list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> t
 
 
 def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]:
-    """The name that a table gives (or none), and what it describes."""
+    """The name in a table (empty if it has none), and the plug-in that the table describes."""
     if not isinstance(entry, Mapping):
         return "", make(entry)
     table = dict(entry)
@@ -218,7 +218,7 @@ def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]
 
 
 def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple[str, Any]]:
-    """The plug-ins by distinct names: the given names, and names made from the titles of the others."""
+    """The plug-ins by distinct names. A plug-in without a given name is named after its title."""
     given = [name for name, _ in made if name]
     doubled = [name for name in given if given.count(name) > 1]
     if doubled:

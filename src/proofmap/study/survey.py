@@ -61,8 +61,8 @@ class Survey:
     def complete(
         self, store: Store, *, retry: bool = False, on_progress: Callable[[int], None] | None = None
     ) -> None:
-        """Survey pictures until enough are chosen; those in the store are skipped. ``retry`` reads those again that could not be read.
-        ``on_progress`` is called with the number of surveyed pictures.
+        """Survey pictures until enough are chosen. Pictures in the store are skipped; with ``retry``, pictures that could not be read are
+        read again.
         """
         if retry:
             unread = [row.name for row in store.images() if row.failure is not None]

@@ -140,7 +140,7 @@ class Worker:
         return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
-        """The unit's maps of these images, if all of them are stored here. (Maps that are made again are identical to the bit.)"""
+        """The stored maps of these images, or None if some are missing. (Maps that are computed again are equal to the bit.)"""
         if not unit.maps or self.folder is None:
             return None
         try:
@@ -157,7 +157,7 @@ class Worker:
         maps: Tensor | None,
         failures: dict[int, str],
     ) -> list[Part]:
-        """Judge the images together; if that fails, in halves, until the failing image stands alone."""
+        """Judge the images together. If that fails, judge each half separately, and so on down to the image that fails."""
         label_free = self.session.methods[unit.method].label_free
         stored = None if maps is None else maps[:, : 1 if label_free else subjects.labels.shape[1]]
         keep = self.session.study.maps != "none" and maps is None

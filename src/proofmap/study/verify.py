@@ -92,7 +92,7 @@ _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY nam
 
 
 def _definitions() -> list[tuple[str, ...]]:
-    """The tables and views as they are made."""
+    """The definitions of tables and views in a new database."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         create_tables(database)
         return database.execute(_DEFINITIONS).fetchall()

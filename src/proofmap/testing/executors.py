@@ -120,7 +120,7 @@ def make_convolver() -> Callable[[int], NDArray[np.float32]]:
 
 
 def make_endless(started: Path) -> Callable[[int], Where]:
-    """The first unit returns where it was computed; the others do not end."""
+    """A worker. Its first unit returns the process and thread that computed it; the other units never end."""
 
     def work(unit: int) -> Where:
         if unit > 0:

@@ -42,7 +42,7 @@ def maps(inputs: Inputs = PICTURES) -> Tensor:
 
 
 def played(game: Game, classifier: Classifier | None = None, order: Tensor | None = None) -> Curves:
-    """The game on pictures, all or some of them in an order."""
+    """The curves of a game on pictures: all of them, or those in ``order``."""
     f, order = classifier or shared_classifier(PICTURES), torch.arange(N) if order is None else order
     return play(game.prepare(f), f, values(PICTURES, N)[order], maps()[order], LABELS[order])
 

@@ -72,7 +72,7 @@ def usual(method: Method) -> Tensor:
 
 @dataclass(frozen=True)
 class MethodCall:
-    """A call of a method on a new net, under another global seed: what it was given, as it is now, and what came of it."""
+    """One call of a method on a new net under another global seed: its arguments after the call, and its result."""
 
     classifier: Classifier
     images: Tensor
@@ -159,7 +159,7 @@ def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None
 
 @check_method.promise
 def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
-    """A method of pictures alone says so in an InputError."""
+    """A method for pictures only must raise an InputError for other inputs."""
     for inputs in (SERIES, ROWS):
         f, x = shared_classifier(inputs), values(inputs, N)
         with may_be_refused(inputs):

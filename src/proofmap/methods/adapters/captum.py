@@ -45,7 +45,7 @@ def first_token_layer(classifier: Classifier) -> str:
 
 
 def of_token_layer(found: Any, texts: Tensor, classifier: Classifier, channels: str) -> Any:
-    """Attributions ``(N, T, d)`` of the tokens that the net reads as maps ``(N, n)`` of words; others as they are."""
+    """Attributions ``(N, T, d)`` of the tokens that the net reads, as maps ``(N, n)`` of words. Other attributions are returned unchanged."""
     values = found[0] if isinstance(found, (tuple, list)) else found
     inputs = classifier.inputs
     if not isinstance(values, Tensor) or values.ndim != 3 or tuple(values.shape[1:]) == inputs.shape:

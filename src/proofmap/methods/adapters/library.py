@@ -83,7 +83,7 @@ def _value(text: str) -> Any:
 
 @dataclass(frozen=True)
 class Parameters:
-    """The parameters of a function, those without a default, and whether it takes any other keyword."""
+    """The parameters of a function: all of them, those without a default, and whether it accepts other keywords."""
 
     names: tuple[str, ...]
     required: tuple[str, ...]
@@ -212,7 +212,7 @@ class LibraryMethod(NamedClass):
         return as_tensor(found, self.title())
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
-        """What a record states in addition to the options: what the class is given for this net."""
+        """Entries of the record in addition to the options: the arguments that the class gets for this net."""
         return {}
 
     def state_for(self, classifier: Classifier) -> str:

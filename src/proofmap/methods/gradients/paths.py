@@ -336,5 +336,5 @@ class SmoothGrad(Method):
 
 
 def _ranges(x: Tensor, varied: Tensor) -> Tensor:
-    """The largest less the smallest value ``(N,)`` of inputs ``(N, n)``, among those that are ``varied``."""
+    """Range ``(N,)`` of the values of each input ``(N, n)``: maximum minus minimum over the ``varied`` values."""
     return x.masked_fill(~varied, -torch.inf).amax(dim=1) - x.masked_fill(~varied, torch.inf).amin(dim=1)

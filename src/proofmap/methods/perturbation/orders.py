@@ -235,7 +235,7 @@ class OrderSearch:
         return interpolant(torch.cat([torch.zeros_like(counts[:, :1]), counts], dim=1))
 
     def _measured(self, order: Tensor, where: Tensor, values: Tensor) -> Tensor:
-        """The values ``(P, M + 1)`` with those of the points ``where`` ``(P, M)`` measured for these orders."""
+        """The values ``(P, M + 1)``, in which the points ``where`` ``(P, M)`` were measured for these orders."""
         pair, node = where.nonzero(as_tuple=True)
         shown = order.argsort(dim=1)[pair] < self.nodes[node, None]
         values = values.clone()

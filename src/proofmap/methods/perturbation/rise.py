@@ -143,7 +143,7 @@ class _Sums:
         self.first = torch.zeros(images, 1, labels, 1, device=device)
 
     def add(self, image: int, values: Tensor, masks: Tensor, *, begins: bool) -> None:
-        """Add values ``(B, L)`` under masks ``(B, positions)``, the first of which has an even index; index 0 if ``begins``."""
+        """Add values ``(B, L)`` under masks ``(B, positions)``. The first of these masks has an even index, which is 0 if ``begins``."""
         if begins:
             self.first[image, 0, :, 0] = values[0]
         values = values - self.first[image, 0, :, 0]

@@ -132,7 +132,7 @@ class BoundsFigure(Figure):
         return float(np.nanmin(smallest))
 
     def _shown(self, values: tuple[float, ...]) -> np.ndarray:
-        """Values as they are drawn, at least the floor."""
+        """Values as they are drawn: at least the floor."""
         shown: np.ndarray = np.maximum(np.array(values), self.floor)
         return shown
 

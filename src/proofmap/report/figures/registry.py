@@ -86,7 +86,7 @@ def make_figure(
     images: Tensor | None = None,
     **settings: Any,
 ) -> Figure:
-    """Make the record of a figure from what it needs; ``settings`` are those of its maker (labels, tvs, ks, seed, ...)."""
+    """Make the record of a figure. ``settings`` are arguments of the function that makes it (labels, tvs, ks, seed, ...)."""
     check_known("figure", name, FIGURES)
     info = FIGURES[name]
     if info.needs == "nothing":

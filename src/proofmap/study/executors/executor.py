@@ -51,7 +51,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class LocalExecutor:
-    """Computes units in this process, in the consumer's own thread, one after the other.
+    """Computes units one by one in this process, in the consumer's thread.
 
     A separate thread would cost more than it saves: the C library gives it another memory pool, in which large tensors
     are paged in again at every use. If the worker has a method ``prefetch``, it is called with the next unit

@@ -83,7 +83,7 @@ def capacity(ray: Any, required: dict[str, float]) -> int:
 
 
 def import_folders() -> list[str]:
-    """The folders from which this process imports modules that are not installed: Ray passes on only two of them."""
+    """Folders from which this process imports modules that are not installed. Ray itself passes only two of them to its workers."""
     return [
         os.path.abspath(folder)
         for folder in sys.path

@@ -177,8 +177,8 @@ class _Jobs(Generic[Unit]):
         return self._queue[0].alone
 
     def take(self, size: int) -> list[_Job[Unit]]:
-        """The next group of the queue: one job that must run alone, or up to ``size`` other jobs and the jobs that go together with the
-        last of them.
+        """Take the next group from the queue: one job that must run alone, or up to ``size`` others with the jobs that belong to the last
+        of them.
         """
         group = [self._queue.popleft()]
         while self._queue and not (group[0].alone or self._queue[0].alone):
@@ -193,7 +193,7 @@ class _Jobs(Generic[Unit]):
 
 @dataclass(eq=False)
 class _Host(Generic[Unit]):
-    """The driver's side of an actor: its unanswered calls, oldest first. Its start is a call without jobs."""
+    """The driver's view of an actor: its unanswered calls, oldest first. The call that starts the actor has no jobs."""
 
     actor: Any
     placed: Any
@@ -323,7 +323,7 @@ class _Pool(Generic[Unit, Result]):
     def _replace_dead(
         self, host: _Host[Unit], group: list[_Job[Unit]], reason: str
     ) -> list[tuple[Unit, Lost]]:
-        """Replace a dead actor; its jobs are queued again, except those that died too often."""
+        """Replace a dead actor. Its jobs are queued again, except those whose processes died too often."""
         self._kill(host)
         self._hosts.remove(host)
         self._failed_starts = 0 if host.started else self._failed_starts + 1

@@ -12,7 +12,7 @@ class StoreError(ProofmapError):
 
 
 class Damaged(StoreError):
-    """A file of a run is not what was written; ``what`` is the reason alone, without the file and the command that helps."""
+    """A file of a run has changed since it was written. ``what`` is the reason without the file name and the suggested command."""
 
     def __init__(self, message: str, what: str = "") -> None:
         super().__init__(message)

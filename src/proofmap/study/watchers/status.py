@@ -239,7 +239,7 @@ def duration(seconds: float) -> str:
 
 
 def duration_range(low: float, high: float) -> str:
-    """Two durations as one text; one of them if they read the same.
+    """A range of two durations as text. If both read the same, a single duration.
 
     >>> duration_range(125, 290), duration_range(50, 290), duration_range(44.1, 44.3)
     ('2 to 5 min', '50 s to 5 min', '44 s')
