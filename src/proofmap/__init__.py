@@ -9,6 +9,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
+from proofmap.core.deferred import lazy_names
 from proofmap.core.version import __version__
 from proofmap.results.display import Display, set_display
 
@@ -50,9 +51,9 @@ if TYPE_CHECKING:
 set_display(lambda: cast(Display, import_module("proofmap.report.display")))
 
 # Imported when first used, so that commands which need no torch do not wait for it.
-_MODULES = {
-    name: f"proofmap.{module}"
-    for module, names in {
+__getattr__, __dir__ = lazy_names(
+    __name__,
+    {
         "checking": "sanity_checks",
         "classifier": "Classifier",
         "core.allocator": "keep_memory",
@@ -77,21 +78,8 @@ _MODULES = {
         "results.seeds": "seed_spread",
         "results.statistics": "Score",
         "study": "Run Selection Study run_study",
-    }.items()
-    for name in names.split()
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'proofmap' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_MODULES[name]), name)
-    return value
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_MODULES]
-
+    },
+)
 
 __all__ = [
     "__version__",

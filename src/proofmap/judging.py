@@ -199,31 +199,37 @@ class Judge:
             "proofmap": source_version(),
         }
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
-        results = [
-            method_result(
-                name,
-                join_blocks([block for seen in self._seen for block in seen.blocks[name]]),
-                unmeasured_scores(session.metrics),
-                settings={**ready.record(), **provenance(ready.method)},
-                label_free=ready.label_free,
-                signed=ready.signed,
-                image_names=image_names,
-                label_names=classifier.names,
-                context=context,
-                seconds=self._seconds[name],
+        results = []
+        for name, ready in session.methods.items():
+            block = join_blocks([block for seen in self._seen for block in seen.blocks[name]])
+            assert block.insertion is not None, "a result shows its curves"
+            results.append(
+                method_result(
+                    name,
+                    unmeasured_scores(session.metrics),
+                    values=block.values,
+                    pairs=block.pairs,
+                    maps=block.maps,
+                    insertion=block.insertion,
+                    settings={**ready.record(), **provenance(ready.method)},
+                    label_free=ready.label_free,
+                    signed=ready.signed,
+                    image_names=image_names,
+                    label_names=classifier.names,
+                    context=context,
+                    seconds=self._seconds[name],
+                )
             )
-            for name, ready in session.methods.items()
-        ]
         widest = max(seen.labels.shape[1] for seen in self._seen)
         images = torch.cat([seen.images for seen in self._seen])
         return Evaluation(
-            tuple(results),
-            images,
-            image_names,
-            torch.cat([widened(seen.labels, widest, NO_LABEL) for seen in self._seen]),
-            classifier.names,
-            torch.cat([widened(seen.f, widest, torch.nan) for seen in self._seen]),
-            context,
+            results=tuple(results),
+            images=images,
+            image_names=image_names,
+            labels=torch.cat([widened(seen.labels, widest, NO_LABEL) for seen in self._seen]),
+            label_names=classifier.names,
+            f=torch.cat([widened(seen.f, widest, torch.nan) for seen in self._seen]),
+            settings=context,
             pictured=tuple(range(len(images))),
             run_scores=run_scores(session.run_metrics, results),
         )

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError
+from proofmap.core.files import digest_of
 from proofmap.data import (
     ArrayImages,
     Dataset,
@@ -25,7 +26,6 @@ from proofmap.data import (
     rebuild_dataset,
     truths,
 )
-from proofmap.data.dataset import digest_of
 from proofmap.models.names import imagenet_names
 from tests import texts
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved

@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError, MissingExtra
+from proofmap.core.files import digest_of
 from proofmap.core.inputs import Text
 from proofmap.data import HuggingFaceImages, hugging_face, load_blocks, load_dataset, rebuild_dataset, truths
-from proofmap.data.dataset import digest_of
 from proofmap.data.given import as_dataset
 from proofmap.data.texts import TextData
 from tests.data.made_up import bomb, jpeg, noise, save

@@ -19,7 +19,8 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.methods import FromFunction
-from proofmap.plugins.code import code_digest, code_record, provenance, unseen_in, value_digest
+from proofmap.plugins.code import code_digest, code_record, provenance, value_digest
+from proofmap.plugins.reads import unseen_in
 from tests.toys import linear_classifier
 
 

@@ -30,8 +30,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, write_text
-from proofmap.data.dataset import digest_of
+from proofmap.core.files import check_ends, digest_of, write_text
 
 _DIGITS = 6
 

@@ -35,8 +35,8 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError
+from proofmap.core.files import digest_of
 from proofmap.core.text import check_known
-from proofmap.data.dataset import digest_of
 from proofmap.reproduce.recipe import Need, placed
 from proofmap.study import Study
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,8 +18,10 @@ from proofmap.core.text import counted
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.audit import junit as junit_text
 from proofmap.results.evaluation import Evaluation
-from proofmap.study.outcome import Outcome
 from proofmap.study.results import Run
+
+if TYPE_CHECKING:
+    from proofmap.study.outcome import Outcome
 
 
 def audit(

@@ -12,7 +12,7 @@ import typer
 
 import proofmap as pm
 from proofmap.classifier import Classifier
-from proofmap.cli import options
+from proofmap.cli import judging_options, options
 from proofmap.cli.console import print_result, stderr, table_width
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
@@ -57,7 +57,7 @@ def evaluate(
     text_column: Annotated[str | None, options.TEXT_COLUMN] = None,
     model: Annotated[str | None, options.MODEL] = None,
     weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
-    methods: Annotated[str | None, options.METHODS] = None,
+    methods: Annotated[str | None, judging_options.METHODS] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -91,8 +91,8 @@ def evaluate(
     label_set: Annotated[str | None, options.LABEL_SET] = None,
     fit: Annotated[Fit | None, options.FIT] = None,
     renormalise: Annotated[bool | None, options.RENORMALISE] = None,
-    thresholds: Annotated[str | None, options.THRESHOLDS] = None,
-    curve: Annotated[str | None, options.CURVE] = None,
+    thresholds: Annotated[str | None, judging_options.THRESHOLDS] = None,
+    curve: Annotated[str | None, judging_options.CURVE] = None,
     maps: Annotated[
         str | None,
         options.choice_option(get_args(KeptMaps), "How maps are stored (keep is float16)"),

@@ -15,7 +15,7 @@ from rich.style import Style
 from rich.text import Text
 
 import proofmap as pm
-from proofmap.cli import options
+from proofmap.cli import judging_options, options
 from proofmap.cli.console import SafeConsole, print_result, print_written, progress_for, stderr, table_width
 from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
@@ -124,8 +124,8 @@ def explain(
     ] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
     renormalise: Annotated[bool | None, options.RENORMALISE] = None,
-    thresholds: Annotated[str, options.THRESHOLDS] = "paper",
-    curve: Annotated[str, options.CURVE] = "paper",
+    thresholds: Annotated[str, judging_options.THRESHOLDS] = "paper",
+    curve: Annotated[str, judging_options.CURVE] = "paper",
     fill: Annotated[
         str | None,
         typer.Option(

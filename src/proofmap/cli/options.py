@@ -1,4 +1,4 @@
-"""Options that several commands share, and functions that read their values."""
+"""Options that several commands share, and functions that read their values. Those whose help lists plug-ins are in ``judging_options``."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
 import typer
 
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
 from proofmap.core.text import did_you_mean
-from proofmap.methods import METHODS as METHOD_NAMES
-from proofmap.metrics import CURVES as CURVE_PRESETS
-from proofmap.metrics import THRESHOLDS as THRESHOLD_PRESETS
 
 FAILED = 3
 """Exit code if an image or a unit of a study failed."""
@@ -97,7 +94,6 @@ FIT = choice_option(
 METHODS_HELP = (
     "Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/]."
 )
-METHODS = typer.Option(help=METHODS_HELP, autocompletion=completed(METHOD_NAMES, ","))
 METHOD = typer.Option(help="Only this method. May be repeated.")
 METRICS = typer.Option(help="Only these metrics, separated by commas.")
 LABELS_HELP = (
@@ -111,10 +107,6 @@ LABEL_SET = typer.Option(
 RENORMALISE = typer.Option(
     help="Take the softmax over the label set, or over all outputs.", show_default="over the label set"
 )
-THRESHOLDS = typer.Option(
-    help=f"Thresholds of the scores: {', '.join(THRESHOLD_PRESETS)}, or two numbers E1,E2."
-)
-CURVE = choice_option(CURVE_PRESETS, "How curves are drawn")
 NUMBER = typer.Option(min=1, help="Number of images, chosen at random.", show_default="all")
 OUT = path_option("Folder for the results.")
 DEVICE = typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU if there is one")

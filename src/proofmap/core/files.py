@@ -228,6 +228,21 @@ def file_name(*parts: str) -> str:
     return f"{encoded[: _LONGEST - 9].decode(errors='ignore')}-{short_hash}"
 
 
+def digest_of(*parts: bytes | str) -> str:
+    """A hash of the parts' content, 32 hexadecimal digits.
+
+    >>> digest_of(b"ab") == digest_of("ab"), digest_of("a", "b") == digest_of("ab")
+    (True, False)
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        content = part.encode() if isinstance(part, str) else part
+        if len(parts) > 1:
+            digest.update(len(content).to_bytes(8, "little"))
+        digest.update(content)
+    return digest.hexdigest()
+
+
 def distinct_names(names: list[str]) -> list[str]:
     """The same names, with a number added to repeated ones.
 

@@ -15,16 +15,18 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
-from proofmap.core import streams
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.label_names import label_index
 from proofmap.core.text import counted, shortened
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["NO_LABEL", "LabelRule", "Labels", "check_labels", "label_index"]
 
@@ -41,7 +43,7 @@ _NEAREST = 10
 _TOP = re.compile(r"top-?(\d+)(\+wrong)?$")
 _PROBABLE = re.compile(r"p\s*>=?\s*([0-9.eE+-]+)$")
 
-Labels = str | int | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor | np.ndarray
+Labels: TypeAlias = "str | int | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor | np.ndarray"
 """The forms of ``labels``; see :meth:`LabelRule.parse`."""
 
 
@@ -90,8 +92,8 @@ class LabelRule:
             return cls._parse_text(rule, names)
         if isinstance(rule, int) or getattr(rule, "ndim", None) == 0:
             return cls("list", indices=(label_index(rule, names),))
-        if isinstance(rule, Tensor) or hasattr(rule, "__array__"):
-            array = rule.detach().cpu().numpy() if isinstance(rule, Tensor) else np.asarray(rule)
+        if isinstance(rule, torch.Tensor) or hasattr(rule, "__array__"):
+            array = rule.detach().cpu().numpy() if isinstance(rule, torch.Tensor) else np.asarray(rule)
             if array.ndim > 2 or array.size == 0:
                 raise InputError(
                     f"labels has the shape {tuple(array.shape)}; give one label per {item} (N,), or the labels of each {item} "
@@ -198,6 +200,8 @@ class LabelRule:
         first = (f >= UNBELIEVED).sum(dim=1).clamp_min(top.shape[1])
         n = labels.shape[1] - first
         near, far = (n + 1) // 2, n // 2
+        from proofmap.core import streams
+
         drawn = streams.uniform(keys, WRONG).double().to(f.device)
         places = [
             first + (drawn[:, 0] * near.clamp_max(_NEAREST)).long(),
@@ -289,6 +293,8 @@ def is_by_probability(rule: str) -> bool:
 
 def wrong_keys(images: Tensor, seed: int) -> Tensor:
     """The stream keys ``(N,)`` that draw the wrong labels of images, made from their content and the seed."""
+    from proofmap.core import streams
+
     return streams.image_keys(images, seed, "wrong labels")
 
 
@@ -303,14 +309,19 @@ def first_wrong(rule: str) -> int | None:
     return int(found[1]) if found and found[2] else None
 
 
-def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
+def label_array(labels: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     """Lists of labels as one table ``(N, L)``, filled up with ``NO_LABEL``.
 
-    >>> label_table([[3], [4, 5]]).tolist()
+    >>> label_array([[3], [4, 5]]).tolist()
     [[3, -1], [4, 5]]
     """
     widest = max(map(len, labels))
-    return torch.tensor([[*row, *[NO_LABEL] * (widest - len(row))] for row in labels])
+    return np.array([[*row, *[NO_LABEL] * (widest - len(row))] for row in labels], dtype=np.int64)
+
+
+def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
+    """The table of :func:`label_array` as a tensor."""
+    return torch.from_numpy(label_array(labels))
 
 
 def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:

@@ -8,16 +8,18 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
-from torch import Tensor
 
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, list_nearby, suggest_path
 from proofmap.core.text import counted, one_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 Fit = Literal["crop", "pad", "squash"]

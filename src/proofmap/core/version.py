@@ -10,7 +10,7 @@ __version__ = "0.2.0"
 """The version of this package, as text. ``pyproject.toml`` reads it here."""
 
 _PACKAGE = Path(__file__).parents[1]
-_OF_STUDIES = ("blocks", "cost", "plan", "sanity", "session", "sink", "study", "survey", "unit")
+_OF_STUDIES = ("blocks", "cost", "plan", "sanity", "selection", "session", "sink", "study", "survey", "unit")
 _MAKE_NUMBERS = (
     *("core", "plugins", "classifier", "data", "models", "fills", "methods", "metrics"),
     *("judging.py", "checking.py"),

@@ -17,8 +17,8 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, suggest_path
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.core.files import check_ends, digest_of, suggest_path
+from proofmap.data.dataset import Dataset
 from proofmap.data.folders import existing_folder
 from proofmap.models.names import CIFAR10_NAMES, cifar100_names
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -103,21 +102,6 @@ class Dataset(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title}, {len(self)} {self.kind}, {counted(len(self.label_names), 'label')})"
-
-
-def digest_of(*parts: bytes | str) -> str:
-    """A hash of the parts' content, 32 hexadecimal digits.
-
-    >>> digest_of(b"ab") == digest_of("ab"), digest_of("a", "b") == digest_of("ab")
-    (True, False)
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        content = part.encode() if isinstance(part, str) else part
-        if len(parts) > 1:
-            digest.update(len(content).to_bytes(8, "little"))
-        digest.update(content)
-    return digest.hexdigest()
 
 
 # ---- labels ---------------------------------------------------------------------------------------------------

@@ -11,10 +11,10 @@ from xml.etree import ElementTree
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, suggest_path
+from proofmap.core.files import check_ends, digest_of, suggest_path
 from proofmap.core.inputs import Box
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.dataset import Dataset
 from proofmap.data.tables import has_things, labelled_objects, numbered, read_table, read_things, text_of
 
 

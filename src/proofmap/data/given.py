@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import distinct_names
+from proofmap.core.files import digest_of, distinct_names
 from proofmap.core.inputs import Box, Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL, label_index
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.dataset import Dataset
 from proofmap.data.specs import open_data
 from proofmap.data.tensors import TensorData
 from proofmap.data.texts import is_rows, texts_of_rows

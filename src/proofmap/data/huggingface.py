@@ -9,9 +9,9 @@ from typing import Any
 from PIL import Image
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import check_ends
+from proofmap.core.files import check_ends, digest_of
 from proofmap.core.pictures import decode_image
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.dataset import Dataset
 from proofmap.data.texts import one_split, texts_of_rows
 
 

@@ -14,8 +14,9 @@ from PIL import Image
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
+from proofmap.core.files import digest_of
 from proofmap.core.pictures import files_below, resize_shorter_side
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, existing_folder
 from proofmap.data.tables import read_table, text_of
 from proofmap.models.names import imagenet_names

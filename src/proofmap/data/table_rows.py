@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import distinct_names, suggest_path
+from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
 from proofmap.core.inputs.frames import column_names, library_of, row_names
 from proofmap.core.inputs.rows import FrameRows, TableRow
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import did_you_mean
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.dataset import Dataset
 
 PARQUET = (".parquet", ".pq")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.files import digest_of
 from proofmap.core.inputs import KINDS
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.dataset import Dataset
 
 
 class TensorData(Dataset):

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import distinct_names, suggest_path
+from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Text
 from proofmap.core.inputs.text import checked_text
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import did_you_mean
-from proofmap.data.dataset import Dataset, digest_of
+from proofmap.data.dataset import Dataset
 
 PARQUET = (".parquet", ".pq")
 LINES = (".jsonl", ".ndjson")

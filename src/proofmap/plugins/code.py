@@ -21,12 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from proofmap.plugins.reads import values_read
+from proofmap.plugins.reads import UNSEEN, values_read
 from proofmap.plugins.settings import Plugin
 from proofmap.plugins.source import NOT_FOLLOWED, is_built_in, is_installed, module_file, source_of
-
-UNSEEN = "unseen"
-"""The entry of a record with values whose content cannot be read: a run with such values cannot be continued."""
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _SHOWN = 40
@@ -111,15 +108,6 @@ def value_digest(value: object) -> str:
     digest = Digest(8)
     digest.add_value(value)
     return digest.hexdigest()
-
-
-def unseen_in(record: Mapping[str, Any]) -> dict[str, str]:
-    """The types of ``unseen`` values in a record and in records inside it."""
-    found: dict[str, str] = {}
-    for key, value in record.items():
-        if isinstance(value, Mapping):
-            found |= {name: str(kind) for name, kind in value.items()} if key == UNSEEN else unseen_in(value)
-    return found
 
 
 def tensor_bytes(tensor: Tensor) -> bytes:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
+UNSEEN = "unseen"
+"""The entry of a record with values whose content cannot be read: a run with such values cannot be continued."""
 _NOTHING = object()
 
 
@@ -116,3 +118,12 @@ def _imported(path: list[str], is_own: Callable[[str], bool]) -> tuple[str, obje
 def _is_computed(value: object, attribute: str) -> bool:
     """Whether the class computes this attribute, such as by a property."""
     return hasattr(inspect.getattr_static(type(value), attribute, None), "__set__")
+
+
+def unseen_in(record: Mapping[str, Any]) -> dict[str, str]:
+    """The types of ``unseen`` values in a record and in records inside it."""
+    found: dict[str, str] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            found |= {name: str(kind) for name, kind in value.items()} if key == UNSEEN else unseen_in(value)
+    return found

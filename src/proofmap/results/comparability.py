@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
+import numpy as np
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
+from proofmap.results.arrays import Array
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, setting_text
 
@@ -94,15 +95,15 @@ def _different_images(method: Entry, against: Entry) -> list[str]:
     rows, others = shared_images(method, against)
     ours, theirs = method.evaluation, against.evaluation
     for i, j in zip(rows, others, strict=True):
-        labels, others_labels = _real(ours.labels[i]), _real(theirs.labels[j])
+        labels, others_labels = _real(ours.array("labels")[i]), _real(theirs.array("labels")[j])
         name, item = ours.image_names[i], ours.inputs.singular
         if labels != others_labels:
             return [f"{item} {name!r} has labels {labels} and {others_labels}"]
-        gap = (ours.f[i][: len(labels)].cpu() - theirs.f[j][: len(labels)].cpu()).abs().max()
+        gap = np.abs(ours.array("f")[i][: len(labels)] - theirs.array("f")[j][: len(labels)]).max()
         if float(gap) > SAME_F:
             return [f"f of {item} {name!r} differs by {float(gap):.2f}: other weights, or another {item}"]
     return []
 
 
-def _real(labels: Tensor) -> list[int]:
+def _real(labels: Array) -> list[int]:
     return [a for a in labels.tolist() if a != NO_LABEL]

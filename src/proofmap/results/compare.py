@@ -8,15 +8,14 @@ from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.text import counted
 from proofmap.results.comparability import Entry, shared_images, shared_metrics, what_differs
 from proofmap.results.evaluation import Results, evaluation_of
-from proofmap.results.intervals import mean_interval
+from proofmap.results.intervals import Doubles, doubles, mean_interval
 from proofmap.results.paired import (
     fewest_images,
     holm,
@@ -227,18 +226,18 @@ class _Column:
     higher_is_better: bool
     method: str
     baseline: str
-    values: Tensor
-    baseline_values: Tensor
+    values: Doubles
+    baseline_values: Doubles
 
 
 def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[_Column]:
     rows, others = shared_images(method, against)
     columns = []
     for name in shared_metrics(method, against, metrics):
-        a = method.result.values[name][rows].double().cpu()
-        b = against.result.values[name][others].double().cpu()
-        neither = a.isnan() | b.isnan()
-        a, b = a.masked_fill(neither, torch.nan), b.masked_fill(neither, torch.nan)
+        a = doubles(method.result.values.array(name)[rows])
+        b = doubles(against.result.values.array(name)[others])
+        uncounted = np.isnan(a) | np.isnan(b)
+        a, b = (np.where(uncounted, np.nan, each) for each in (a, b))
         higher = method.result.score(name).higher_is_better
         columns.append(_Column(name, higher, method.name, against.name, a, b))
     return columns
@@ -246,10 +245,10 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
 
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
     """Test all columns. Columns of the same length share their random signs: many columns take hardly longer than one."""
-    p = torch.full((len(columns),), torch.nan, dtype=torch.float64)
+    p = np.full(len(columns), np.nan)
     for n in {len(column.values) for column in columns}:
         same = [k for k, column in enumerate(columns) if len(column.values) == n]
-        d = torch.stack([columns[k].values - columns[k].baseline_values for k in same], dim=1)
+        d = np.stack([columns[k].values - columns[k].baseline_values for k in same], axis=1)
         p[same] = sign_flip_p(d, resamples=resamples_for(len(columns)), seed=seed)
     both = zip(p.tolist(), holm(p).tolist(), strict=True)
     return [
@@ -262,27 +261,33 @@ def _difference(
     column: _Column, tested: tuple[float, float], detect: float | None, comparisons: int
 ) -> Difference:
     d = column.values - column.baseline_values
-    known = d[~d.isnan()]
+    known = d[~np.isnan(d)]
     better = known if column.higher_is_better else -known
-    mean = float(known.mean())
-    spread = float(known.std()) if len(known) > 1 else math.nan
+    mean = _mean(d)
+    spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
     low, high = mean_interval(known)
     return Difference(
         metric=column.metric,
         higher_is_better=column.higher_is_better,
         method=column.method,
         baseline=column.baseline,
-        value=float(column.values.nanmean()),
-        baseline_value=float(column.baseline_values.nanmean()),
+        value=_mean(column.values),
+        baseline_value=_mean(column.baseline_values),
         difference=mean,
         low=low,
         high=high,
         n=len(known),
         p=tested[0],
-        wins=((better > 0).double() + 0.5 * (better == 0).double()).mean().item(),
+        wins=_mean((better > 0) + 0.5 * (better == 0)),
         corrected_p=tested[1],
         images_needed=images_needed(mean if detect is None else detect, spread, comparisons=comparisons),
     )
+
+
+def _mean(values: Doubles) -> float:
+    """The mean of the values that count; NaN if none does."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else math.nan
 
 
 def _image_notes(method: Entry, against: Entry) -> list[str]:

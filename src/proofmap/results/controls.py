@@ -10,12 +10,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from proofmap.core.text import one_line
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.intervals import mean_interval
+from proofmap.results.intervals import Doubles, doubles, mean_interval
 from proofmap.results.records import SOUNDNESS, MethodResult
 from proofmap.results.tables import number
 
@@ -93,37 +92,39 @@ def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) ->
         if values is None:
             continue
         others = [(c, v) for c in controls if c is not result and (v := soundness_values(c)) is not None]
-        equals = [(float(v.nanmean()), c.name) for c, v in others if not is_above(values, v)]
-        mean = float(values.nanmean())
+        equals = [(float(np.nanmean(v)), c.name) for c, v in others if not is_above(values, v)]
+        mean = float(np.nanmean(values))
         best, name = max(equals, default=(math.nan, ""))
         if best >= NEARLY * mean:
             yield f"{one_line(result.name)} {number(mean)} ({one_line(name)} {number(best)})"
 
 
-def soundness_values(result: MethodResult) -> Tensor | None:
+def soundness_values(result: MethodResult) -> Doubles | None:
     """The soundness ``(N,)`` of a method on each image; None if no image counts."""
     score = result.first_score(SOUNDNESS)
-    return None if score is None or not score.n else result.values[score.name].double().cpu()
+    return None if score is None or not score.n else doubles(result.values.array(score.name))
 
 
-def is_above(values: Tensor, control: Tensor) -> bool:
+def is_above(values: Doubles, control: Doubles) -> bool:
     """Whether the whole 95 % interval of the mean paired difference is above zero. For one image, whether the difference is above zero."""
     differences = values - control
-    if int((~differences.isnan()).sum()) < 2:
-        return float(differences.nansum()) > 0
+    if int((~np.isnan(differences)).sum()) < 2:
+        return float(np.nansum(differences)) > 0
     return mean_interval(differences)[0] > 0
 
 
 def _share_of_fill(result: MethodResult) -> float:
     """The mean over images with soundness below 1 of f(fill, a) / AUC(a), at most 1, for the least sound label a; 0 if the curve does
     not begin with nothing shown or if every image is sound."""
-    pairs, curves = result.pairs_of_kind(SOUNDNESS), result.insertion
+    pairs, curves = result.pair_array(SOUNDNESS), result.curve_arrays
     if pairs is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
         return 0.0
-    below = pairs.cpu().nan_to_num(nan=torch.inf).min(dim=1)
-    rows = (below.values < 1).nonzero()[:, 0]
+    below = np.where(np.isnan(pairs), np.inf, pairs)
+    rows = np.flatnonzero(below.min(axis=1) < 1)
     if len(rows) == 0:
         return 0.0
-    worst = below.indices[rows]
-    alone, area = curves.probabilities.cpu()[rows, worst, 0], curves.auc.cpu()[rows, worst]
-    return float((alone.double() / area.double()).clamp(0.0, 1.0).nan_to_num(0.0).mean())
+    worst = below[rows].argmin(axis=1)
+    alone, area = doubles(curves.probabilities[rows, worst, 0]), doubles(curves.auc[rows, worst])
+    with np.errstate(divide="ignore", invalid="ignore"):  # no area: a share of 1, or of 0 without a value
+        shares = np.clip(alone / area, 0.0, 1.0)
+    return float(np.where(np.isnan(shares), 0.0, shares).mean())

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
+
+import numpy as np
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
@@ -97,10 +99,10 @@ def find_drops(
     lines = []
     for name in methods:
         now, before = _result(evaluation, name, "this run"), _result(against, name, "the other run")
-        pair = {"before": replace(against, results=(before,)), "now": replace(evaluation, results=(now,))}
+        pair = {"before": against.with_results(before), "now": evaluation.with_results(now)}
         metrics = _metrics(now, before, [metric for metric in limits if metric])
         for d in compare(pair, metrics=metrics, allow_mismatch=True).differences:
-            counted_before = not bool(before.values[d.metric].isnan().all())
+            counted_before = not np.isnan(before.values.array(d.metric)).all()
             lines.append(_line(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before))
     return tuple(lines), tuple(_notes(evaluation, against, methods))
 

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from torch import Tensor
-
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
+from proofmap.results.arrays import HoldsArrays, TensorField
 from proofmap.results.display import display
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import RunScore
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
 
 
 class HasEvaluation(Protocol):
@@ -29,8 +30,8 @@ class HasEvaluation(Protocol):
     def evaluation(self) -> Evaluation | Callable[[], Evaluation]: ...
 
 
-@dataclass(frozen=True, repr=False)
-class Evaluation:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Evaluation(HoldsArrays):
     """The results of methods on images: the one type that tables, comparisons, audits, reports and figures read.
 
     :func:`proofmap.evaluate` returns one; :meth:`proofmap.Run.evaluation` reads one from a run directory. It prints as a table.
@@ -40,11 +41,11 @@ class Evaluation:
     """
 
     results: tuple[MethodResult, ...]
-    images: Tensor
+    images: TensorField = TensorField()
     image_names: tuple[str, ...]
-    labels: Tensor
+    labels: TensorField = TensorField()
     label_names: tuple[str, ...]
-    f: Tensor
+    f: TensorField = TensorField()
     settings: Mapping[str, object]
     pictured: tuple[int, ...] = ()
     run_scores: tuple[RunScore, ...] = ()
@@ -73,11 +74,13 @@ class Evaluation:
 
     def places_of(self, index: int) -> list[int]:
         """The indices in an image's row of labels that hold a label, not padding."""
-        return [place for place, label in enumerate(self.labels[index].tolist()) if label != NO_LABEL]
+        return [
+            place for place, label in enumerate(self.array("labels")[index].tolist()) if label != NO_LABEL
+        ]
 
     def label_name(self, index: int, place: int) -> str:
         """The name of the label at an index of an image's row of labels."""
-        return self.label_names[int(self.labels[index, place])]
+        return self.label_names[int(self.array("labels")[index, place])]
 
     def count_of(self, index: int) -> int:
         """The number of positions of a pictured input. For a text, its own number of positions, without the padding for longer texts."""
@@ -102,6 +105,12 @@ class Evaluation:
         raise InputError(
             f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
         )
+
+    def with_results(self, *results: MethodResult) -> Evaluation:
+        """The evaluation with these results alone."""
+        found = copy(self)
+        object.__setattr__(found, "results", results)
+        return found
 
     def select_images(self, places: Sequence[int]) -> Evaluation:
         """The evaluation of the images with these indices, in this order. Means and intervals are over these images.

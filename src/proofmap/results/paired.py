@@ -9,37 +9,38 @@ import math
 from collections.abc import Iterator
 from statistics import NormalDist
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from proofmap.results.intervals import Doubles, doubles
 
 _BLOCK = 2_000_000  # numbers drawn at once
 _EXACT = 12
 """Up to this many images all sign patterns are tried; for more images, ``resamples`` random ones."""
 
 
-def sign_flip_p(differences: Tensor, *, resamples: int = 10_000, seed: int = 0) -> Tensor:
+def sign_flip_p(differences: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Doubles:
     """Two-sided p-values ``(K,)`` for columns of ``(N, K)``: how often a mean at least this far from zero arises by chance.
 
     If two methods were equally good, each image's difference would have either sign with equal probability. All sign patterns
     are tried for up to 12 images, else the observed one and ``resamples`` random ones. NaN entries do not count.
 
-    >>> sign_flip_p(torch.tensor([[1.0], [2.0], [3.0]]))  # 2 of the 8 patterns
-    tensor([0.2500], dtype=torch.float64)
+    >>> sign_flip_p([[1.0], [2.0], [3.0]])  # 2 of the 8 patterns
+    array([0.25])
     """
-    values = differences.double().cpu()
-    nothing = values.isnan().all(dim=0)
-    values = values.nan_to_num(0.0)
-    observed = values.sum(dim=0).abs() * (1 - 1e-9)  # sums that differ by rounding alone are equal
-    n, reached, tried = len(values), values.new_zeros(values.shape[1]), 0
+    values = doubles(differences)
+    nothing = np.isnan(values).all(axis=0)
+    values = np.nan_to_num(values, nan=0.0)
+    observed = np.abs(values.sum(axis=0)) * (1 - 1e-9)  # sums that differ by rounding alone are equal
+    n, reached, tried = len(values), np.zeros(values.shape[1]), 0
     for signs in _sign_patterns(n, resamples, seed):
-        reached += ((signs @ values).abs() >= observed).sum(dim=0)
+        reached += (np.abs(signs @ values) >= observed).sum(axis=0)
         tried += len(signs)
     sampled = int(n > _EXACT)
-    p: Tensor = (reached + sampled) / (tried + sampled)
-    return p.masked_fill(nothing, torch.nan)
+    return np.where(nothing, np.nan, (reached + sampled) / (tried + sampled))
 
 
-def holm(p: Tensor) -> Tensor:
+def holm(p: ArrayLike) -> Doubles:
     """p-values ``(K,)`` corrected for their number by Holm's step-down rule; NaN entries do not count.
 
         corrected_(i) = max over j <= i of min(1, (K - j + 1) p_(j))        with p_(1) <= ... <= p_(K)
@@ -47,15 +48,14 @@ def holm(p: Tensor) -> Tensor:
     If every line with a corrected p below .05 is called decided, the chance of at least one false call among all lines is at most
     5 %, however the lines depend on one another.
 
-    >>> holm(torch.tensor([0.01, 0.04, 0.03]))
-    tensor([0.0300, 0.0600, 0.0600])
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
     """
-    counted = (~p.isnan()).nonzero()[:, 0]
-    order = counted[p[counted].argsort(stable=True)]
-    times = torch.arange(len(order), 0, -1, device=p.device, dtype=p.dtype)
-    corrected = p.clone()
-    if len(order):
-        corrected[order] = (times * p[order]).clamp_max(1.0).cummax(dim=0).values
+    corrected = doubles(p).copy()
+    counted = np.flatnonzero(~np.isnan(corrected))
+    order = counted[corrected[counted].argsort(kind="stable")]
+    times = np.arange(len(order), 0, -1)
+    corrected[order] = np.maximum.accumulate(np.minimum(times * corrected[order], 1.0))
     return corrected
 
 
@@ -101,14 +101,15 @@ def images_needed(
     return max(math.ceil(n), fewest_images(comparisons, level=level))
 
 
-def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Tensor]:
-    """Rows of +1 and -1, ``(R, n)`` at a time."""
+def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Doubles]:
+    """Rows of +1 and -1, ``(R, n)`` at a time. Random ones are the lowest bits of a Mersenne Twister, those of ``torch.randint(2, ...)``."""
     if n <= _EXACT:
-        numbers = torch.arange(2**n)[:, None]
-        yield 2.0 * ((numbers >> torch.arange(n)) & 1).double() - 1
+        numbers = np.arange(2**n)[:, None]
+        yield 2.0 * doubles((numbers >> np.arange(n)) & 1) - 1
         return
-    generator = torch.Generator().manual_seed(seed)
+    generator = np.random.RandomState(seed & 0xFFFFFFFF)  # noqa: NPY002
     block = max(1, min(resamples, _BLOCK // n))
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)
-        yield 2.0 * torch.randint(2, (rows, n), generator=generator).double() - 1
+        words: NDArray[np.uint32] = generator.randint(0, 2**32, (rows, n), dtype=np.uint32)
+        yield 2.0 * doubles(words & 1) - 1

@@ -6,18 +6,28 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
-from proofmap.metrics import proof
-from proofmap.metrics.block import BlockResult
-from proofmap.metrics.curves import Curves
-from proofmap.metrics.metric import ReadyMetric, RunMetric, RunValues
 from proofmap.plugins.failures import exit_as_error
+from proofmap.results.arrays import (
+    Array,
+    CurveArrays,
+    CurvesField,
+    HoldsArrays,
+    TableField,
+    TensorField,
+    as_array,
+)
 from proofmap.results.statistics import RunScore, Score
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proofmap.metrics.curves import Curves
+    from proofmap.metrics.metric import ReadyMetric, RunMetric, RunValues
 
 COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
 """The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""
@@ -28,22 +38,22 @@ def setting_text(setting: object) -> str:
     return json.dumps(setting, sort_keys=True, default=str)
 
 
-@dataclass(frozen=True, repr=False)
-class MethodResult:
+@dataclass(frozen=True, repr=False, kw_only=True)
+class MethodResult(HoldsArrays):
     """One method, judged: its scores, the per-image values behind them, and one row per (image, label)."""
 
     name: str
     settings: Mapping[str, object]
     label_free: bool
     scores: tuple[Score, ...]
-    values: Mapping[str, Tensor]
-    """``(N,)`` for each score; NaN where an image does not count."""
-    pairs: Mapping[str, Tensor]
-    """``(N, L)`` for each score that has values per label."""
-    maps: Tensor
-    """``(P, L, *positions)`` of the pictured images; ``(P, 1, *positions)`` for a label-free method."""
-    insertion: Curves
-    """Curves of all images; with the label x label matrix where there are few enough labels."""
+    values: TableField = TableField()
+    """Tensors ``(N,)`` for each score; NaN where an image does not count."""
+    pairs: TableField = TableField()
+    """Tensors ``(N, L)`` for each score that has values per label."""
+    maps: TensorField = TensorField()
+    """A tensor ``(P, L, *positions)`` of the pictured images; ``(P, 1, *positions)`` for a label-free method."""
+    insertion: CurvesField = CurvesField()
+    """The :class:`~proofmap.Curves` of all images; with the label x label matrix where there are few enough labels."""
     seconds: float
     image_names: Sequence[str]
     label_names: Sequence[str]
@@ -55,11 +65,17 @@ class MethodResult:
         """One row per (image, label): f, and the scores of its map."""
         return tuple(self._each_row())
 
+    @property
+    def curve_arrays(self) -> CurveArrays:
+        """The curves as arrays."""
+        held = vars(self)["insertion"]
+        return held if isinstance(held, CurveArrays) else CurveArrays.of(held)
+
     def _each_row(self) -> Iterator[Mapping[str, object]]:
-        f, labels = self.insertion.f, self.insertion.labels
-        for i, row in enumerate(labels.tolist()):
-            values = {key: value[i].tolist() for key, value in self.pairs.items()}
-            believed = f[i].tolist()
+        curves = self.curve_arrays
+        for i, row in enumerate(curves.labels.tolist()):
+            values = {key: self.pairs.array(key)[i].tolist() for key in self.pairs}
+            believed = curves.f[i].tolist()
             for j, label in enumerate(row):
                 if label != NO_LABEL:
                     place = {"label": label, "name": self.label_names[label], "f": believed[j]}
@@ -81,8 +97,16 @@ class MethodResult:
 
     def pairs_of_kind(self, kind: str) -> Tensor | None:
         """Values ``(N, L)`` of the first score of this kind that has values per label."""
-        found = (self.pairs[s.name] for s in self.scores if s.kind == kind and s.name in self.pairs)
-        return next(found, None)
+        name = self._with_pairs(kind)
+        return None if name is None else self.pairs[name]
+
+    def pair_array(self, kind: str) -> Array | None:
+        """The values of :meth:`pairs_of_kind` as an array."""
+        name = self._with_pairs(kind)
+        return None if name is None else self.pairs.array(name)
+
+    def _with_pairs(self, kind: str) -> str | None:
+        return next((s.name for s in self.scores if s.kind == kind and s.name in self.pairs), None)
 
     @property
     def values_by_kind(self) -> dict[str, Tensor]:
@@ -110,7 +134,9 @@ class MethodResult:
         for score in self.scores:
             if which in score.settings:
                 return float(str(score.settings[which]))
-        return float(getattr(proof.THRESHOLDS["paper"], which))
+        from proofmap.metrics.proof import THRESHOLDS
+
+        return float(getattr(THRESHOLDS["paper"], which))
 
 
 def unmeasured_scores(metrics: Mapping[str, ReadyMetric]) -> list[Score]:
@@ -141,6 +167,8 @@ def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]
 
 def _run_values(results: Sequence[MethodResult]) -> RunValues:
     """Copies of the values, because a metric may write into them."""
+    from proofmap.metrics.metric import RunValues
+
     directions = {score.name: score.higher_is_better for result in results for score in result.scores}
     values = {result.name: {name: x.clone() for name, x in result.values.items()} for result in results}
     return RunValues(values, directions)
@@ -148,9 +176,12 @@ def _run_values(results: Sequence[MethodResult]) -> RunValues:
 
 def method_result(
     name: str,
-    block: BlockResult,
     scores: Sequence[Score],
     *,
+    values: Mapping[str, Tensor] | Mapping[str, Array],
+    pairs: Mapping[str, Tensor] | Mapping[str, Array],
+    maps: Tensor | Array,
+    insertion: Curves | CurveArrays,
     settings: Mapping[str, object],
     label_free: bool,
     signed: bool,
@@ -160,22 +191,21 @@ def method_result(
     seconds: float,
 ) -> MethodResult:
     """One method's result from the values of all images; ``context`` has the settings of the evaluation."""
-    assert block.insertion is not None, "a result shows its curves"
     judged_by = {key: context[key] for key in ("label_set", "renormalise", "outputs", "labels")}
     found = tuple(
-        replace(score, settings={**score.settings, **judged_by}).over(block.values[score.name])
+        replace(score, settings={**score.settings, **judged_by}).over(as_array(values[score.name]))
         for score in scores
     )
     return MethodResult(
-        name,
-        settings,
-        label_free,
-        found,
-        block.values,
-        block.pairs,
-        block.maps,
-        block.insertion,
-        seconds,
+        name=name,
+        settings=settings,
+        label_free=label_free,
+        scores=found,
+        values=values,
+        pairs=pairs,
+        maps=maps,
+        insertion=insertion,
+        seconds=seconds,
         image_names=image_names,
         label_names=label_names,
         signed=signed,

@@ -6,8 +6,7 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 
-import torch
-
+from proofmap.core.deferred import torch
 from proofmap.core.version import source_version
 
 

@@ -14,19 +14,21 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, is_disk_full, write_text
+from proofmap.core.files import check_ends, digest_of, is_disk_full, write_text
 from proofmap.core.labels import LabelRule
-from proofmap.data.dataset import digest_of
-from proofmap.plugins.code import unseen_in
+from proofmap.plugins.reads import unseen_in
 from proofmap.study.environment import environment, other_versions
-from proofmap.study.session import Session, dataset_settings
+from proofmap.study.selection import Selection
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import Damaged, StoreError, disk_full
-from proofmap.study.study import Selection, Study
+
+if TYPE_CHECKING:
+    from proofmap.study.session import Session
+    from proofmap.study.study import Study
 
 FILE = "manifest.json"
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
@@ -197,6 +199,8 @@ def _no_run(folder: Path) -> StoreError:
 
 def new_manifest(session: Session, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
     """The manifest of a new run. ``live`` means that the net is an object of this process, which no other process can load."""
+    from proofmap.study.session import dataset_settings
+
     study = session.study
     forward, gradient = session.classifier.frozen().batches
     settings = {

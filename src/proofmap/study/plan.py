@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from proofmap.data.dataset import digest_of
+from proofmap.core.files import digest_of
 from proofmap.methods.method import Cost
 from proofmap.methods.wrappers import map_sources
 from proofmap.study.blocks import AT_ONCE

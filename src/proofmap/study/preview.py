@@ -9,12 +9,13 @@ from proofmap.results.notes import distractor_words
 from proofmap.study.cost import Speed, measure_speed
 from proofmap.study.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest
+from proofmap.study.selection import chosen_images
 from proofmap.study.session import Session, open_session
 from proofmap.study.store.database import FILE as DATABASE
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
 from proofmap.study.study import Study
-from proofmap.study.survey import Survey, chosen_images
+from proofmap.study.survey import Survey
 
 _LOOKED_AT = 16  # pictures read to estimate how many labels an image has
 

@@ -9,33 +9,32 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import kind_of
-from proofmap.core.labels import label_table
+from proofmap.core.labels import label_array
 from proofmap.core.text import counted
-from proofmap.data.dataset import Dataset
-from proofmap.metrics.block import BlockResult
-from proofmap.metrics.curves import Curves
+from proofmap.results.arrays import Array, CurveArrays
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, method_result
 from proofmap.results.statistics import Score
 from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
-from proofmap.study.pictured import RunPictures
 from proofmap.study.run_notes import Failure, gaps
 from proofmap.study.sanity import stored_sanity
+from proofmap.study.selection import chosen_images, unlabelled_images, unreadable_images
 from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError, damaged
 from proofmap.study.store.records import SIGNED, ImageRow, Registered, curve_values
 from proofmap.study.store.schema import is_sealed
-from proofmap.study.survey import chosen_images, unlabelled_images, unreadable_images
 
 if TYPE_CHECKING:
     import pandas as pd
+    from torch import Tensor
+
+    from proofmap.data.dataset import Dataset
+    from proofmap.study.pictured import RunPictures
 
 Choice = Callable[[Evaluation], Sequence[int]]
 """Which images to show, chosen from the numbers of all."""
@@ -247,8 +246,7 @@ class Run:
         return self._pictures.added_to(bare, self.methods, places, dataset) if places else bare
 
     def _bare(self, methods: Iterable[str]) -> Evaluation:
-        table = label_table([image.labels for image in self.images])
-        f = torch.from_numpy(self._surveyed(table))
+        table = label_array([image.labels for image in self.images])
         identity = self.manifest.identity
         context = {
             **identity,
@@ -263,18 +261,20 @@ class Run:
         if not found:
             raise self._no_results()
         return Evaluation(
-            found,
-            torch.empty(0),
-            names,
-            table,
-            self.label_names,
-            f,
-            context,
+            results=found,
+            images=np.empty(0, dtype=np.float32),
+            image_names=names,
+            labels=table,
+            label_names=self.label_names,
+            f=self._surveyed(table),
+            settings=context,
             run_scores=tuple(self.store.run_scores()),
         )
 
     @property
     def _pictures(self) -> RunPictures:
+        from proofmap.study.pictured import RunPictures
+
         return RunPictures(self.folder, self.manifest, self.store, self.images)
 
     @cached_property
@@ -282,47 +282,48 @@ class Run:
         """The index of each image in ``images``, by its id."""
         return {image.id: k for k, image in enumerate(self.images)}
 
-    def _surveyed(self, table: Tensor) -> np.ndarray:
+    def _surveyed(self, table: Array) -> Array:
         """f as the survey measured it, in the shape of the table of labels."""
-        f = np.full(tuple(table.shape), np.nan, dtype=np.float32)
+        f = np.full(table.shape, np.nan, dtype=np.float32)
         for k, image in enumerate(self.images):
             f[k, : len(image.f)] = image.f
         return f
 
     def _result(
-        self, method: Registered, table: Tensor, context: Mapping[str, object], names: Sequence[str]
+        self, method: Registered, table: Array, context: Mapping[str, object], names: Sequence[str]
     ) -> MethodResult | None:
         check_values(self.store, method.id)
         if not self.store.rows("SELECT 1 FROM image_scores WHERE method = ? LIMIT 1", method.id):
             return None
-        curves, place = self._curves(method, table), self._place
-        columns_of_images = {name: np.full(len(table), np.nan, dtype=np.float32) for name in self.metrics}
+        place = self._place
+        values = {name: np.full(len(table), np.nan, dtype=np.float32) for name in self.metrics}
         name_of = {metric.id: metric.name for metric in self.metrics.values()}
         for metric, image, value in self.store.rows(
             "SELECT metric, image, value FROM image_scores WHERE method = ? AND value IS NOT NULL", method.id
         ):
             if image in place and metric in name_of:  # one may have been added after the run was opened
-                columns_of_images[name_of[metric]][place[image]] = value
-        values = {name: torch.from_numpy(column) for name, column in columns_of_images.items()}
-        columns: dict[int, np.ndarray] = {}
+                values[name_of[metric]][place[image]] = value
+        columns: dict[int, Array] = {}
         for metric, image, at, value in self.store.rows(
             "SELECT metric, image, place, value FROM label_scores WHERE method = ?", method.id
         ):
             if image in place and metric in name_of:
                 if metric not in columns:
-                    columns[metric] = np.full(tuple(table.shape), np.nan, dtype=np.float32)
+                    columns[metric] = np.full(table.shape, np.nan, dtype=np.float32)
                 columns[metric][place[image], at] = np.nan if value is None else value
-        pairs = {name_of[metric]: torch.from_numpy(column) for metric, column in columns.items()}
+        pairs = {name_of[metric]: column for metric, column in columns.items()}
         ((seconds,),) = self.store.rows("SELECT sum(seconds) FROM units WHERE method = ?", method.id)
         scores = [
             Score.unmeasured(m.name, m.flag, m.settings, m.kind, (m.least, m.greatest))
             for m in self.metrics.values()
         ]
-        ordered = {name: pairs[name] for name in self.metrics if name in pairs}
         return method_result(
             method.name,
-            BlockResult(torch.empty(0), values, ordered, curves),
             scores,
+            values=values,
+            pairs={name: pairs[name] for name in self.metrics if name in pairs},
+            maps=np.empty(0, dtype=np.float32),
+            insertion=self._curves(method, table),
             settings=method.settings,
             label_free=method.flag,
             signed=method.kind == SIGNED,
@@ -332,7 +333,7 @@ class Run:
             seconds=float(seconds or 0),
         )
 
-    def _curves(self, method: Registered, table: Tensor) -> Curves:
+    def _curves(self, method: Registered, table: Array) -> CurveArrays:
         game = self._game
         about: Any = self.store.note(game) or {"counts": [0], "positions": 1, "settings": {}}
         rows = self.store.rows(
@@ -358,16 +359,16 @@ class Run:
             f[k, :own], auc[k, :own], error[k, :own] = (curve_values(blob, own) for blob in blobs[1:4])
             if matrix is not None:
                 matrix[k, :own, :own] = curve_values(blobs[4], own, own)
-        return Curves(
+        return CurveArrays(
             game="insertion",
             labels=table,
-            f=torch.from_numpy(f),
-            counts=torch.tensor(about["counts"]),
+            f=f,
+            counts=np.array(about["counts"]),
             positions=about["positions"],
-            probabilities=torch.from_numpy(probabilities),
-            auc=torch.from_numpy(auc),
-            error=torch.from_numpy(error),
-            matrix=None if matrix is None else torch.from_numpy(matrix),
+            probabilities=probabilities,
+            auc=auc,
+            error=error,
+            matrix=matrix,
             settings=about["settings"],
         )
 

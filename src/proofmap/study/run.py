@@ -43,12 +43,13 @@ from proofmap.study.resume import (
     warn_of_kept_settings,
 )
 from proofmap.study.sanity import Sanity, check_sanity
+from proofmap.study.selection import chosen_images, unreadable_images
 from proofmap.study.session import Session, dataset_settings, open_session
 from proofmap.study.sink import RunSink
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.study import Study
-from proofmap.study.survey import Survey, changed_images, chosen_images, unreadable_images
+from proofmap.study.survey import Survey, changed_images
 from proofmap.study.unit import Unit, UnitResult, Worker, open_worker
 from proofmap.study.watchers.status import State, Watcher, Watchers
 from proofmap.study.watchers.tally import Tally

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-
-from proofmap.core import streams
-from proofmap.data.loader import load_blocks
-from proofmap.fills import ReadyFill
+from proofmap.core.deferred import torch
 from proofmap.plugins.failures import exit_as_error
-from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import damaged
 from proofmap.study.store.records import ImageRow
+
+if TYPE_CHECKING:
+    from proofmap.fills import ReadyFill
+    from proofmap.study.session import Session
 
 NOTE = "sanity"
 """The key of the note in the store."""
@@ -149,6 +148,9 @@ def stored_sanity(store: Store) -> Sanity | None:
 
 def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """Run the net on some of the images, and on the fills of the metrics alone."""
+    from proofmap.core import streams
+    from proofmap.data.loader import load_blocks
+
     classifier = session.classifier
     step = max(1, len(images) / LOOKED_AT)
     some = [images[int(k * step)] for k in range(min(LOOKED_AT, len(images)))]

@@ -44,6 +44,7 @@ from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
 from proofmap.plugins.settings import check_names, check_settings, setting, setting_names
 from proofmap.plugins.specs import with_files_in
+from proofmap.study.selection import Selection, list_of
 
 Thing = TypeVar("Thing")
 KeptMaps = Literal["none", "keep", "float16", "float32"]
@@ -54,29 +55,6 @@ _LISTS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "metrics": ((str, Metric, Mapping), "metrics: names, or tables with metric = ..."),
     "fills": ((str, Fill), "fills: names, with settings as name:key=value"),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Selection:
-    """The pictures of the dataset that a study judges."""
-
-    number: int | None = setting(
-        None,
-        "pictures, at random, in an order that a larger number continues; none: all, in the data's order",
-        least=1,
-    )
-    seed: int = setting(0, "of that order")
-    correct: bool = setting(False, "only pictures whose most probable label is the true one")
-    min_second_probability: float | None = setting(
-        None, "only pictures whose second label has at least this probability", least=0, most=1
-    )
-    names: tuple[str, ...] = ()
-    """Only these pictures, in this order."""
-
-    def __post_init__(self) -> None:
-        names = (self.names,) if isinstance(self.names, str) else self.names
-        object.__setattr__(self, "names", _list_of("images.names", names, (str,), "names of pictures"))
-        check_settings(self, "images.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +96,10 @@ class Study:
         for name, (kinds, words) in _LISTS.items():
             value = getattr(self, name)
             value = (value,) if isinstance(value, kinds) or callable(value) else value
-            object.__setattr__(self, name, _list_of(name, value, kinds, words))
+            object.__setattr__(self, name, list_of(name, value, kinds, words))
         if not isinstance(self.labels, str):
             given: Any = [self.labels] if isinstance(self.labels, Integral) else self.labels
-            labels = _list_of("labels", given, (str, Integral), "names or indices, or a rule such as top5")
+            labels = list_of("labels", given, (str, Integral), "names or indices, or a rule such as top5")
             object.__setattr__(self, "labels", tuple(a if isinstance(a, str) else int(a) for a in labels))
         check_settings(self)
         if self.maps == "keep":
@@ -197,16 +175,6 @@ class Study:
                 if "fill" in setting_names(type(metric))
             ] + [(name, metric) for name, metric in made if "fill" not in setting_names(type(metric))]
         return dict(_named("metrics", made, lambda metric: metric.name))
-
-
-def _list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:
-    """The value as a tuple. Raises if it is not a list of these types, such as a number, a date or a table of TOML."""
-    if not isinstance(value, Sequence):
-        raise InputError(f"{name} must be a list of {words}, not {value!r}")
-    for entry in value:
-        if isinstance(entry, bool) or not (isinstance(entry, kinds) or callable(entry)):
-            raise InputError(f"{name} must be a list of {words}, and {entry!r} is not one of them")
-    return tuple(value)
 
 
 def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]:

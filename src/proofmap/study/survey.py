@@ -15,10 +15,10 @@ from proofmap.core.labels import NO_LABEL, LabelRule, label_table, wrong_keys
 from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
+from proofmap.study.selection import Selection
 from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
-from proofmap.study.study import Selection
 
 CHUNK = 64
 """Pictures looked at and stored together."""
@@ -152,29 +152,6 @@ class Survey:
             true_labels=self.truths[index],
             failure=reason,
         )
-
-
-def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """The pictures that the study uses, in the order of the survey."""
-    eligible = [row for row in rows if row.eligible]
-    return eligible if selection.number is None else eligible[: selection.number]
-
-
-def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """Unreadable pictures that the study might have taken: those before the last picture that it took."""
-    return [row for row in _passed(rows, selection) if row.failure is not None]
-
-
-def unlabelled_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """Pictures that were left out because true labels are judged and the pictures have none."""
-    return [row for row in _passed(rows, selection) if row.failure is None and not row.labels]
-
-
-def _passed(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    chosen = chosen_images(rows, selection)
-    enough = selection.number is not None and len(chosen) >= selection.number
-    last = chosen[-1].id if enough else None
-    return [row for row in rows if last is None or row.id < last]
 
 
 def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
-from proofmap.core.tensors import plain
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _TOLERANCE = 1e-3
-_MERGED: Mapping[str, Callable[..., Tensor]] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}
+_MERGED = {"sum": "sum", "mean": "mean", "max": "amax"}
+"""Ways to merge channels, and the methods of tensors that do it."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in positions; right and bottom are exclusive."""
@@ -112,7 +114,10 @@ class Inputs(ABC):
         """Values of inputs ``(..., *shape)`` merged into one number per position ``(..., *positions)``, by sum, mean or max."""
         if how not in _MERGED:
             raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
-        return values if self.channel_axis is None else _MERGED[how](values, dim=-len(self.positions) - 1)
+        if self.channel_axis is None:
+            return values
+        merged: Tensor = getattr(values, _MERGED[how])(dim=-len(self.positions) - 1)
+        return merged
 
     # ---- values -------------------------------------------------------------------------------------------------
 
@@ -244,7 +249,7 @@ class Inputs(ABC):
 
     def check(self, inputs: Tensor) -> Tensor:
         """The inputs as a plain tensor; raises an InputError if shape, type or values are wrong."""
-        if not isinstance(inputs, Tensor):
+        if not isinstance(inputs, torch.Tensor):
             hint = "; see load_images" if self.kind == "pictures" else ""
             raise InputError(
                 f"{self.noun} must be a tensor {self._form()}, not {type(inputs).__name__}{hint}"
@@ -264,6 +269,8 @@ class Inputs(ABC):
             elif not (low >= self.limits[0] - _TOLERANCE and high <= self.limits[1] + _TOLERANCE):  # also NaN
                 own = "(the classifier normalises them itself)"
                 raise InputError(f"{self.noun} must lie{limits} {own}, {found}")
+        from proofmap.core.tensors import plain
+
         return plain(inputs)
 
     def _check_finite(self, inputs: Tensor, problem: str) -> None:
@@ -289,7 +296,9 @@ class Inputs(ABC):
         ``cropped`` resizes the shorter side to the input size, so that the crop cuts off no margin there.
         """
         try:
-            values = item.detach().clone() if isinstance(item, Tensor) else torch.tensor(np.asarray(item))
+            values = (
+                item.detach().clone() if isinstance(item, torch.Tensor) else torch.tensor(np.asarray(item))
+            )
         except (TypeError, ValueError) as error:
             raise InputError(f"{self.noun} must be numbers: {error}") from None
         if tuple(values.shape) != self.shape:

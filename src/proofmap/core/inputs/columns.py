@@ -6,13 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.frames import (
     Column,
@@ -24,6 +23,9 @@ from proofmap.core.inputs.frames import (
     read_column,
 )
 from proofmap.core.text import did_you_mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Groups = Mapping[str, Sequence[str]] | Literal["one-hot"] | None
 _WHOLE_LIMIT = 2.0**24
@@ -274,7 +276,7 @@ class Columns:
 def _array(data: Any) -> NDArray[np.float64]:
     if type(data).__name__ == "Series":
         raise InputError("rows must be a data frame, got a Series; one row of pandas is frame.iloc[[0]]")
-    array = data.detach().cpu().numpy() if isinstance(data, Tensor) else np.asarray(data)
+    array = data.detach().cpu().numpy() if isinstance(data, torch.Tensor) else np.asarray(data)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise InputError(
             f"a table must be a data frame of pandas or polars, or an array of numbers (N, columns), got "

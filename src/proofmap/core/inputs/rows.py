@@ -5,21 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
-from torch import Tensor
 
-from proofmap.core import streams
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.columns import Columns, Groups
 from proofmap.core.inputs.frames import Column, library_of, row_names
-from proofmap.core.tensors import NamedImages
 from proofmap.core.text import shortened
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class FrameRows:
@@ -121,6 +121,8 @@ class Rows(Inputs):
         examples = None
         if not isinstance(data, Columns):
             rows = table.encode(data)
+            from proofmap.core import streams
+
             order = streams.permutations(torch.tensor(streams.key_of(0, "examples of rows")), len(rows))
             examples = rows[order[:_EXAMPLES].sort().values]
         return cls(mean=center, std=spread, table=table, examples=examples)
@@ -208,6 +210,8 @@ class Rows(Inputs):
 
     def encode(self, given: Any) -> Tensor:
         """The rows of a data frame, with their names."""
+        from proofmap.core.tensors import NamedImages
+
         return NamedImages.of(self._described().encode(given), row_names(given))
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
 from PIL import Image, ImageDraw, ImageFont
-from torch import Tensor
 
-from proofmap.core import streams
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.words import SPLITS, Units, bare, gap_of, in_pieces
 from proofmap.core.text import counted, one_line, shortened
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Longer = Literal["refuse", "cut", "windows"]
 _WIDTHS = {"words": 24, "tokens": 24, "characters": 8, "sentences": 400}
@@ -172,6 +173,8 @@ class TextInputs(Inputs):
 
     def strong_noise(self, n: int) -> Tensor:
         """Texts of the full length, of random letters."""
+        from proofmap.core import streams
+
         letters = streams.integers(torch.tensor(streams.key_of("letters")), 3 * self.length * n, 26).tolist()
         spelt = "".join(chr(97 + letter) for letter in letters)
         made = [spelt[k : k + 3] + " " for k in range(0, len(spelt), 3)]
@@ -264,6 +267,8 @@ class Text(TextInputs):
         described = cls(**settings)
         if "length" not in settings:
             described = replace(described, length=max(len(described.split_text(text)) for text in kept))
+        from proofmap.core import streams
+
         order = streams.permutations(torch.tensor(streams.key_of(0, "examples of texts")), len(kept))
         return replace(described, pool=tuple(kept[i] for i in sorted(order[:_EXAMPLES].tolist())))
 

@@ -11,15 +11,15 @@ import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from safetensors.torch import load, save
-from torch import Tensor
-
-from proofmap.core.files import atomic_write, is_disk_full, sync_folder
-from proofmap.data.dataset import digest_of
+from proofmap.core.deferred import torch
+from proofmap.core.files import atomic_write, digest_of, is_disk_full, sync_folder
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.errors import StoreError, damaged, disk_full
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FOLDER = "maps"
 EXACT = ".float32"
@@ -42,6 +42,8 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
 
     In float16 each map is divided by a power of two, which is stored too, so that neither large nor tiny values are lost.
     """
+    from safetensors.torch import save
+
     positions = tuple(range(2, maps.ndim))
     scale = torch.ones(*maps.shape[:2], *[1] * len(positions))
     if dtype == torch.float16 and maps.numel():
@@ -88,6 +90,8 @@ def check_folder(folder: Path) -> None:
 
 def read_maps(folder: Path, file: str, images: Sequence[str]) -> dict[str, Tensor]:
     """The stored maps ``(L, *positions)``, float32, of those images that are in the file."""
+    from safetensors.torch import load
+
     check_folder(folder)
     path = maps_path(folder, file)
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from proofmap.data.dataset import digest_of
+from proofmap.core.files import digest_of
 from proofmap.study.store.errors import StoreError
 
 APPLICATION = 0x50726F66

@@ -1,0 +1,49 @@
+"""Imports that wait until they are needed: PyTorch, and the names of packages.
+
+``import torch`` takes seconds, and commands that only read a finished run do not need it. A module that these commands share with
+code that runs nets writes ``from proofmap.core.deferred import torch``, and imports types of torch under ``TYPE_CHECKING``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+
+class Deferred(ModuleType):
+    """A module that is imported when one of its names is first read.
+
+    >>> Deferred("math").sqrt(9.0)
+    3.0
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+def lazy_names(
+    package: str, modules: Mapping[str, str]
+) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package whose names are imported when they are first read (PEP 562).
+
+    ``modules`` has the names, separated by blanks, that each module of the package defines.
+    """
+    module_of = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
+
+    def get(name: str) -> object:
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        value = getattr(import_module(module_of[name]), name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, lambda: [*vars(sys.modules[package]), *module_of]
+
+
+if TYPE_CHECKING:
+    import torch as torch
+else:
+    torch = Deferred("torch")

@@ -1,0 +1,67 @@
+"""Which pictures of a dataset a study judges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proofmap.core.errors import InputError
+from proofmap.plugins.settings import check_settings, setting
+from proofmap.study.store.records import ImageRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """The pictures of the dataset that a study judges."""
+
+    number: int | None = setting(
+        None,
+        "pictures, at random, in an order that a larger number continues; none: all, in the data's order",
+        least=1,
+    )
+    seed: int = setting(0, "of that order")
+    correct: bool = setting(False, "only pictures whose most probable label is the true one")
+    min_second_probability: float | None = setting(
+        None, "only pictures whose second label has at least this probability", least=0, most=1
+    )
+    names: tuple[str, ...] = ()
+    """Only these pictures, in this order."""
+
+    def __post_init__(self) -> None:
+        names = (self.names,) if isinstance(self.names, str) else self.names
+        object.__setattr__(self, "names", list_of("images.names", names, (str,), "names of pictures"))
+        check_settings(self, "images.")
+
+
+def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+    """The pictures that the study uses, in the order of the survey."""
+    eligible = [row for row in rows if row.eligible]
+    return eligible if selection.number is None else eligible[: selection.number]
+
+
+def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+    """Unreadable pictures that the study might have taken: those before the last picture that it took."""
+    return [row for row in _passed(rows, selection) if row.failure is not None]
+
+
+def unlabelled_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+    """Pictures that were left out because true labels are judged and the pictures have none."""
+    return [row for row in _passed(rows, selection) if row.failure is None and not row.labels]
+
+
+def _passed(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+    chosen = chosen_images(rows, selection)
+    enough = selection.number is not None and len(chosen) >= selection.number
+    last = chosen[-1].id if enough else None
+    return [row for row in rows if last is None or row.id < last]
+
+
+def list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:
+    """The value as a tuple. Raises if it is not a list of these types, such as a number, a date or a table of TOML."""
+    if not isinstance(value, Sequence):
+        raise InputError(f"{name} must be a list of {words}, not {value!r}")
+    for entry in value:
+        if isinstance(entry, bool) or not (isinstance(entry, kinds) or callable(entry)):
+            raise InputError(f"{name} must be a list of {words}, and {entry!r} is not one of them")
+    return tuple(value)
