@@ -13,15 +13,15 @@ import typer
 
 from proofmap import cli
 from proofmap.cli.bench import ACTIONS
-from proofmap.cli.lists import LISTS
-from proofmap.cli.runs import ANALYSES
+from proofmap.cli.compare import ANALYSES
+from proofmap.cli.lists import KINDS as LISTED
 from proofmap.methods.maskers.training import KINDS as KINDS_OF_MASKERS
 from proofmap.metrics import CURVES, THRESHOLDS
 from proofmap.study.watchers.trackers import TRACKERS
 from tests.command import run
 
 ROOT = Path(__file__).parents[1]
-KINDS = {"list": LISTS, "analyse": ANALYSES, "bench": ACTIONS}
+KINDS = {"list": LISTED, "analyse": ANALYSES, "bench": ACTIONS}
 COMMANDS = {name for group in cli.COMMANDS.values() for name in group}
 
 
@@ -119,7 +119,7 @@ def test_every_kind_can_be_listed_by_name(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "list") == 0
-    assert ", ".join(LISTS) in capsys.readouterr().out
+    assert ", ".join(LISTED) in capsys.readouterr().out
     for kind in ("fills", "games", "datasets", "figures", "recipes"):
         assert run(monkeypatch, "list", kind, "--json") == 0
         names = [record["name"] for record in json.loads(capsys.readouterr().out)]

@@ -102,15 +102,15 @@ def test_p_is_uniform_where_two_methods_are_alike(n: int) -> None:
     p = sign_flip_p(values, resamples=2000)
     for level in (0.01, 0.05, 0.2, 0.5, 0.9):
         within = 4 * (level * (1 - level) / len(p)) ** 0.5 + 2.0 ** (1 - n)
-        assert float((p <= level).double().mean()) == pytest.approx(level, abs=within)
+        assert float((p <= level).mean()) == pytest.approx(level, abs=within)
 
 
 def test_p_is_never_too_small_where_differences_are_few_or_tied() -> None:
     rng = np.random.default_rng(0)
-    tied = torch.from_numpy(rng.integers(-1, 2, (8, 4000)).astype(float))
-    assert float((sign_flip_p(tied) <= 0.05).double().mean()) <= 0.06
-    assert smallest_p(8) == sign_flip_p(torch.ones(8, 1)).item() and smallest_p(0) == 1.0
-    assert smallest_p(30, 2000) == sign_flip_p(torch.ones(30, 1), resamples=2000).item()
+    tied = rng.integers(-1, 2, (8, 4000))
+    assert float((sign_flip_p(tied) <= 0.05).mean()) <= 0.06
+    assert smallest_p(8) == sign_flip_p(np.ones((8, 1))).item() and smallest_p(0) == 1.0
+    assert smallest_p(30, 2000) == sign_flip_p(np.ones((30, 1)), resamples=2000).item()
 
 
 def test_holm_is_the_step_down_rule_and_does_not_count_nan() -> None:
@@ -122,18 +122,17 @@ def test_holm_is_the_step_down_rule_and_does_not_count_nan() -> None:
         return corrected
 
     p = np.random.default_rng(1).random(20).tolist()
-    assert holm(torch.tensor(p, dtype=torch.float64)).tolist() == pytest.approx(plain(p))
-    with_nan = torch.tensor([0.01, torch.nan, 0.02], dtype=torch.float64)
-    assert holm(with_nan).nan_to_num(-1).tolist() == pytest.approx([0.02, -1, 0.02])
-    assert holm(torch.zeros(0)).shape == (0,) and holm(with_nan[1:2]).isnan().all()
+    assert holm(p).tolist() == pytest.approx(plain(p))
+    assert holm([0.01, np.nan, 0.02]).tolist() == pytest.approx([0.02, np.nan, 0.02], nan_ok=True)
+    assert holm([]).shape == (0,) and np.isnan(holm([np.nan])).all()
 
 
 def test_of_a_hundred_tables_without_a_difference_five_have_a_decided_line() -> None:
     values, _ = drawn("normal", 20, 10 * 400)
-    p = sign_flip_p(values, resamples=2000).view(400, 10)
-    some = torch.stack([holm(table) for table in p]).amin(dim=1) < 0.05
-    assert 0.02 <= float(some.double().mean()) <= 0.08
-    assert float((p.amin(dim=1) < 0.05).double().mean()) > 0.3  # uncorrected
+    p = sign_flip_p(values, resamples=2000).reshape(400, 10)
+    some = np.stack([holm(table) for table in p]).min(axis=1) < 0.05
+    assert 0.02 <= float(some.mean()) <= 0.08
+    assert float((p.min(axis=1) < 0.05).mean()) > 0.3  # uncorrected
 
 
 # ---- how many images ----------------------------------------------------------------------------------------------
@@ -145,7 +144,7 @@ def test_the_images_needed_decide_in_four_of_five_studies(difference: float, com
     assert n is not None
     values, _ = drawn("normal", n, 1500, seed=n)
     p = sign_flip_p(values + difference, resamples=2000)
-    assert 0.75 <= float((p < 0.05 / comparisons).double().mean()) <= 0.87
+    assert 0.75 <= float((p < 0.05 / comparisons).mean()) <= 0.87
 
 
 def test_fewer_images_than_can_decide_are_never_enough() -> None:

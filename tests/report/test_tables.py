@@ -311,3 +311,9 @@ def test_rows_of_pairs_have_the_bar_of_their_proof(evaluation: pm.Evaluation) ->
     assert lines[-1] == score_tables.SHAPE
     first = shape_of(evaluation, evaluation.results[0], 0, 0)
     assert first.text() in lines[1] and len(first.text()) == 20
+
+
+def test_names_of_our_metrics_are_printed_as_words_and_others_as_they_are() -> None:
+    ours = [name for name in pm.METRICS if pm.METRICS[name].__module__.startswith("proofmap.")]
+    assert [tables.metric_words(name) for name in ours] == [name.replace("-", " ") for name in ours]
+    assert tables.metric_words("my-own (gray)") == "my-own (gray)"

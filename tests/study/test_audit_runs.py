@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -31,6 +34,44 @@ def two_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_study(study, folder / "main")
     run_study(replace(study, model=net_file(folder, forward="self.layers(x) * 1e-3")), folder / "now")
     return folder
+
+
+WITHOUT_TORCH = """
+import json, sys
+from proofmap.cli import main
+
+imported = {}
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["proofmap", *command]
+    try:
+        main()
+    except SystemExit as ended:
+        assert ended.code in (0, 1), (command, ended.code)
+    imported[" ".join(command)] = "torch" in sys.modules
+print(json.dumps(imported))
+"""
+
+
+def test_commands_that_read_a_finished_run_do_not_import_torch(two_runs: Path) -> None:
+    main, now = (str(two_runs / name) for name in ("main", "now"))
+    commands = [
+        ["--help"],
+        ["audit", "--help"],
+        ["list"],
+        ["list", "runs", str(two_runs)],
+        ["audit", main, "--min-soundness", ".5", "--bar", "insertion=.1"],
+        ["audit", now, "--against", main, "--max-drop", ".05", "--interval", "--format", "json"],
+        ["compare", main],
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert len(found) == len(commands) and not [command for command, torch in found.items() if torch]
 
 
 @pytest.fixture

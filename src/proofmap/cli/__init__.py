@@ -42,10 +42,10 @@ COMMANDS = {
             "Judge methods on many images. If it is stopped, the same command continues.",
         ),
         "compare": (
-            "runs.compare",
+            "compare.compare",
             "Compare methods image by image: paired differences with intervals and p-values.",
         ),
-        "analyse": ("runs.analyse", "Analyse runs: seeds, reliability, frontier, bounds or label-matrix."),
+        "analyse": ("compare.analyse", "Analyse runs: seeds, reliability, frontier, bounds or label-matrix."),
         "audit": (
             "audit.audit",
             "Check a run's scores against bars or another run. Exit code 1 if a check fails, or if noise reaches every bar too.",
@@ -57,7 +57,7 @@ COMMANDS = {
         "figures": ("figures.figures", "Draw figures for papers from a run or from your photos."),
         "export": ("runs.export", "Write scores and values per image and per label for other programs."),
         "verify": (
-            "runs.verify",
+            "verify.verify",
             "Find damage in a run's stored numbers and maps. Exit code 1 if there is any.",
         ),
     },

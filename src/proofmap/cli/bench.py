@@ -16,8 +16,7 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.cli.evaluate import devices_for, executor_for
 from proofmap.core.errors import InputError
-from proofmap.core.files import output_file
-from proofmap.reproduce.run import DATA
+from proofmap.core.files import DATA_FOLDER, output_file
 from proofmap.results import tables
 from proofmap.study.watchers.views import watcher_for
 
@@ -163,7 +162,9 @@ def bench(
     name: Annotated[
         str | None, typer.Option(help="Its name on the leaderboard.", show_default="the method's title")
     ] = None,
-    data: Annotated[Path, typer.Option(help="Folder with the data and weights that tasks need.")] = DATA,
+    data: Annotated[
+        Path, typer.Option(help="Folder with the data and weights that tasks need.")
+    ] = DATA_FOLDER,
     out: Annotated[
         Path | None,
         options.path_option(

@@ -6,28 +6,25 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-import proofmap as pm
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
-from proofmap.cli.plugin_list import method_list, plugin_list, plugin_record, plugin_text, terminal_width
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.registry import Registry
+from proofmap.core.files import DATA_FOLDER
 from proofmap.core.text import check_known
-from proofmap.data import list_datasets
-from proofmap.fills import FILLS
-from proofmap.methods import METHODS
-from proofmap.metrics import GAMES, METRICS, TARGETS
-from proofmap.report.figures import FIGURES
-from proofmap.reproduce import Recipe, recipe_names
-from proofmap.reproduce.run import DATA
 from proofmap.results import tables
-from proofmap.study import Run
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import HOW_TO_RUN
+from proofmap.study.results import Run
+
+if TYPE_CHECKING:
+    from proofmap.core.registry import Registry
+    from proofmap.reproduce import Recipe
+
+PLUGINS = ("methods", "metrics", "fills", "games", "targets")
 
 
 class KindList(NamedTuple):
@@ -43,9 +40,9 @@ def list_kind(
         str | None,
         typer.Argument(
             help=KIND_HELP,
-            parser=options.one_of(LISTS),
+            parser=options.one_of(KINDS),
             metavar="KIND",
-            autocompletion=options.completed(LISTS),
+            autocompletion=options.completed(KINDS),
         ),
     ] = None,
     name: Annotated[
@@ -55,17 +52,18 @@ def list_kind(
             show_default=False,
         ),
     ] = None,
-    data: Annotated[Path, typer.Option(help="Folder with the data and weights that recipes need.")] = DATA,
+    data: Annotated[
+        Path, typer.Option(help="Folder with the data and weights that recipes need.")
+    ] = DATA_FOLDER,
     as_json: Annotated[bool, options.AS_JSON] = False,
 ) -> None:
     if kind is None:
         print_result(f"proofmap list KIND [NAME]\nKIND: {KIND_HELP}")
         return
-    listed = LISTS[kind]
-    if isinstance(listed, Registry):
-        print_result(_plugins_json(listed, name) if as_json else _plugins_text(listed, name))
+    if kind in PLUGINS:
+        print_result(_plugins(kind, name, as_json=as_json))
         return
-    found = listed(name, data)
+    found = LISTS[kind](name, data)
     if as_json:
         print_result(json.dumps(found.records, indent=1))
     elif found.records:
@@ -80,30 +78,48 @@ def list_kind(
         stderr.print(found.note)
 
 
-def _plugins_json(registry: Registry[Any], name: str | None) -> str:
-    names = registry if name is None else [name]
-    return json.dumps([plugin_record(registry[key]) for key in names], indent=1)
+def _plugins(kind: str, name: str | None, *, as_json: bool) -> str:
+    """The plug-ins of a kind, or the one with this name, as text."""
+    from proofmap.cli.plugin_list import method_list, plugin_list, plugin_record, plugin_text, terminal_width
 
-
-def _plugins_text(registry: Registry[Any], name: str | None) -> str:
+    registry = _registry(kind)
+    if as_json:
+        return json.dumps(
+            [plugin_record(registry[key]) for key in (registry if name is None else [name])], indent=1
+        )
     if name is not None:
         return plugin_text(registry[name])
-    return method_list(terminal_width()) if registry is METHODS else plugin_list(registry)
+    return method_list(terminal_width()) if kind == "methods" else plugin_list(registry)
+
+
+def _registry(kind: str) -> Registry[Any]:
+    from proofmap.fills import FILLS
+    from proofmap.methods import METHODS
+    from proofmap.metrics import GAMES, METRICS, TARGETS
+
+    registries: tuple[Registry[Any], ...] = (METHODS, METRICS, FILLS, GAMES, TARGETS)
+    return dict(zip(PLUGINS, registries, strict=True))[kind]
 
 
 def _models(name: str | None, _: Path) -> KindList:
-    records = _chosen("model", map(asdict, pm.list_models()), name)
+    from proofmap.models import list_models
+
+    records = _chosen("model", map(asdict, list_models()), name)
     columns = {"model": "name", "input": "size", "weights": "weights", "what it is": "description"}
     return KindList(records, columns)
 
 
 def _datasets(name: str | None, _: Path) -> KindList:
+    from proofmap.data import list_datasets
+
     records = _chosen("dataset", map(asdict, list_datasets()), name)
     note = "Words in capitals stand for your own values; what follows them is optional."
     return KindList(records, {"write": "form", "what it is": "description"}, note)
 
 
 def _figures(name: str | None, _: Path) -> KindList:
+    from proofmap.report.figures import FIGURES
+
     infos = [{"name": i.name, "needs": i.needs, "description": i.description} for i in FIGURES.values()]
     return KindList(
         _chosen("figure", infos, name), {"figure": "name", "needs": "needs", "what it shows": "description"}
@@ -120,6 +136,8 @@ def _chosen(kind: str, records: Iterable[dict[str, Any]], name: str | None) -> l
 
 
 def _recipes(name: str | None, data: Path) -> KindList:
+    from proofmap.reproduce import Recipe, recipe_names
+
     records: list[dict[str, Any]] = []
     missing_in: dict[str, list[str]] = {}  # what is missing, and the recipes that need it
     for recipe in map(Recipe.named, recipe_names() if name is None else [name]):
@@ -175,12 +193,12 @@ def _run_record(path: Path, root: Path) -> dict[str, Any] | None:
         return None
 
 
-LISTS: dict[str, Registry[Any] | Callable[[str | None, Path], KindList]] = {
-    **{f"{registry.kind}s": registry for registry in (METHODS, METRICS, FILLS, GAMES, TARGETS)},
+LISTS: dict[str, Callable[[str | None, Path], KindList]] = {
     "models": _models,
     "datasets": _datasets,
     "figures": _figures,
     "recipes": _recipes,
     "runs": _runs,
 }
-KIND_HELP = f"One of {', '.join(LISTS)}."
+KINDS = (*PLUGINS, *LISTS)
+KIND_HELP = f"One of {', '.join(KINDS)}."

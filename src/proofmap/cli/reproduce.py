@@ -10,8 +10,8 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_result, print_written, progress_for, stderr
 from proofmap.core.errors import InputError
+from proofmap.core.files import DATA_FOLDER
 from proofmap.reproduce import reproduce as run_recipe
-from proofmap.reproduce.run import DATA
 from proofmap.study.watchers.views import watcher_for
 
 
@@ -19,7 +19,7 @@ def reproduce(
     name: Annotated[
         str | None, typer.Argument(help="Which table or figure; see [bold]proofmap list recipes[/].")
     ] = None,
-    data: Annotated[Path, typer.Option(help="Folder with the data and weights that it needs.")] = DATA,
+    data: Annotated[Path, typer.Option(help="Folder with the data and weights that it needs.")] = DATA_FOLDER,
     out: Annotated[Path | None, options.path_option("Run directory.", show_default="reproduced/NAME")] = None,
     quick: Annotated[
         bool,

@@ -20,6 +20,9 @@ from proofmap.core.text import one_line, suggest_names
 _LONGEST_PART = 255  # bytes of one name in a path
 _LONGEST = 100  # bytes of a file name that we choose, before its suffix and the suffix of unfinished files
 
+DATA_FOLDER = Path("data")
+"""The default folder of the data and weights that recipes and tasks need."""
+
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:

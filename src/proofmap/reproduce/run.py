@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.core.files import check_output, write_text, written_together
+from proofmap.core.files import DATA_FOLDER, check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.report.figures import draw
@@ -65,8 +65,6 @@ CHOSEN_IMAGES = {*WITHOUT_IMAGES, "examples"}
 OF_ROWS = {"study", "corner"}
 """Experiments whose rows can be run one at a time."""
 QUICK = "made with --quick: this shows that the code runs, and nothing else"
-DATA = Path("data")
-"""The default folder of the files that recipes need."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +81,7 @@ def reproduce(
     name: str,
     out: str | Path,
     *,
-    data: str | Path = DATA,
+    data: str | Path = DATA_FOLDER,
     quick: bool = False,
     images: int | None = None,
     variant: str | None = None,

@@ -107,7 +107,7 @@ def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Doubles]:
         numbers = np.arange(2**n)[:, None]
         yield 2.0 * doubles((numbers >> np.arange(n)) & 1) - 1
         return
-    generator = np.random.RandomState(seed & 0xFFFFFFFF)  # noqa: NPY002
+    generator = np.random.RandomState(seed & 0xFFFFFFFF)
     block = max(1, min(resamples, _BLOCK // n))
     for start in range(0, resamples, block):
         rows = min(block, resamples - start)

@@ -1,0 +1,63 @@
+"""``verify``: finds and removes damage in a run, and removes methods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from proofmap.cli import options
+from proofmap.cli.console import print_result, stderr
+from proofmap.core.errors import InputError
+from proofmap.study.manifest import FILE as MANIFEST
+from proofmap.study.results import Run
+from proofmap.study.store.database import Store
+from proofmap.study.store.lock import locked
+from proofmap.study.verify import verify_run
+
+
+def verify(
+    run: Annotated[Path, options.RUN],
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair",
+            help="Remove what is damaged, so that the next evaluate computes it again, and restore the manifest.",
+        ),
+    ] = False,
+    forget: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD",
+            help="Check nothing, but remove this method and all its results. The next evaluate that names it computes it again.",
+        ),
+    ] = None,
+) -> None:
+    if forget is not None:
+        _forget(run, forget)
+        return
+    problems = verify_run(run, repair=repair)
+    for problem in problems:
+        print_result(problem)
+    if not problems:
+        stderr.print(f"{run} is intact")
+        return
+    after = "the same evaluate command computes it again"
+    removed = any(problem.path.name != MANIFEST for problem in problems)  # the manifest is restored
+    if repair:
+        stderr.print(f"removed; {after}" if removed else "restored")
+        return
+    if removed:
+        stderr.print(f"verify --repair removes what is damaged; {after}")
+    raise typer.Exit(1)
+
+
+def _forget(run: Path, method: str) -> None:
+    with Run(run) as opened:
+        known = list(opened.methods)
+    if method not in known:
+        raise InputError(f"{run} has no method {method!r}; it has {', '.join(known)}")
+    with locked(run), Store(run, create=True) as store:
+        store.delete_method(method)
+    stderr.print(f"{method} is no longer in {run}")
