@@ -151,7 +151,7 @@ def test_samples_can_be_named_one_by_one() -> None:
         (np.zeros((1, 5), dtype=np.uint8), r"has shape \(5,\)"),
         (np.zeros((1, 2, 8, 8, 3), dtype=np.uint8), r"has shape \(2, 8, 8, 3\)"),
         (np.zeros((1, 0, 8, 3), dtype=np.uint8), r"has shape \(0, 8, 3\)"),
-        ((picture for picture in flat(1)), "distractors need a length: a generator has none"),
+        ((picture for picture in flat(1)), "distractors must have a length, and a generator has none"),
         (3, "a int has none"),
     ],
 )

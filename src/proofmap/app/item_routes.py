@@ -51,7 +51,7 @@ def items_router(server: Server) -> APIRouter:
         number: Annotated[int, Query(ge=1, le=answers.MOST_LISTED)] = 20,
         search: Annotated[str, Query(max_length=200)] = "",
     ) -> answers.DataList:
-        """Rows, series or texts to choose from, those whose name contains a text."""
+        """A list of rows, series or texts to choose from. ``search`` keeps those whose name contains a text."""
         listing = items.listing(data)
         found = listing.search(search)
         chosen = found[first : first + number]

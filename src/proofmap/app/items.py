@@ -361,7 +361,7 @@ def _check_width(content: bytes, suffix: str, name: str) -> None:
 
 
 def _fitting(frame: Any, inputs: Rows, name: str) -> tuple[Any, tuple[str, ...]]:
-    """The columns of a table that a model takes, in its order, and the names of the others."""
+    """The columns that the model takes, in its order, and the names of the other columns."""
     have = [str(column) for column in frame.columns]
     wanted = inputs.names
     if not wanted:

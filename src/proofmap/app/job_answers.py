@@ -155,7 +155,7 @@ class BatchAsked(StrictRequest):
 
 
 class BatchAnswer(BaseModel):
-    """Many photos judged as one run; its page is /runs/RUN once it has begun."""
+    """Many photos judged as one run. The run's page is /runs/RUN once it has started."""
 
     run: str = Field(description="the run's name in addresses")
     name: str = Field(description="the run's path below the folder of --runs")

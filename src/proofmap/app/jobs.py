@@ -51,7 +51,7 @@ class JobIds:
         return text + _check_digits(text)
 
     def reason_missing(self, job: str) -> str:
-        """Why this server does not have the job of this id, and what to do."""
+        """An error message that explains why this server has no job with this id, and what to do."""
         if _check_digits(job[:24]) != job[24:]:
             return "there is no such job: its address was copied wrongly or in part"
         if not job.startswith(self.start):

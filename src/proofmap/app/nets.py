@@ -262,7 +262,7 @@ class Nets:
         return self._facts[name]
 
     def at_own_length(self, name: str, image: Tensor) -> tuple[Classifier, Tensor]:
-        """The net for inputs of one length, and an input ``(1, *shape)`` at its own: texts have different numbers of words."""
+        """The net for inputs of this input's length, and the input ``(1, *shape)`` cut to it. Texts have different numbers of words."""
         classifier = self.classifier(name)
         lengths = classifier.inputs.lengths(image)
         if lengths is None:
@@ -338,7 +338,7 @@ class Nets:
             threading.Thread(target=self.warm, args=(photo, name)).start()
 
     def search(self, facts: Facts, text: str) -> list[int]:
-        """Labels whose name contains a text, or whose index it is; if there are none, labels with a similar spelling.
+        """Labels whose name contains the text or whose index equals it. If there are none, labels with similar names.
 
         Exact matches come first, then names that begin with the text, then names with a word that begins with it.
         """

@@ -77,7 +77,7 @@ def as_sentence(message: str) -> str:
 
 
 def is_page_request(scope: Scope) -> bool:
-    """Whether a person's browser asks for a page, so that an error should be one."""
+    """Whether the request comes from a person's browser, so that errors are shown as a page."""
     accepted = Headers(scope=scope).get("accept", "")
     return scope["method"] == "GET" and not scope["path"].startswith("/api/") and "text/html" in accepted
 
@@ -129,7 +129,7 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
 
 
 def first_choice(image: ImageRecord) -> BelievedLabel | None:
-    """The label that the net believes most, of those that were judged."""
+    """The judged label with the highest probability."""
     known = [label for label in image.labels if label.f is not None]
     return max(known, key=lambda label: label.f or 0.0, default=None)
 

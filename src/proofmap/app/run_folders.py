@@ -84,7 +84,7 @@ class RunFolders:
         return _digest(repr([_stamp(file) for file in files]))[:16]
 
     def record(self, folder: RunFolder) -> RunRecord:
-        """What the list says about a run."""
+        """The entry of a run in the list of runs."""
         version = self.version(folder)
         known = self._known.get(folder.run)
         if known is None or known[0] != version:

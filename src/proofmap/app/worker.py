@@ -57,7 +57,7 @@ class NetWorker:
         return answer
 
     def add(self, job: Callable[[], None]) -> None:
-        """Run a job after those before it. It must not raise."""
+        """Add a job to the end of the queue. It must not raise."""
         with self._wake:
             self._jobs.append(job)
             self._wake.notify()

@@ -65,7 +65,7 @@ class Row:
 
     @property
     def rule(self) -> str:
-        """The rule of :mod:`proofmap.bench.agreement` by which recomputed values agree; empty if none were recomputed."""
+        """The rule (see :mod:`proofmap.bench.agreement`) by which recomputed values agree with the record. Empty if none were recomputed."""
         return str(self.record.check.get("rule", EACH)) if self.record.check.get("images") else ""
 
     @property
@@ -147,7 +147,9 @@ class Board:
 
     @property
     def methods(self) -> int:
-        """How many methods the rows are of. Settings do not count; each class of another library, and each wrapper, is a method of its own."""
+        """The number of different methods in the rows. Settings do not count; each class of another library and each wrapper is a separate
+        method.
+        """
         return len({_method_of(record) for record in self.records})
 
     @property

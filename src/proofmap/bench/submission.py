@@ -60,7 +60,7 @@ _BY_MACHINE = ("precision", "dtype", "compile", "code", "reads", "digest")
 
 
 def tenth_of(record: Record) -> int:
-    """How many images are computed again, if no other number is asked for."""
+    """The default number of images to compute again: a tenth."""
     return max(1, math.ceil(SHARE * len(record.images)))
 
 

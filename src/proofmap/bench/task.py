@@ -55,7 +55,7 @@ METRICS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One task. ``settings`` are those of its study, without the method."""
+    """One task. ``settings`` are the settings of its study, without the method."""
 
     name: str
     title: str

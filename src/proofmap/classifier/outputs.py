@@ -153,7 +153,7 @@ def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
 
 
 def check_rows(out: object, images: int, item: str = "image") -> Tensor:
-    """Refuse what is not one row of outputs per input, which messages call ``item``."""
+    """Raise unless there is one row of outputs per input. Messages call an input ``item``."""
     if isinstance(out, Tensor) and out.ndim == 2 and len(out) == images:
         return out
     shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

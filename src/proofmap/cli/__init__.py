@@ -131,7 +131,7 @@ def _not_imported() -> None:
 
 
 def _renamed(context: typer.Context) -> None:
-    """Refuse an old command name; the message gives the new command."""
+    """Refuse an old command name. The message shows the new command."""
     name = str(context.info_name)
     new = RENAMED[name].format(name=name, arguments=shlex.join(context.args)).strip()
     raise InputError(f"proofmap {name} is now: proofmap {new}")
@@ -184,7 +184,7 @@ def _interrupt(*_: object) -> None:
 
 
 def main(app: typer.Typer | None = None) -> None:
-    """Run the command line that ``sys.argv`` asks for; ``app`` is that command line if it was imported before.
+    """Run the command in ``sys.argv``. ``app`` is the command line if it has been imported already.
 
     Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be fixed, 3 if an
     image or unit of a study failed, 130 if interrupted.

@@ -60,7 +60,7 @@ def print_written(paths: Sequence[Path]) -> None:
 
 
 def print_notes(run: Run) -> None:
-    """Print what a reader of a run's numbers should know."""
+    """Print the notes of a run: what its readers should know about the numbers."""
     for note in run.notes():
         stderr.print(f"note: {run.folder.name}: {note}")
 

@@ -222,7 +222,7 @@ def _names(config: Study, folder: Path) -> Collection[str]:
 
 
 def devices_for(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
-    """The device of the net in this process, and in Ray's workers, which see only the GPUs that they ask for."""
+    """The device of the net in this process, and in Ray's workers, which see only the GPUs that were requested for them."""
     if executor != "ray":
         return options.check_device(device), None
     worker_device = device or ("cuda" if gpus else "cpu")

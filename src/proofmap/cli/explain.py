@@ -236,7 +236,7 @@ def explain(
 
 
 def _given(images: list[str] | None, text: list[str] | None) -> list[str]:
-    """The images, if there is no text; one of the two must be given."""
+    """The images. Raises unless either images or texts are given."""
     if bool(images) == bool(text):
         raise pm.InputError("name photos or a file to explain, or give a text with --text, but not both")
     return list(images or ())

@@ -22,7 +22,7 @@ class ProofmapError(Exception):
 
 
 class InputError(ProofmapError, ValueError):
-    """An argument, an image or a file is not what it should be."""
+    """An argument, an image or a file is not valid. The message says what to change."""
 
 
 class ModelError(ProofmapError):

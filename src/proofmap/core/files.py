@@ -205,7 +205,7 @@ def output_file(path: str | Path, option: str = "--out", such_as: str = "report.
 
 
 def check_path(path: str | Path, what: str) -> Path:
-    """Check that a file system can have a path of this name."""
+    """Check that a path of this name can exist on a file system."""
     text = os.fspath(path)
     if not text.strip():
         raise InputError(f"{what} is empty; name a file or folder")

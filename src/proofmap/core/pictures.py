@@ -325,7 +325,7 @@ def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:
 
 
 def _check_proportions(given: tuple[int, int], scaled: tuple[int, int], kept: tuple[int, int]) -> None:
-    """Refuse a strip that would be resized to far more pixels than are kept of it."""
+    """Raise if a very narrow picture would be resized to far more pixels than the crop keeps."""
     if math.prod(scaled) > min(NARROWEST * math.prod(kept), Image.MAX_IMAGE_PIXELS or math.inf):
         raise InputError(
             f"a picture of {given[0]} x {given[1]} pixels is too narrow: resized until its shorter side fits, it would have "

@@ -51,7 +51,7 @@ def _encoder() -> Callable[[str, str], bytes]:
 
 
 def _array_maker() -> Callable[..., NDArray[Any]]:
-    """Makes arrays of the newest protocol; NumPy refuses Python objects here."""
+    """A function that makes arrays for pickle's newest protocol. NumPy refuses Python objects there."""
     return lambda content, dtype, shape, order: np.frombuffer(content, dtype=dtype).reshape(
         shape, order=order
     )

@@ -86,7 +86,7 @@ class Dataset(ABC):
         return {label: boxes} if label is not None and boxes else {}
 
     def stamp(self, i: int) -> str:
-        """Text that changes when item ``i`` is stored again, found without reading it; empty if there is none.
+        """Text that changes when item ``i`` is stored again; the item is not read for it. Empty if the dataset has no stamps.
 
         An unchanged stamp is taken to mean an unchanged digest.
         """

@@ -32,7 +32,7 @@ def among_outputs(objects: Objects, places: Sequence[int | None] | None) -> Obje
 
 
 def true_boxes(objects: Objects, true_labels: Sequence[int]) -> Sequence[Box]:
-    """The boxes of the one true label; if there are several, each has its own in ``objects``."""
+    """The boxes of the true label. Empty if there are several true labels, because ``objects`` has the boxes of each."""
     return objects.get(true_labels[0], ()) if len(true_labels) == 1 else ()
 
 

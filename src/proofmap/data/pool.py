@@ -152,7 +152,9 @@ def _openers(source: Any) -> Sequence[Opener]:
     try:
         n = len(source)
     except TypeError:
-        raise InputError(f"distractors need a length: a {type(source).__name__} has none") from None
+        raise InputError(
+            f"distractors must have a length, and a {type(source).__name__} has none; give a list, an array or a dataset"
+        ) from None
     if n == 0:
         raise InputError("there are no distractors: the source is empty")
     return [partial(_from_item, source, i) for i in range(n)]

@@ -87,7 +87,7 @@ class ReadyFill(Ready):
         return self.compute(private_copy(images), private_copy(keys))
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """Backgrounds if the positions ``keep`` ``(N, *positions)``, boolean, are shown; the fill is given copies."""
+        """Backgrounds while the positions ``keep`` ``(N, *positions)``, boolean, are shown. The fill gets copies of its arguments."""
         if not self.fill.reads_mask:
             return self(images, keys)
         images, keys, keep = (private_copy(x) for x in (images, keys, keep))

@@ -169,7 +169,7 @@ class FirstWords(Blind):
 
 @METHODS.register
 class Rarity(Blind):
-    """How rare a value is among random inputs, the other texts or images of the study.
+    """How rare a value is among random inputs, which are the other texts or images of the study.
 
     For a text, M(p) = -log((1 + c_p) / (1 + m)), where c_p of the m texts contain the word (compared in lower case, without punctuation
     around it). For other

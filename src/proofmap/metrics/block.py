@@ -183,7 +183,7 @@ def join_places(
 
 
 def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
-    """The insertion game whose curves are shown: the game of the proof scores, or else another one that a metric already plays."""
+    """The insertion game whose curves are shown: that of the proof scores. Without one, another insertion game that a metric plays."""
     first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
     played = [
         game

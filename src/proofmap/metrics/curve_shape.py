@@ -53,7 +53,7 @@ def peak_of(values: Tensor, weights: Tensor, q: float = 1.0) -> Tensor:
 
 
 def reach_of(values: Tensor, shares: Tensor, f: Tensor, part: float = 0.9) -> Tensor:
-    """The least of the shares ``(S,)`` at which curves ``(N, L, S)`` have at least ``part * f``, ``(N, L)``; 1 if there is none.
+    """The smallest of the shares ``(S,)`` at which curves ``(N, L, S)`` reach ``part * f``, ``(N, L)``; 1 if they never do.
 
     >>> curve = torch.tensor([[[0.1, 0.5, 0.4]]])
     >>> reach_of(curve, torch.tensor([0.2, 0.6, 1.0]), torch.tensor([[0.4]])).item()

@@ -243,7 +243,9 @@ class _Runner:
         return self.game.read(self.classifier, logits).view(len(image), self.draws, -1).mean(dim=1)
 
     def _backgrounds(self, mask: Tensor, image: Tensor, some: slice) -> Tensor:
-        """All draws of the backgrounds ``(B, draws, *shape)``. They are drawn once per image, unless they depend on what is shown."""
+        """All draws of the backgrounds ``(B, draws, *shape)``. They are drawn once per image, unless the fill depends on the shown
+        positions.
+        """
         if self.fixed is not None:  # one may be that of all images
             return (self.fixed if len(self.fixed) == 1 else _rows(self.fixed, image))[:, None]
         images, draws = self.board.images, self.draws

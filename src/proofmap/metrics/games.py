@@ -56,7 +56,7 @@ class CurveSettings(Plugin):
         return Quadrature(points=self.points, rule=self.rule, within=self.within)
 
     def curve(self) -> dict[str, Any]:
-        """Only the settings of the curve, without those of a subclass."""
+        """The settings of the curve alone, without those that a subclass adds."""
         return {name: getattr(self, name) for name in setting_names(CurveSettings)}
 
 

@@ -164,7 +164,7 @@ def overlap(one: Box, other: Box) -> float:
 
 @METRICS.register
 class TwoObjects(LocalisationMetric):
-    """How much a label's map prefers its own object, A, to the objects of other labels, B, in the same photo.
+    """Whether a label's map prefers the label's own object A to the objects B of other labels in the same photo, and by how much.
 
         ranks     Pr[ M(p) > M(q) ] + Pr[ M(p) = M(q) ] / 2,    p drawn from A, q from B
         energy    e_A / (e_A + e_B),    e the mean of max(M, 0) over A, over B;    1/2 where both are 0

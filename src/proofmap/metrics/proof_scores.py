@@ -184,7 +184,7 @@ class ClassSensitivity(GameMetric):
 
 @METRICS.register
 class SecondSoundness(ProofMetric):
-    """beta(x, a) of the label that the net puts second; NaN where it was not judged.
+    """beta(x, a) of the label with the second-highest probability; NaN if this label was not judged.
 
     This is the label that is most easily confused with the top one. It is the same for every method and every number of labels, so the
     score does not fall when more labels are judged. The worst case does.

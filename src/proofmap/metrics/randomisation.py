@@ -169,6 +169,6 @@ class ComplexityRise(UnlearnedMetric):
 
 
 def complexity_rise(maps: Tensor, other: Tensor, bins: int = 100) -> Tensor:
-    """The relative rise of entropy ``(P,)`` from maps to other maps ``(P, *positions)``; NaN where the first is constant."""
+    """The relative rise of entropy ``(P,)`` from the first maps ``(P, *positions)`` to the second; NaN if the first map is constant."""
     before, after = entropy(maps, bins), entropy(other, bins)
     return torch.where(before > 0, (after - before) / before, torch.nan)

@@ -63,7 +63,7 @@ def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
 
 
 def _torchvision(name: str, pretrained: bool) -> HubNet:
-    """``resnet50`` with its newest weights, or ``resnet50.IMAGENET1K_V1`` with those."""
+    """A net of torchvision: ``resnet50`` has its newest weights, ``resnet50.IMAGENET1K_V1`` the named ones."""
     models = require("torchvision.models", extra="torchvision", purpose=f"the model torchvision:{name}")
     architecture, _, tag = name.partition(".")
     known = models.list_models(module=models)  # classifiers only; detection and others are in submodules

@@ -211,7 +211,7 @@ def installed_models() -> list[ModelInfo]:
 
 
 def _file_hint(path: Path) -> str:
-    """What to write for a file that was given as a model; empty if it does not look like a file of a model."""
+    """A hint on how to write a model string for this file. Empty if it does not look like a file of a model."""
     readers = {
         ".onnx": "onnx",
         ".joblib": "sklearn",

@@ -71,7 +71,7 @@ def displayed(heat: Tensor, *, signed: bool = False) -> np.ndarray:
 
 
 def colour_bar(width: int, height: int) -> Image.Image:
-    """The colours of signed maps from one end to the other, with a tick at zero."""
+    """A bar with the colours of signed maps, with a tick at zero."""
     colours = heat_colours(np.linspace(0, 1, width), signed=True)
     bar = np.broadcast_to(colours, (height, width, 3)).copy()
     bar[: height // 3, width // 2] = bar[-(height // 3) :, width // 2] = 96
@@ -86,7 +86,7 @@ PLAIN: Colour = (219, 219, 219)
 
 @dataclass(frozen=True)
 class Hidden:
-    """The colour of hidden positions in pictures, and what the net saw there, in words."""
+    """The colour of hidden positions in pictures, and a sentence about what the net saw there."""
 
     colour: Colour
     words: str

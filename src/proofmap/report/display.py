@@ -202,7 +202,7 @@ def evaluation_html(evaluation: Evaluation) -> str:
 
 
 def proof_html(evaluation: Evaluation) -> str:
-    """The sheets of the first images, then what each map proves."""
+    """HTML with the sheets of the first images, followed by a table of what each map proves."""
     shown = pictured_images(evaluation)[:MOST_PICTURES]
     if is_worded(evaluation.inputs):
         return _texts_html(evaluation, shown) + pairs_html(evaluation)

@@ -73,7 +73,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
 
 
 def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
-    """A sentence on what the pixels show for a label that the net believes."""
+    """A sentence about the pixels of a label that the net believes."""
     noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
     if proof.reach is not None and proof.reach < 1:
         return f"These {positions} alone, {percent(share)} of the {noun}, make the net say {name} about as strongly as the whole {noun} does."

@@ -201,7 +201,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
-    """The counts at which the page stores a curve: the curve's own, or the slider's if those are fewer."""
+    """The counts at which the page stores a curve: those of the curve or those of the slider, whichever are fewer."""
     own = result.insertion.counts.tolist()
     return own if len(own) <= len(counts) else [c for c in counts if own[0] <= c <= own[-1]]
 
@@ -264,7 +264,7 @@ def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: in
 
 
 def levels_uri(levels: np.ndarray) -> str:
-    """Levels ``(maps, h, w)`` as the gray values of a picture in text, one map below the other.
+    """Levels ``(maps, h, w)`` as the gray values of a picture, one map below the other; the picture is a data URI.
 
     Each is stored minus what its left and upper neighbours predict, modulo 256: smooth maps shrink to a fifth or less, noise
     not at all.

@@ -51,7 +51,7 @@ def sheet_cell(
     picture: Image.Image,
     first: Sequence[SheetText] = (),
 ) -> SheetCell:
-    """A picture of a map, the shape of its proof, its numbers, the verdict, and a note if the fill alone gives the label."""
+    """A cell of a sheet: the picture of a map, the shape of its proof, numbers, the verdict, and a note if the fill alone gives the label."""
     shape = shape_of(evaluation, result, index, place)
     numbers = f"average {_short(shape.average)}, peak {_short(shape.peak)}"
     lines = [*first, SheetText(numbers), verdict_text(shape)]
@@ -104,7 +104,7 @@ def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
 
 
 def word_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """One text: for each method and label the text with its words shaded, labels under each other, and what the words prove."""
+    """The sheet of one text: for each method and label, the text with shaded words and what these words prove, labels below each other."""
     inputs, several = evaluation.inputs, len(evaluation.results) > 1
     rows: list[list[SheetCell]] = []
     missing = ""
@@ -217,7 +217,7 @@ def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image
 
 
 def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
-    """The images that get sheets: the first of those whose maps were kept."""
+    """The images that get a sheet: the first ones whose maps were kept."""
     return evaluation.pictured[:MOST_IMAGES]
 
 
@@ -244,5 +244,5 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
-    """(place, label) of the labels that a sheet shows of this image."""
+    """(place, label) of the labels that the sheet of this image shows."""
     return [(j, int(evaluation.labels[index, j])) for j in evaluation.places_of(index)[:MOST_LABELS]]

@@ -167,7 +167,7 @@ def load_pictured(
 
 
 def _judged_by_all(numbers: Evaluation) -> list[int] | None:
-    """The images that every method has judged; while a run is being written, these may be only some. None if there are none."""
+    """The images that every method has judged; in a run that is being written, these may be a part. None if there are none."""
     judged = [~result.insertion.auc.isnan().all(dim=1) for result in numbers.results]
     found = torch.stack(judged).all(dim=0).nonzero()[:, 0].tolist()
     return found or None
@@ -194,7 +194,7 @@ def _report(
 def _originals(
     run: Run, evaluation: Evaluation, dataset: Dataset | None
 ) -> Callable[[int], Original | None] | None:
-    """A function that gives the original photos of a run; None if its dataset is gone.
+    """A function that returns the original photo of an image of the run; None if the dataset is gone.
 
     The evaluation has the pixels of only those images that have not changed since they were judged.
     """

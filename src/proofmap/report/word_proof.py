@@ -102,7 +102,7 @@ def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: 
 
 
 def proof_words_html(proof: WordProof, most_steps: int = 24) -> str:
-    """A text with shaded words, and below, folded, its words one by one with the belief beside them. Plain HTML, without scripts."""
+    """A text with shaded words. Below it, folded, each word with the belief after it. Plain HTML without scripts."""
     ink = "rgb({}, {}, {})".format(*proof.colour)
     shaded = "".join(
         _word_html(word, proof.shade(k), ink if k in proof.proving else "")

@@ -71,7 +71,7 @@ def measured(stored: StoredMaps, row: str) -> dict[str, Tensor]:
 
 
 def _split(values: Tensor) -> dict[str, Tensor]:
-    """Values ``(N, L)`` of the top label and of the others, NaN elsewhere; labels are in the order of their probability."""
+    """Values ``(N, L)`` of the top label and of the other labels, NaN elsewhere. The first label of a row is the most probable one."""
     top = torch.zeros_like(values, dtype=torch.bool)
     top[:, 0] = True
     return {

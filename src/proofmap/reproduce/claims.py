@@ -50,7 +50,7 @@ from proofmap.results.tables import cells_of, number
 def claims_of(
     evaluation: Evaluation, settings: Mapping[str, Any], compared: Sequence[Ordering]
 ) -> Iterator[Claim]:
-    """The claims of a recipe about an evaluation; its orderings are given."""
+    """The claims of a recipe about an evaluation. Its orderings have been computed already."""
     away = distances(evaluation, settings)
     if away and "tolerance" in settings:
         largest, method, name = max(away)

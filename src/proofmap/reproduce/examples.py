@@ -72,7 +72,7 @@ def run(job: Job) -> Findings:
 
 
 def choose_examples(job: Job) -> list[ExamplePhoto]:
-    """The first image, in the study's random order, that fits each pair of labels; an error if there is none."""
+    """For each pair of labels, the first image in the study's random order that fits. Raises if no image fits."""
     study, settings = study_of(job), job.settings
     session = open_session(study, device=job.device)
     dataset, classifier = session.data, session.classifier

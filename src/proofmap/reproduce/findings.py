@@ -157,7 +157,7 @@ class Job:
     command: str = ""
 
     def left_out(self) -> list[str]:
-        """A note for each optional part that was requested but is left out: which file it needs, and in which folder."""
+        """Notes on optional parts that were requested but left out: which file each part needs, and in which folder."""
         others = rows_of(self.all_settings or self.settings) - rows_of(self.settings)
         return [
             f"left out: {need.gives}, which needs {need.words(self.data)}"

@@ -141,7 +141,7 @@ class Recipe:
         return self.missing(data)
 
     def ready_variant(self, data: Path) -> Variant | None:
-        """The first variant whose needs are met, without those that only run by name."""
+        """The first variant whose needs are met. Variants that only run by name are skipped."""
         return next((v for v in self.variants if not v.by_name and not v.lacks(data)), None)
 
     def with_variant(self, data: Path, name: str | None = None) -> Recipe:
@@ -228,7 +228,7 @@ def _package() -> Any:
 
 
 def _variants(tables: Sequence[Mapping[str, Any]]) -> tuple[Variant, ...]:
-    """All variants, each with those that it extends."""
+    """All variants, each merged with the variants that it extends."""
     whole: dict[str, dict[str, Any]] = {}
     for own in tables:
         whole[own["name"]] = _extending(own, [whole[name] for name in own.get("extends", ())])
@@ -244,7 +244,7 @@ def _listed(needs: list[Need], data: Path, indent: int = 2) -> str:
 
 
 def _extended(text: str) -> tuple[dict[str, Any], str]:
-    """A recipe's table with the parts that it extends; and all their texts, its own first."""
+    """A recipe's table merged with the parts that it extends, and the texts of all of them, the recipe's own first."""
     own = tomllib.loads(text)
     parts = {
         part: (_folder() / "parts" / f"{part}.toml").read_text(encoding="utf-8")

@@ -100,7 +100,7 @@ def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str,
 
 
 def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """A metric once for each pair of thresholds; unchanged if it has no thresholds or names its own.
+    """The metric once for each pair of thresholds. It stays unchanged if it has no thresholds or sets them itself.
 
     >>> [m["name"] for m in at_epsilons({"metric": "soundness"}, {"printed": {"e1": 0.01, "e2": 0.001}})]
     ['soundness, printed']

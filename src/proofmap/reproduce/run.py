@@ -93,7 +93,7 @@ def reproduce(
     watchers: Sequence[Watcher] = (),
     command: str = "",
 ) -> Reproduction:
-    """Run the recipe of this name into the directory ``out``.
+    """Run a recipe by its name and write the results to the directory ``out``.
 
     Args:
         data: the folder with the files that the recipe needs.

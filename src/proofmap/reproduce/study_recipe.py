@@ -73,7 +73,7 @@ def run(job: Job) -> Findings:
 
 
 def judge_rows(job: Job) -> JudgedRows:
-    """Run the study of a recipe in the job's folder, or continue it; the saliency metric is tuned if the recipe says so."""
+    """Run or continue the study of a recipe in the job's folder. The saliency metric is tuned if the recipe requests it."""
     wanted = job.settings.get("tuned")
     if wanted is None:
         return _run_study(job)

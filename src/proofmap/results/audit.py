@@ -82,7 +82,7 @@ class AuditResult(Tables):
 
     @property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Whether controls reach the bars, and how the other run differs."""
+        """Notes: whether controls reach the bars, why soundness may not come from maps, and how the other run differs."""
         found: tuple[str, ...] = ()
         if self.too_good:
             found = (

@@ -146,7 +146,7 @@ def _areas(result: MethodResult) -> Tensor:
 
 
 def _smallest(areas: Sequence[Tensor]) -> Tensor:
-    """The smallest of several ``(N, L)``, elementwise; NaN only where all are."""
+    """The elementwise minimum of several tensors ``(N, L)``; NaN only where all of them are NaN."""
     stacked = torch.stack(list(areas))
     least = stacked.nan_to_num(nan=torch.inf, neginf=-torch.inf).amin(dim=0)
     return least.masked_fill(stacked.isnan().all(dim=0), torch.nan)

@@ -114,7 +114,7 @@ def fill_text(evaluation: Evaluation) -> str:
 
 
 def _labels(evaluation: Evaluation) -> Iterator[str]:
-    """``'cat' f = .98 (2 images)``, those on most images first."""
+    """Texts such as ``'cat' f = .98 (2 images)``. Labels on most images come first."""
     given = torch.stack([given_by_fill(result) for result in evaluation.results]).any(dim=0)
     alone, labels = f_of_fill(evaluation.results[0].insertion), evaluation.labels.cpu()
     found, counts = labels[given].unique(return_counts=True)

@@ -142,7 +142,7 @@ class SanityChecks(Tables):
 def sanity_notes(
     images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int, inputs: Inputs
 ) -> list[str]:
-    """How the numbers were made, and what is missing."""
+    """Notes on how the numbers were computed, and on what is missing."""
     notes = [
         f"{counted(images, inputs.singular)}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over {inputs.noun}; "
         f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; {RISE}: above 0 where they lose what they said; "

@@ -98,7 +98,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         f"{subject_words(evaluation)}; 95 % intervals over {evaluation.inputs.noun}",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill_text(evaluation)}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"error of an AUC because the curve has few points: about {error:.3f} or less (estimated by leaving out every second point)",
+        f"numerical error of an AUC: about {error:.3f} or less (estimated by leaving out every second point)",
         *coverage_notes(evaluation),
         *certificate_notes(evaluation),
         *distractor_notes(evaluation),

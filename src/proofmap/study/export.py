@@ -53,7 +53,7 @@ def export_run(
 
 
 def _text(run: Run, format: str) -> str:
-    """The scores for people, with what a reader should know about the run."""
+    """The scores as text for people, with the notes of the run."""
     evaluation, notes = shared(run.evaluation()), [without_folders(note) for note in run.notes()]
     if format == "latex":
         return "\n".join([*(f"% {one_line(note)}" for note in notes), latex(evaluation)])

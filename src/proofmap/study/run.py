@@ -298,7 +298,7 @@ class _Run:
         return chosen_images(self.store.images(), selection)
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
-        """Add the study's methods and metrics to the run. Results of earlier studies stay; this study adds its own."""
+        """Add the study's methods and metrics to the run. Results of earlier studies are kept."""
         replace_corrected(self.store, self.session)
         for kind, things in registrations(self.session).items():
             self.store.register(kind, things)

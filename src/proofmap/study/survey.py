@@ -97,7 +97,7 @@ class Survey:
         ]
 
     def look(self, indices: Sequence[int]) -> Iterator[ImageRow]:
-        """Rows of these pictures, in their order."""
+        """The rows of these pictures, in the given order."""
         (block,) = load_blocks(self.dataset, self.classifier, indices, block_size=len(indices), ahead=0)
         read = {row.name: row for row in self._read(block)}
         unread = {failure.name: failure.reason for failure in block.failures}

@@ -233,7 +233,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The images that could be read, in order, with their known objects; and for the others, by index, why they could not be read."""
+    """The images that could be read, in order, with their known objects; and for each other image, by index, the reason."""
 
     images: Tensor
     objects: Sequence[Objects]

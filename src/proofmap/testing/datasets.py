@@ -43,7 +43,7 @@ def content(item: Any) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def read_some(dataset: Dataset) -> tuple[dict[int, Any], dict[int, str]]:
-    """Items by index, and the messages of those that cannot be read."""
+    """Some items by index, and the error messages of those that cannot be read."""
     items, messages = {}, {}
     for i in some(dataset):
         try:
@@ -56,7 +56,7 @@ def read_some(dataset: Dataset) -> tuple[dict[int, Any], dict[int, str]]:
 def assert_same_answers(
     dataset: Dataset, first: Callable[[int], T], second: Callable[[int], T], what: str
 ) -> None:
-    """Assert that both functions give the same answer for each item, or fail with the same message."""
+    """Assert that, for each item, both functions return the same value or raise errors with the same message."""
     for i in some(dataset):
         one, other = answer(first, i), answer(second, i)
         assert one == other, f"{what} of {dataset.names[i]!r}: {one!r:.80} and then {other!r:.80}"

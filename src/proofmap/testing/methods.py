@@ -47,7 +47,7 @@ NEEDS, FAMILIES = {*get_args(Need)}, {*get_args(Family)}
 
 
 def classifier(method: Method, batch_size: int = 64) -> Classifier:
-    """A small net that has what the method needs: convolutions, or attention."""
+    """A small net that the method can explain: with convolutions, or with attention."""
     return shared_classifier(PICTURES, batch_size=batch_size, attention=attends(method))
 
 
@@ -319,7 +319,7 @@ def the_global_random_state_is_not_touched(method: Method) -> None:
 
 
 class CountedProgress:
-    """Progress that counts the passes that are announced and those that are done."""
+    """Progress that counts the announced passes and the passes done."""
 
     def __init__(self) -> None:
         self.announced, self.done = 0, 0

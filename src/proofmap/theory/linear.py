@@ -69,7 +69,7 @@ def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
 
 
 def greedy_reach(z: Tensor, *, label: Sign = -1) -> Tensor:
-    """The largest L for which the greedy set certifies the label ``(...)``; it does so for every smaller L, too.
+    """The largest L for which the greedy set certifies the label ``(...)``. It also certifies it for every smaller L.
 
     For the predicted label it is d. For the other label the paper says "always"; this holds up to the reach, since the
     sums over the greedy sets first rise and then fall.

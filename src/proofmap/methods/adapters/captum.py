@@ -246,7 +246,7 @@ def usual_baseline(kind: Any, classifier: Classifier) -> dict[str, object]:
 
 
 def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
-    """The first parameter of the constructor (a model, or another attribution), its other options, and those of the call."""
+    """The constructor's first parameter (a model, or another attribution), its other options, and the options of the call."""
     first = Parameters.of(kind.__init__).names[0]
     return (
         first,

@@ -216,7 +216,7 @@ class LibraryMethod(NamedClass):
         return {}
 
     def state_for(self, classifier: Classifier) -> str:
-        """The names of the layers, if the class takes any: as given, or found."""
+        """The name of the layer, given or found; empty if the class takes no layer."""
         layer = str(self.call.options.get("layer", ""))
         return layer or (find_layer(classifier).name if self.takes_layer() else "")
 

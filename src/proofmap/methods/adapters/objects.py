@@ -67,12 +67,12 @@ class FromObject(Method):
 
     @property
     def inner(self) -> Any:
-        """The attribution object itself, or the one that it wraps, such as that of a NoiseTunnel."""
+        """The attribution object itself, or the object that it wraps, as a NoiseTunnel does."""
         return getattr(self.of, "attribution_method", self.of)
 
     @property
     def lacks_baselines(self) -> bool:
-        """Whether the object takes baselines, and none are given."""
+        """Whether the object takes baselines but none are given."""
         takes = library_of(self.of) == "captum" and captum.takes_baselines(type(self.inner))
         return takes and "baselines" not in dict(self.options)
 

@@ -82,7 +82,7 @@ def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
 
 
 def check_sums(method: str, found: Tensor, expected: Tensor, labels: Tensor, advice: str) -> None:
-    """Warn, with the measured gap and advice, if maps do not add up to what is expected."""
+    """Warn if maps do not sum to the expected value. The warning states the measured gap and gives advice."""
     measured = gap(found, expected, labels)
     if measured > TOLERANCE:
         warnings.warn(

@@ -114,7 +114,7 @@ _COUNTER = "num_batches_tracked"
 
 @dataclass(frozen=True)
 class Header:
-    """What a masker is and what it was trained on.
+    """The description of a masker: its kind, and the net and data it was trained on.
 
     Attributes:
         recipe: how it was trained.

@@ -52,7 +52,7 @@ _SIDE = 224
 
 @METHODS.register
 class ExtremalPerturbation(WholeNet, MaskMethod):
-    """The smooth masks of given areas that show the label best, summed; the defaults are the preset ``fast``.
+    """For each given area, the smooth mask that shows the label best; the map is their sum. The defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of its pointing game), ``torchray`` (800 steps,
     its library's default: one area of .1, no smoothing).

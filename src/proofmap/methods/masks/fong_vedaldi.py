@@ -201,7 +201,7 @@ class FongVedaldiProblem(MaskProblem):
         return self.stage.log_f(composites[:, None], slots)[:, 0].exp() + self.penalty(weights[:, 0])
 
     def penalty(self, masks: Tensor) -> Tensor:
-        """``(P,)`` of what is deleted ``(P, *grid)``."""
+        """The penalty ``(P,)`` for the deleted positions ``(P, *grid)``."""
         s, axes = self.settings, tuple(range(1, masks.ndim))
         reduced = torch.mean if s.penalty == "mean" else torch.sum
         total = s.l1 * reduced(masks.abs(), dim=axes)
@@ -213,8 +213,9 @@ class FongVedaldiProblem(MaskProblem):
         return total
 
     def shifted(self, seen: Tensor, hidden: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Inputs, what hides them, and the matrices that enlarge their masks, shifted by the same amounts; each pair has its own amounts. The
-        last positions are repeated."""
+        """Inputs, backgrounds, and the matrices that enlarge masks, all shifted by the same random amounts for each pair. Edges are
+        repeated.
+        """
         amounts = streams.integers(keys, len(self.up), self.jitter + 1) - self.jitter // 2
         up: list[Tensor] = []
         index = torch.zeros_like(amounts[:, 0])

@@ -161,7 +161,7 @@ class IGOSProblem(MaskProblem):
         return torch.addcmul((1 - signs) / 2, signs * way.view(-1, *[1] * len(self.up)), masks).flatten(1, 2)
 
     def penalty(self, masks: Tensor, images: Tensor) -> Tensor:
-        """``(P, T)`` of what is deleted ``(P, T, *grid)``."""
+        """The penalty ``(P, T)`` for the deleted positions ``(P, T, *grid)``."""
         s = self.settings
         total = s.l1 * masks.abs().mean(dim=self.axes)
         if s.tv > 0 and self.inputs.has_neighbours:

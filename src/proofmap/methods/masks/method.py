@@ -67,19 +67,19 @@ class MaskMethod(Method):
         raise NotImplementedError
 
     def merged(self, masks: Tensor) -> Tensor:
-        """Maps ``(N, L, *positions)`` from the K learned masks ``(N, L, K, *positions)``: the first, unless a method says otherwise."""
+        """Maps ``(N, L, *positions)`` from the K learned masks ``(N, L, K, *positions)``. By default, the first mask."""
         return masks[:, :, 0]
 
     def closed(
         self, ready: ReadyMask, images: Tensor, labels: Tensor, maps: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        """What becomes of the merged maps ``(N, L, *positions)`` at the end: nothing, unless a method says otherwise."""
+        """A last step on the merged maps ``(N, L, *positions)``. By default, they are returned unchanged."""
         return maps
 
 
 @dataclass(frozen=True, kw_only=True)
 class WholeNet:
-    """The setting of methods that learn masks on the whole net, and not on a part of it."""
+    """The setting ``compile``, for methods that learn masks on the whole net and not on a part of it."""
 
     compile: bool | None = setting(
         None, "run the net through torch.compile; none: only if it pays, for long work on a GPU", last=True

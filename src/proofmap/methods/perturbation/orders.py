@@ -312,7 +312,7 @@ class OrderSearch:
         return change, gain
 
     def _learn(self, move: Tensor, place: Tensor, values: Tensor, where: Tensor) -> None:
-        """Correct what the two regions add by the mean error of the prediction."""
+        """Correct the estimated contributions of the two regions by the mean error of the prediction."""
         adds, last, after = self._shifts()
         everyone = torch.arange(self.pairs)
         enters, leaves = adds[everyone, self.high[place]], adds[everyone, self.low[place]]

@@ -212,7 +212,7 @@ class _Page:
         figure.text(*place, escaped(heading), rotation=90, ha="center", va="bottom", fontsize=SMALL)
 
     def _write(self, figure: Any, x: float, y: float, text: str, side: str, colour: str = INK) -> None:
-        """Write lines above or below a height, each on its own baseline, so that neighbouring texts align."""
+        """Write lines of text above or below ``y``, each on its own baseline, so that neighbouring texts align."""
         lines = text.split("\n")
         first = y + 0.08 if side == "top" else y - 0.02 - self.line * (len(lines) - 1)
         for k, line in enumerate(lines):

@@ -28,7 +28,7 @@ class Problem:
 
 
 def check_values(store: Store, method: int) -> None:
-    """Raise if a value of a method is not what was written, or is missing."""
+    """Raise if a value of a method is missing or has changed since it was written."""
     for problem in damage_to_values(store, method):
         raise damaged(problem.path, problem.what)
 
@@ -107,7 +107,7 @@ def _missing_rows(store: Store) -> Iterator[Problem]:
 
 
 def damage_to_curves(store: Store) -> Iterator[Problem]:
-    """Curves that are not those that were written."""
+    """Curves that have changed since they were written."""
     units = {
         (method, block): unit for unit, method, block in store.rows("SELECT id, method, block FROM units")
     }

@@ -193,6 +193,6 @@ class Connection:
             return self.database.execute(query, arguments).fetchall()
 
     def checkpoint(self) -> None:
-        """Write everything into the database file, so that it can be copied alone."""
+        """Write everything into the database file itself, so that this one file can be copied."""
         with self._store_errors():
             self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -255,7 +255,7 @@ class Store(Connection):
             )
 
     def delete_units(self, units: Sequence[int]) -> None:
-        """Delete finished units, with every unit of the same method and block: all of it will be computed again."""
+        """Delete finished units, and all units of the same method and block, which are then computed again."""
         with self._transaction():
             for unit in units:
                 found = self.database.execute(

@@ -57,7 +57,7 @@ def _opened(path: Path) -> int:
 
 
 def _is_there(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is still the one of this name."""
+    """Whether an open file is still the one at this path."""
     with suppress(OSError):
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     return False

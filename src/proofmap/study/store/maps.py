@@ -70,7 +70,7 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
 
 
 def maps_path(folder: Path, name: str) -> Path:
-    """The file of a unit; any name that :func:`write_maps` does not give is damage."""
+    """The path of a unit's file of maps. Raises if the name cannot come from :func:`write_maps`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise damaged(folder / SCORES, f"it names {name!r} as a file of maps, which no run has written")
     return folder / name

@@ -89,7 +89,7 @@ def curve_blob(values: np.ndarray | None) -> bytes | None:
 
 
 def curve_values(blob: bytes, *shape: int) -> np.ndarray:
-    """A stored curve as numbers of this shape."""
+    """The numbers of a stored curve, in this shape."""
     try:
         return np.frombuffer(blob, dtype="<f4").reshape(shape)
     except (TypeError, ValueError):

@@ -264,7 +264,7 @@ class Memory:
 
 
 def memory_of(device: str) -> Memory | None:
-    """Memory in use, without initialising a device that this process does not use; None where it is unknown."""
+    """The memory in use; None if unknown. A device that this process does not use is not initialised."""
     kind = device.partition(":")[0]
     if kind == "cuda":
         if not torch.cuda.is_initialized():  # the units run in other processes
