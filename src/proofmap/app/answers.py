@@ -197,7 +197,7 @@ class SeriesDrawing(BaseModel):
 
 
 class Positions(BaseModel):
-    """The parts of which proofs are made, in their order."""
+    """The positions of an input, in order: pixels, columns, words or time steps."""
 
     positions: list[Position]
     drawing: SeriesDrawing | None = Field(default=None, description="of a series")

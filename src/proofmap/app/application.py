@@ -34,7 +34,7 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
-    """The application of a server; with ``api_only`` without pages other than that of the API."""
+    """The application of a server. With ``api_only``, the page about the API is the only page."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

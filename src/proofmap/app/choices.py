@@ -66,7 +66,7 @@ _FOR_THE_OWNER = "can only be set by whoever starts the server: proofmap serve -
 
 
 class Choices:
-    """What visitors may choose; ``own`` are the specs of the command line."""
+    """The methods and fills that visitors may choose; ``own`` are the specs of the command line."""
 
     def __init__(self, own: Sequence[str] = ()) -> None:
         methods = [(make_method(spec), spec) for spec in own]
@@ -148,7 +148,9 @@ class Choices:
 
 
 def _default_method(kind: type[Method], usual: str) -> Method | None:
-    """A method with its default settings, a wrapper around the usual method; None if a text must be given, or another library is called."""
+    """The method with its default settings; a wrapper wraps the usual method. None if a setting needs a text, or if another library is
+    called.
+    """
     if kind.family == "adapter":
         return None
     needed = [info for info in settings_of(kind) if info.default is MISSING]

@@ -105,7 +105,7 @@ def items_router(server: Server) -> APIRouter:
 
     @router.post("/api/nets")
     async def relabel(asked: answers.NetAsked) -> answers.NetMade:
-        """The same zero-shot net with other labels; it is loaded when it is first used."""
+        """Make the same zero-shot net with other labels. It is loaded when it is first used."""
         labels = [one_line(label).strip() for label in asked.labels]
         if len({label.casefold() for label in labels}) < len(labels) or not all(labels):
             raise InputError("give every label once, and none that is empty")
@@ -123,7 +123,7 @@ def data_about(listing: Listing) -> DataAbout:
 
 
 def _series(image: Tensor, inputs: Series) -> answers.Positions:
-    """The positions of a series with their times, and the line; with the mean values unless there are very many."""
+    """The positions of a series with their times and its line. Mean values are included unless there are very many positions."""
     few = inputs.count <= MOST_VALUES
     positions = [
         answers.Position(name=name, value=one_line(inputs.value_text(image, k)) if few else "")

@@ -109,7 +109,7 @@ class CurveAnswer(BaseModel):
 
 
 class MapAnswer(BaseModel):
-    """A finished map: its ranking of pixels, its curves, and what it proves. Of rows and texts it has a pixel for each column or word."""
+    """A finished map: its ranking of pixels, its curves, and what it proves. For rows and texts, a pixel is a column or a word."""
 
     method: str
     label: int
@@ -189,7 +189,7 @@ class MachineProof(BaseModel):
 
 
 class PaintedBelief(LabelBelief):
-    """What the net says about the painted part, ``f``, and about the whole."""
+    """The net's probability for the painted part, ``f``, and for the whole input."""
 
     whole: float
 

@@ -87,7 +87,7 @@ class MapJob:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, kind: type[Any], *key: object, **fields: Any) -> None:
-        """Add an event; it replaces the one of the same kind and key."""
+        """Add an event. It replaces an earlier event of the same kind and key."""
         with self._lock:
             self._last += 1
             self._events.pop((kind, *key), None)
@@ -156,7 +156,7 @@ class JobQueue:
                 self._end(job, "cancelled")
 
     def _end(self, job: MapJob, state: State, message: str = "") -> None:
-        """End a job, and drop the one that ended first if too many are kept. Called with the lock held."""
+        """End a job. If too many finished jobs are kept, drop the one that ended first. The caller holds the lock."""
         job.become(state, message)
         self._over.append(job.id)
         while len(self._over) > MOST_KEPT:

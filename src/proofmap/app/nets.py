@@ -89,7 +89,7 @@ Subject = Photo | Item
 def offers(
     models: Sequence[str], weights: Path | None, device: str, data: Dataset | None = None
 ) -> list[Offer]:
-    """The nets of the command line, then those whose weights are on this machine. ``data`` describes the columns of models of tables."""
+    """The nets named on the command line, then the installed ones. ``data`` describes the columns for models of tables."""
     found = []
     for place, spec in enumerate(models):
         file = weights if place == 0 else None
@@ -137,7 +137,7 @@ def _zero_shot(spec: ModelSpec, shown: str, device: str, labels: Sequence[str] |
 
 
 class Nets:
-    """The nets that are offered. Only the worker's thread may ask for a classifier."""
+    """The nets that the server offers. Only the worker's thread may request a classifier."""
 
     def __init__(self, offered: Sequence[Offer], data: Dataset | None = None) -> None:
         """``data``: the data of the command line, from which random rows and texts are drawn."""
@@ -296,7 +296,7 @@ class Nets:
             return self._keep_seen(photo, picture, name)
 
     def seen_before(self, photo: Subject, name: str) -> Tensor | None:
-        """The same if it is kept; None if the photo would have to be decoded."""
+        """The photo as the net sees it, if it is cached; None if the photo would have to be decoded."""
         return self._seen.get((photo.id, name))
 
     def look(self, photo: Photo, picture: Image.Image) -> None:

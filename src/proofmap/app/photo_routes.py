@@ -132,7 +132,7 @@ def photos_router(server: Server) -> APIRouter:
         number: Annotated[int, Query(ge=1, le=1000)] = 10,
         labels: Annotated[tuple[answers.LabelIndex, ...], Query(max_length=answers.MOST_LABELS)] = (),
     ) -> answers.Beliefs:
-        """What the net believes about a photo: the most probable labels, then those of ``labels`` that are not among them."""
+        """The net's probabilities for a photo: the most probable labels, then the remaining ones of ``labels``."""
         found, facts = server.subjects[photo], await server.facts(net)
         check_known(labels, facts)
         image = await server.seen(found, net)

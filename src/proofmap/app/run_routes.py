@@ -45,7 +45,7 @@ def runs_router(root: FilePath, *, pages: bool = True) -> APIRouter:
 
 
 def no_runs_router() -> APIRouter:
-    """The pages of runs of a server without a folder of runs: they say how to get one."""
+    """The pages of runs for a server without a folder of runs. They explain how to set one."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/runs")
@@ -243,7 +243,7 @@ async def _or_message(work: Awaitable[Response]) -> Response:
 
 
 async def _or_framed_message(work: Awaitable[Response]) -> Response:
-    """The content of a frame, or a page without links that says what to do."""
+    """The content of a frame. If it cannot be made, a page without links that shows the error message."""
     try:
         return await work
     except ProofmapError as error:

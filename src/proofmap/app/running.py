@@ -94,7 +94,7 @@ class JobRunner:
 
 
 def joined(found: list[Evaluation]) -> Evaluation:
-    """Evaluations of one method each, on the same image and labels, as one."""
+    """One evaluation made of several, each of one method on the same image and labels."""
     results = [evaluation.results[0] for evaluation in found]
     names = distinct_names([result.name for result in results])
     renamed = tuple(dataclasses.replace(r, name=name) for r, name in zip(results, names, strict=True))
@@ -281,7 +281,7 @@ def command_line(
     fill: str,
     seed: int,
 ) -> str:
-    """The command that repeats a job; folders of the server are left out.
+    """The command that repeats a job, without folders of the server.
 
     >>> command_line(
     ...     ["cat.jpg"], ["--model", "efficientnet-lite0"], [281, 7], ["grad-cam", "rise"], "blur", 3

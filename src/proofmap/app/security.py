@@ -213,7 +213,7 @@ class Guard:
 
 
 def _refusal(scope: Scope, refused: HTTPException) -> Response:
-    """A refusal as a page if a person's browser asked for one, otherwise as JSON."""
+    """A refusal: a page for a person's browser, otherwise JSON."""
     if is_page_request(scope):
         return message_page("Not allowed", as_sentence(refused.detail), status=refused.status_code)
     return JSONResponse({"error": refused.detail}, refused.status_code)

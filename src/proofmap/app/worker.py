@@ -82,7 +82,9 @@ class NetWorker:
             atexit.unregister(self.close)
 
     def _answer_waiting(self) -> None:
-        """Answer what waits now. Questions that come in meanwhile wait for the next step, so that a flood cannot stop a job."""
+        """Answer the questions that are waiting now. Questions that arrive meanwhile wait for the next step, so that they cannot stop a
+        job.
+        """
         with self._wake:
             waiting, self._questions = self._questions, deque()
         for question, answer in waiting:

@@ -137,7 +137,9 @@ def _precisions(settings: Any) -> set[str]:
 def computed_again(
     session: Session, record: Record, places: Sequence[int], *, times: int = COMPUTATIONS
 ) -> list[dict[str, Tensor]]:
-    """By computation, by score: values ``(n,)`` of the images at these places. The first is unchanged, the others have changed roundings."""
+    """For each computation and score, the values ``(n,)`` of these images. The first computation is unchanged; the others use changed
+    roundings.
+    """
     method = session.methods[record.name]
     unit = rounding_of(record.method["settings"], method.record())
     changed = [changed_roundings(session, method, unit, seed=k) for k in range(1, times)]
@@ -193,7 +195,7 @@ def same_roundings(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
 
 
 def furthest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    """The largest difference of a value; values that do not count are left out."""
+    """The largest difference between two values of an image. Images that do not count are left out."""
     return max(float((one[score] - other[score]).abs().nan_to_num(0.0).max()) for score in one)
 
 

@@ -81,7 +81,7 @@ def check_record(
     number: int | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> Record:
-    """The record with its check, or an error that says why it is refused.
+    """The record with its check. Raises an error with the reason if the record is refused.
 
     Args:
         salt: repeats an earlier choice of images.
@@ -284,7 +284,9 @@ def _pools(plugin: Plugin, session: Session) -> Iterator[ReadyImages]:
 
 
 def _check_beliefs(record: Record, session: Session) -> None:
-    """Raise if the net gives the labels of an image other probabilities. One pass for each image, so all are checked."""
+    """Raise if the net's probabilities of an image's labels differ from the record. This takes one pass per image, so all images are
+    checked.
+    """
     at = {name: k for k, name in enumerate(session.data.names)}
     inputs, device = session.classifier.inputs, session.classifier.device
     allowed = TOLERANCE if str(record.machine.get("device")).startswith(device.type) else ELSEWHERE

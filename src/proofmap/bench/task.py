@@ -112,7 +112,7 @@ class Task:
         return [need for need in self.needs if not need.is_there(data)]
 
     def check_needs(self, data: Path) -> None:
-        """Raise an error that says what to supply, if anything is missing."""
+        """Raise if something that the task needs is missing. The message says what to supply."""
         missing = self.missing(data)
         if missing:
             raise InputError(

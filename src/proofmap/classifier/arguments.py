@@ -14,7 +14,7 @@ from proofmap.core.inputs import Inputs, Pictures, Rows, Text
 def described_net(
     net: Any, inputs: Inputs, outputs: Outputs | None, names: Sequence[str] | None, *, from_data: bool
 ) -> tuple[Any, Outputs, Sequence[str] | None]:
-    """The net as the classifier calls it, what it returns, and the names of its labels. A model may know the last two."""
+    """The net in the form that the classifier calls, its kind of outputs, and the names of its labels. A model may state the last two."""
     function = as_function(net, inputs, outputs, from_data=from_data)
     if isinstance(function, ProbabilityModel):
         return function, check_outputs(outputs or "probabilities"), function.names if names is None else names

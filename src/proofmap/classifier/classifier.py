@@ -213,7 +213,7 @@ class Classifier:
         return Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
 
     def refresh(self) -> None:
-        """Make the view again if the net has changed, such as by training. Every method that takes images calls this."""
+        """Update this view if the net has changed, for example by training. Every method that takes images calls this."""
         if (original := self._version.net) is None or not self._version.is_old():
             return
         self._lengths.clear()

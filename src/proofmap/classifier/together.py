@@ -178,7 +178,7 @@ class _Backward:
 
 
 class _Asked(torch.autograd.Function):
-    """The net as a step of autograd, whose backward pass is asked for too."""
+    """The net as a function of autograd. The backward pass is also computed together with other threads."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lane: _Lane, net: Net, inputs: Inputs) -> Tensor:

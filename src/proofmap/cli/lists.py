@@ -152,7 +152,7 @@ def _recipes(name: str | None, data: Path) -> KindList:
 
 
 def _recipe_state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
-    """Whether a recipe can be run, and what is missing: for the recipe, and for each variant up to the first that can be run."""
+    """Whether a recipe can be run, and what is missing for it and for its variants, up to the first variant that can be run."""
     missing = [need.words(data) for need in recipe.missing(data)]
     required, ready = bool(recipe.lacks(data)), recipe.ready_variant(data)
     for variant in (v for v in recipe.variants if not v.by_name):

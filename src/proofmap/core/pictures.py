@@ -170,7 +170,7 @@ def decode_image(
     most_pixels: int | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> Image.Image:
-    """A file, or the bytes of one, as upright RGB, or RGBA if it is transparent; error messages call it ``name``.
+    """Decode a file, or its bytes: upright, RGB, or RGBA if it is transparent. Error messages call it ``name``.
 
     Pictures with a side above :data:`LONGEST_SIDE` or more than ``most_pixels`` (default ``PIL.Image.MAX_IMAGE_PIXELS``) are
     refused before they are decoded. Only the first of several frames is decoded.

@@ -20,7 +20,7 @@ class ProgressTask(Protocol):
     """One running job; a context manager."""
 
     def advance(self, passes: int, note: str = "") -> None:
-        """Report that ``passes`` more are done; ``note`` is a value to show, such as the loss."""
+        """Report that this number of further passes is done. ``note`` is a value to show, such as the loss."""
 
     def __enter__(self) -> Self: ...
 

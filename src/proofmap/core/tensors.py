@@ -110,7 +110,7 @@ def private_copy(x: Tensor) -> Tensor:
 
 
 def drop_repeats(x: Tensor) -> Tensor:
-    """A tensor with one entry along each expanded axis, such as one image of a fill that is the same for all.
+    """The tensor with expanded axes reduced to one entry, such as the one image of a fill that is the same for all images.
 
     >>> drop_repeats(torch.rand(3, 1, 1).expand(8, 3, 4, 4)).shape
     torch.Size([1, 3, 1, 1])

@@ -206,7 +206,7 @@ def true_outputs(
 
 
 def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None, ...] | None:
-    """The output index of each of a dataset's labels; None if its labels are output indices already."""
+    """The output index of each label of a dataset. None if its labels are already output indices."""
     return match_labels(dataset.label_names, outputs) if dataset.label_names else None
 
 

@@ -57,8 +57,9 @@ class Distractors:
         return not len(self.marks) and not self.samples
 
     def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
-        """A pool that has every source equally often: own images whole, sample photographs cropped as ``crop`` says. If a ``part`` is too
-        small, all sources are used."""
+        """A pool in which every source occurs equally often. Own images are used whole; ``crop`` says how sample photographs are cropped.
+        If a ``part`` is too small, all sources are used.
+        """
         found = self._part(part, inputs) if part == "all" or self._can_be_halved(inputs) else self
         return replace(found._whole_pool(inputs, size, crop, seed), part="all" if found is self else part)
 

@@ -270,7 +270,8 @@ class _Renamed(Dataset):
 
 
 def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image") -> list[tuple[int, ...]]:
-    """The true labels of ``n`` inputs, which messages call ``item``, as output indices, each once; an empty row if they are unknown.
+    """The true labels of ``n`` inputs as output indices, each once. A row is empty if the labels are unknown. Messages call an input
+    ``item``.
 
     >>> label_rows(["dog", None, [0, "dog"], -1], ["cat", "dog"], 4)
     [(1,), (), (0, 1), ()]

@@ -90,7 +90,7 @@ class Corners(Dataset):
         self._settings = settings
 
     def corner(self, i: int) -> int:
-        """0 is top left, 1 top right, 2 bottom left, 3 bottom right."""
+        """The corner of picture ``i``: 0 is top left, 1 top right, 2 bottom left, 3 bottom right."""
         return self._corner_of(self.pictures.digest(i))
 
     def _corner_of(self, content: str) -> int:

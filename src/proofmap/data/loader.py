@@ -47,7 +47,7 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class ImageBlock:
-    """A block of pictures. Each of them is either in ``images`` or in ``failures``, in the order of the request.
+    """A block of pictures. Each requested picture is either in ``images`` or in ``failures``, in the requested order.
 
     Attributes:
         indices: the pictures that could be read.
@@ -97,7 +97,7 @@ def load_listed(
     workers: int | None = None,
     ahead: int = 2,
 ) -> Generator[ImageBlock, None, None]:
-    """As :func:`load_blocks`, for blocks given as lists of indices."""
+    """Like :func:`load_blocks`, but each block is a list of indices."""
     outside = [i for members in blocks for i in members if not 0 <= i < len(dataset)]
     if outside:
         raise InputError(f"there is no item {outside[0]}: {dataset.title} has 0 to {len(dataset) - 1}")

@@ -47,7 +47,7 @@ class Pool:
 
 
 def in_part(marks: Tensor, part: Part) -> Tensor:
-    """Whether each source ``(N,)``, given by its mark, is in a part.
+    """Whether each source ``(N,)`` belongs to a part; sources are given by their marks.
 
     A random bit, keyed by the mark, decides the half of a source. So the half depends on an image's content alone, and no image is in
     both halves, even of two pools.

@@ -39,7 +39,7 @@ class Fill(Plugin):
         return make_plugin(FILLS, Fill, spec)
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
-        """The fill for this classifier's inputs; a fill with a state, such as a pool, returns a subclass."""
+        """The fill prepared for this classifier's inputs. A fill with a state, such as a pool, returns a subclass."""
         self.check_inputs(classifier.inputs)
         return ReadyFill(self, classifier.inputs)
 
@@ -83,7 +83,7 @@ class ReadyFill(Ready):
         return self.fill.random
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
-        """Backgrounds ``(N, *shape)``. The fill is given copies: it may write into them."""
+        """Backgrounds ``(N, *shape)``. The fill gets copies of its arguments, so it may change them."""
         return self.compute(private_copy(images), private_copy(keys))
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:

@@ -210,7 +210,7 @@ class ReadyImages(ReadyFill):
         return drawn / 255.0 if self.pool.dtype == torch.uint8 else drawn
 
     def _drawn(self, images: Tensor, words: Tensor) -> Tensor:
-        """One picture for each random word; pictures that come from the image itself are skipped."""
+        """One picture of the pool for each random word. Pictures made from the image itself are skipped."""
         from proofmap.data.pool import mark
 
         size, sources = len(self.pool), len(self.marks)

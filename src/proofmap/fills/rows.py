@@ -27,7 +27,7 @@ _AT_ONCE = 2**24  # numbers in a table of distances
 @FILLS.register
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearRows(Images):
-    """Hidden columns show another row that is near in the shown columns: a draw that is conditional on what is shown.
+    """Hidden columns show the values of another row that is similar in the shown columns: a draw conditional on what is shown.
 
     The distance of two rows is Gower's, the mean over the shown columns of
 

@@ -127,7 +127,7 @@ class Edges(Blind):
 
 @METHODS.register
 class ByVariance(Blind):
-    """For rows, the variance of each column in its own unit. The order is the same for all rows and all labels.
+    """For rows, the variance of each column in the column's own unit. The order is the same for all rows and all labels.
 
     For pictures and series, the squared distance of the input from the neutral value, the largest over channels.
     """

@@ -29,7 +29,7 @@ _NOT_AN_EXACT_LINE = 1e-9
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes of the net for an image with L labels: ``fixed + per_label * L``, plus those of METHOD for a wrapper."""
+    """Passes of the net for an image with L labels: ``fixed + per_label * L``. A wrapper adds the passes of METHOD."""
 
     fixed: float
     per_label: float
@@ -128,7 +128,7 @@ def _passes(method: Method, *, wraps: bool) -> Passes | None:
 
 
 def _stated(kind: type[Method], method: Method | None, fact: str, wraps: bool) -> bool | None:
-    """A fact of the class, or of its instance; None if a wrapper takes this fact from METHOD."""
+    """A fact of the class, or of its instance. None if a wrapper takes it from METHOD."""
     of_class = getattr(kind, fact)
     if isinstance(of_class, bool):
         return of_class

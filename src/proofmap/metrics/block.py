@@ -26,7 +26,7 @@ from proofmap.plugins.failures import exit_as_error
 
 @dataclass(frozen=True)
 class Subjects:
-    """Images ``(N, *shape)`` with the labels ``(N, L)`` they are judged for, and what the data knows about them."""
+    """Images ``(N, *shape)``, the labels ``(N, L)`` to judge, and the true labels, boxes and objects if they are known."""
 
     images: Tensor
     labels: Tensor

@@ -74,7 +74,7 @@ class SoftDeletionGame(SoftInsertionGame):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidenceMetric(Metric):
-    """A metric that compares f(x, a) with f of one modified input, o; the value of an image is that of its first label."""
+    """A metric that compares f(x, a) with o, the same probability for one modified input. The value of an image is that of its first label."""
 
     limits = (0.0, 1.0)
     plays: ClassVar[type[SoftInsertionGame]] = SoftInsertionGame

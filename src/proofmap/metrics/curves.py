@@ -224,7 +224,7 @@ class _Runner:
         return self._record(values, f, ends[True])
 
     def _prepared(self, images: Tensor) -> Tensor:
-        """Images in the form that composites are made from: in the net's layout, and normalised unless values are mixed."""
+        """Images prepared for composites: in the net's memory layout, and normalised unless values are mixed."""
         x = images if self.game.soft else self.classifier.normalised(images)
         return x.contiguous(memory_format=layout_of(self.classifier.net))
 

@@ -49,7 +49,7 @@ class LocalisationMetric(Metric):
         return found
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor | float:
-        """The value of one map; the objects of its label are in these boxes."""
+        """The value of one map, given the boxes of its label's objects."""
         raise NotImplementedError
 
 
@@ -70,7 +70,7 @@ def energy(map_: Tensor) -> Tensor:
 
 @METRICS.register
 class PointingGame(LocalisationMetric):
-    """1 where the map's largest value lies in a box of its label, or within ``tolerance`` positions of one.
+    """1 if the map's largest value lies in a box of its label or within ``tolerance`` positions of a box, otherwise 0.
 
     If several positions have the largest value, the score is the share of them that hit. So a constant map scores the boxes' share of the
     area.

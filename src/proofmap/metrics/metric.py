@@ -133,7 +133,7 @@ METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics", prepare=setti
 
 
 def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
-    """A metric from its spec (:mod:`proofmap.plugins.specs`), a table, or as given.
+    """A metric from its spec (:mod:`proofmap.plugins.specs`), from a table, or a metric itself.
 
     >>> make_metric("soundness:thresholds=released,curve=rise,points=16").settings()["points"]
     16

@@ -148,7 +148,7 @@ class CompleteRegion(ContrastiveRegion):
 
 @torch.no_grad()
 def sufficient_subsets(judged: Judged, metric: SufficientRegion | None = None, *, most: int = 8) -> Tensor:
-    """Disjoint sufficient input subsets ``(R, N, L, *positions)``, booleans, in the order in which a map finds them.
+    """Disjoint sufficient subsets of the input ``(R, N, L, *positions)``, boolean, in the order in which the map finds them.
 
     The first is the smallest sufficient region. Each further subset is the smallest top part of the remaining positions that keeps the
     label by itself. The search ends when the remaining positions do not keep the label, or after ``most`` subsets. If there are several

@@ -61,7 +61,7 @@ class KeptGame(Game):
 
 @METRICS.register
 class ProofSize(GameMetric):
-    """The smallest share s of the positions for which the label is the net's answer at s and at all larger shares tried.
+    """The smallest share s of positions such that the net gives the label at s and at every larger share tried.
 
     With a random fill the label counts as the answer if it is the answer in more than half of the draws. The value of an image is that of its
     first label; NaN if the label is not the answer for the whole image.

@@ -48,7 +48,7 @@ tables. ``released``: the script its authors published."""
 
 
 def thresholds(which: str | tuple[float, float] | Thresholds) -> Thresholds:
-    """A pair of thresholds by name, as two numbers, as the text ``"0.01,0.001"``, or as given.
+    """The thresholds: by name, from two numbers, from the text ``"0.01,0.001"``, or unchanged.
 
     >>> thresholds("released"), thresholds("0,0.1")
     (Thresholds(e1=0.1, e2=0.1), Thresholds(e1=0.0, e2=0.1))

@@ -23,7 +23,7 @@ Rule = Literal["mean", "right", "trapezoid"]
 class Quadrature:
     """``points`` steps over ``within`` (a range of shares of the positions), summed by ``rule``.
 
-    - ``mean``: the mean over every integer count in the range of the linear interpolant (the paper's definition);
+    - ``mean``: the curve is interpolated linearly, and its values at all integer counts in the range are averaged (the paper's definition);
     - ``right``: the plain mean of the values after each step (the released code);
     - ``trapezoid``: as RISE does it.
 

@@ -58,7 +58,7 @@ def inter_rater(values: Tensor) -> float:
 
 
 def mean_correlation(values: Tensor) -> float:
-    """The mean of Spearman's correlations of all pairs of columns ``(n, K)`` that have one; NaN where none has."""
+    """The mean of Spearman's correlations over all pairs of columns ``(n, K)`` with a defined correlation; NaN if there is none."""
     pairs = list(combinations(range(values.shape[1]), 2))
     if not pairs or len(values) < 2:
         return torch.nan
@@ -103,7 +103,7 @@ class ScoreMetric(RunMetric):
 
 @METRICS.register
 class InterRater(ScoreMetric):
-    """Krippendorff's alpha of each score: the images are raters, and rank the methods; see :func:`krippendorff_alpha`."""
+    """Krippendorff's alpha of each score. The raters are the images, which rank the methods; see :func:`krippendorff_alpha`."""
 
     name = "inter-rater"
     higher_is_better = True

@@ -44,7 +44,7 @@ class Roughness(Metric):
 
 
 def roughness(shown: Tensor) -> Tensor:
-    """The relative length of the border of masks ``(P, *positions)``, boolean: ``(P,)``; zero where nothing is shown.
+    """The relative length ``(P,)`` of the border of boolean masks ``(P, *positions)``; 0 for an empty mask.
 
     >>> one = torch.zeros(1, 6, 6, dtype=torch.bool)
     >>> one[0, 1:5, 1:5] = True

@@ -32,7 +32,7 @@ def mean_ranks(values: Tensor) -> Tensor:
 
 
 def pearson(a: Tensor, b: Tensor) -> Tensor:
-    """The correlation of each row of ``(P, n)`` with its partner's, ``(P,)``; NaN where a row is constant."""
+    """Pearson's correlation ``(P,)`` of each row of one table ``(P, n)`` with the same row of the other; NaN if a row is constant."""
     a, b = a.double(), b.double()
     a, b = a - a.mean(dim=1, keepdim=True), b - b.mean(dim=1, keepdim=True)
     product = (a * b).sum(dim=1)
@@ -41,7 +41,7 @@ def pearson(a: Tensor, b: Tensor) -> Tensor:
 
 
 def spearman(a: Tensor, b: Tensor) -> Tensor:
-    """Spearman's rank correlation of each row of ``(P, n)`` with its partner's, ``(P,)``; NaN where a row is constant.
+    """Spearman's rank correlation ``(P,)`` of each row of one table ``(P, n)`` with the same row of the other; NaN if a row is constant.
 
     >>> spearman(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[9.0, 4.0, 1.0]]))
     tensor([-1.], dtype=torch.float64)

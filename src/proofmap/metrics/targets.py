@@ -60,7 +60,7 @@ class Probability(Target):
 
 @TARGETS.register
 class Decision(Target):
-    """h = 1 where the net decides for the label: it is among the k most probable; with independent labels f >= 1/2.
+    """h = 1 if the label is among the k most probable ones (for independent labels: if f >= 1/2), otherwise 0.
 
     The target of the paper's proofs about linear nets, with k = 1. Labels that are equally probable all count.
     """

@@ -51,7 +51,7 @@ def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bo
 
 
 def folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
-    """Further arguments of ``from_pretrained`` for a folder or a repository of Hugging Face. The hub is asked once.
+    """Arguments of ``from_pretrained`` for a folder or a repository of Hugging Face. The hub is contacted once.
 
     Raises:
         ModelError: there is neither such a folder nor such a repository.

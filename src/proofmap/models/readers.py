@@ -89,7 +89,7 @@ def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], sl
 
 
 def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """Each token as a position; tokens that share a character, such as bytes of an emoji, are one."""
+    """Each token is one position. Tokens that share a character, such as the bytes of an emoji, form one position."""
     pieces: list[Piece] = []
     start = 0
     for number, last in tokens:

@@ -125,7 +125,7 @@ class ModelSpec:
         return model if self.pretrained else f"{model}?pretrained=false"
 
     def with_arguments(self, *, weights: str | Path | None, pretrained: bool) -> ModelSpec:
-        """The spec with arguments that the caller gave in addition to the string."""
+        """The spec, with arguments that the caller gave outside the string."""
         if weights is not None and self.weights is not None and Path(weights) != self.weights:
             raise InputError(f"model {self.text!r} names one weights file, weights={str(weights)!r} another")
         weights = self.weights if weights is None else Path(weights)

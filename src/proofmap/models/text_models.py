@@ -65,7 +65,7 @@ def load_text_model(spec: ModelSpec, labels: Sequence[str] | None = None) -> Loa
 
 
 def _in_windows(spec: ModelSpec, net: TokenNet, arguments: dict[str, Any]) -> Loaded:
-    """The net, set to read long texts in windows if the spec asks for it."""
+    """The net. If the spec requests it, the net reads long texts in windows."""
     inputs: Tokens = arguments["inputs"]
     if inputs.longer == "windows":
         if isinstance(net, ContinuationNet):
@@ -301,7 +301,7 @@ def _check_distinct(names: Sequence[str], numbers: Sequence[Sequence[int]]) -> N
 def _check_embeddings(
     spec: ModelSpec, net: TokenNet, reader: TokenReader, tokenizer: Any, logits: Any
 ) -> None:
-    """Refuse a net that gives other outputs for embeddings than for tokens, or for a text in a batch of a longer one."""
+    """Raise if a net's outputs for embeddings differ from those for tokens, or if a text's outputs change in a batch with a longer text."""
     inputs = Tokens(width=reader.table.shape[1], length=8, slots=4, reader=reader)
     texts = ["a b c d", "a"]
     x = torch.stack([inputs.prepare(text) for text in texts])

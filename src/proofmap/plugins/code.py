@@ -137,7 +137,7 @@ class Digest:
         return self._hash.hexdigest()
 
     def record(self) -> dict[str, object]:
-        """Entries for a record: the ``code``, and if there are any, the values that it ``reads`` and those that are ``unseen``."""
+        """Entries for a record: the ``code``, the values that it ``reads``, and the values that are ``unseen``, if there are any."""
         named = {"reads": dict(sorted(self._reads.items())), UNSEEN: dict(sorted(self._unseen.items()))}
         return {"code": self.hexdigest(), **{key: found for key, found in named.items() if found}}
 

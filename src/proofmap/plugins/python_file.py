@@ -66,7 +66,7 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
 
 
 def run_file(path: Path, name: str) -> ModuleType:
-    """Run a file as a module of this name. Modules next to it can be imported, and are imported again if they have changed."""
+    """Run a file as a module with this name. It can import modules next to it; they are imported again if they have changed."""
     imported = source_files(path)[1:]
     belong_to_user([path, *imported])
     _forget_changed(path.resolve().parent, imported)

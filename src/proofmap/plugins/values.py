@@ -60,7 +60,7 @@ def without_library(value: Any) -> Any:
 
 
 def typed(value: Any, kinds: Sequence[Any]) -> Any:
-    """A value that fits one of these types, converted to it: 8 becomes 8.0 for a float, a list becomes a tuple.
+    """The value converted to the first of these types that it fits: 8 becomes 8.0 for a float, a list becomes a tuple.
 
     Equal values then have equal texts; for the same reason zero has no sign. Raises OverflowError for an int that is too large
     for a float.

@@ -128,7 +128,7 @@ def page_html(
     opening: Mapping[str, Any] | None = None,
     carriers: proof_columns.ProofColumns | None = None,
 ) -> str:
-    """The page of a record, its pictures, its scatter plots, its opening, and the columns that carry proofs; equal data gives equal text."""
+    """The HTML of a page from its record, pictures, scatter plots, opening, and columns that carry proofs. Equal data gives equal text."""
     return (
         _environment()
         .get_template("report.html")

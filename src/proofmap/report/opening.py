@@ -26,7 +26,7 @@ from proofmap.results.verdict import Verdict
 
 
 def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
-    """The opening as data for the page; None if no method has a map for each label, or no such label was judged."""
+    """The opening as data for the page. None if no method has a map for each label, or if no label with f < .01 was judged."""
     result = _method(evaluation, verdict)
     found = None if result is None else _choice(evaluation, result)
     if result is None or found is None:

@@ -130,8 +130,8 @@ def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = F
 def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
     """The indices of the labels that are drawn for this image, in their order.
 
-    If there are more than ``most``: the most probable ones, and the one with the lowest soundness of any method, because a proof of
-    what the net does not believe is what a reader looks for.
+    If there are more than ``most``: the most probable ones, and the one with the lowest soundness of any method, because readers look
+    for proofs of what the net does not believe.
     """
     places = evaluation.places_of(index)
     if len(places) <= most:

@@ -72,7 +72,7 @@ def picture_ratio(inputs: Inputs) -> float:
 
 
 def picture_bytes(picture: Image.Image, format: str, **options: Any) -> bytes:
-    """A picture as the content of a file; ``options`` as Pillow's ``save`` takes them."""
+    """The content of a picture's file; ``options`` are those of Pillow's ``save``."""
     file = io.BytesIO()
     picture.save(file, format, **options)
     return file.getvalue()
@@ -98,7 +98,7 @@ class DrawnLine:
 
 @dataclass(frozen=True)
 class DrawnSeries:
-    """A series to draw: for each column the first position that it shows; the lines; and the picture of a spectrogram, which has none."""
+    """Data to draw a series: for each column the first position that it shows, the lines, and for a spectrogram a picture instead of lines."""
 
     columns: list[int]
     lines: list[DrawnLine]

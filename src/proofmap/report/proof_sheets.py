@@ -90,7 +90,7 @@ def _label_words(evaluation: Evaluation, index: int, place: int) -> str:
 
 
 def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """One row of a table, one method: for each label the columns in the order of the map with their curve, and what they prove."""
+    """The sheet of one row of a table and one method: for each label the columns in the order of the map, their curve, and what they prove."""
     result, side, cells = evaluation.results[0], 360, []
     for j, label in _labels(evaluation, index)[:_MOST_RANKED]:
         lines = [
@@ -136,7 +136,7 @@ def _ratio(picture: Image.Image | None) -> float:
 
 
 def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
-    """One image, one method: for each label the heat map, the positions kept, and what the map proves. ``crop`` is a note."""
+    """The sheet of one image and one method: for each label the heat map, the kept positions, and what the map proves. ``crop`` is a note."""
     if is_worded(evaluation.inputs):
         return word_sheet(evaluation, index)
     if is_ranked(evaluation.inputs):

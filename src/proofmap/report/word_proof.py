@@ -27,7 +27,7 @@ WORDS_NOTE = "Shade: the value of the map. Underlined: the first {positions} of 
 
 @dataclass(frozen=True)
 class WordProof:
-    """What a method shows of a text for one label. Words have their white space; ``along[k]`` is the probability with k words shown."""
+    """The proof of one label of a text by one method. Words include their white space; ``along[k]`` is the probability with k words shown."""
 
     label: str
     words: tuple[str, ...]
@@ -127,7 +127,7 @@ def _word_html(word: str, shade: Colour | None, underline: str) -> str:
 
 
 def _steps_html(proof: WordProof, most: int) -> str:
-    """The words one by one, in the order of the map, with the belief after each as a bar and a number."""
+    """A table of the words in the order of the map, with the belief after each word as a bar and a number."""
     steps: Sequence[tuple[str, float]] = [
         ("(nothing)", proof.along[0]),
         *((proof.words[p].strip(), proof.along[k + 1]) for k, p in enumerate(proof.order[:most])),

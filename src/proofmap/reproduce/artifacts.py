@@ -135,7 +135,7 @@ def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator
 
 
 def _figure(stored: StoredMaps, tvs: Mapping[str, float], job: Job) -> GridFigure:
-    """The figure of the first images; a column is a label if all images have the same labels."""
+    """The figure of the first images. Columns are labels if all images have the same labels."""
     some = slice(job.settings["pictured"])
     labels, order = stored.labels[some].sort(dim=1)
     if not bool((labels == labels[:1]).all()):

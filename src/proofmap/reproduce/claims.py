@@ -85,7 +85,7 @@ def _lacking(count: int, what: str) -> str:
 
 
 def _counted(n: int) -> str:
-    """The number of images. If they are too few for a verdict, the text says so, because the interval next to it may seem to decide.
+    """The number of images. If it is too small for a verdict, the text says so, because the interval alone could suggest one.
 
     >>> _counted(200), _counted(5)
     ('n = 200', 'n = 5, where fewer than 6 images decide nothing')

@@ -167,7 +167,7 @@ class Recipe:
         )
 
     def variant_note(self, data: Path) -> str:
-        """Which variant this is, and what to supply for the paper's own; empty if there are no variants."""
+        """A note on which variant this is and what the paper's own variant needs. Empty if there are no variants."""
         if not self.chosen_variant:
             return ""
         own, chosen = self.variants[0], next(v for v in self.variants if v.name == self.chosen_variant)

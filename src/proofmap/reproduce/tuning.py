@@ -98,7 +98,7 @@ def tune_on_other_images(job: Job) -> Tuning:
 
 
 def tune_on_first_images(stored: StoredMaps, wanted: Mapping[str, Any]) -> Tuning:
-    """Tune the thresholds on the first images of a run, whose maps are stored: at most a third of them, at least one."""
+    """Tune the thresholds on the first images of a run, using their stored maps: at least one image, at most a third of them."""
     held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
     sweeps = {
         result.name: sweep_of(

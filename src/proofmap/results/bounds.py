@@ -62,7 +62,7 @@ class Reach:
     others: tuple[MethodResult, ...]
 
     def areas(self, result: MethodResult) -> Tensor:
-        """A ``(N, L)`` of a method, where the bounds are known."""
+        """The insertion areas A ``(N, L)`` of a method, NaN for pairs without bounds."""
         return _areas(result).masked_fill(self.low.isnan(), torch.nan)
 
     def matchable(self) -> Tensor:

@@ -45,7 +45,7 @@ def f_of_fill(curves: Curves) -> Tensor:
 
 
 def given_by_fill(result: MethodResult) -> Tensor:
-    """Which pairs ``(N, L)`` are given by the fill."""
+    """A mask ``(N, L)`` of the pairs whose label the fill alone gives."""
     curves = result.insertion
     alone, auc, f = f_of_fill(curves), curves.auc.double().cpu(), curves.f.double().cpu()
     too_strong = proof.soundness(auc, f, result.threshold("e2")) < BAR
@@ -61,7 +61,7 @@ def fill_words(result: MethodResult, index: int, place: int) -> str:
 
 
 def is_marked(evaluation: Evaluation, score: Score) -> bool:
-    """Whether a score of completeness or soundness rests on labels that the fill gave."""
+    """Whether a score of completeness or soundness depends on labels that the fill alone gives."""
     drawn = evaluation.results[0].insertion.settings.get("fill")
     same_fill = setting_text(score.settings.get("fill", drawn)) == setting_text(drawn)
     rests = score.kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT) and same_fill
@@ -108,7 +108,7 @@ def other_fill(evaluation: Evaluation) -> str:
 
 
 def fill_text(evaluation: Evaluation) -> str:
-    """The fill of the curves, with what it means if the inputs are not pictures: ``gray (the mean of each channel)``."""
+    """The fill of the curves. For inputs other than pictures, its meaning is added: ``gray (the mean of each channel)``."""
     fill, words = _fill(evaluation.results[0]), evaluation.inputs.neutral_words
     return f"{fill} ({words})" if fill == Gray.name and words else fill
 

@@ -45,7 +45,7 @@ _EQUAL = 1e-12  # values that differ by less than this share of their size diffe
 def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS) -> Doubles:
     """Intervals ``(K, 2)`` of the means of K columns of ``(N, K)`` values, one row per image; NaN entries do not count.
 
-    NaN for a column that counts fewer than two images, or infinite values.
+    The interval of a column is NaN if fewer than two images count, or if a value is infinite.
 
     Args:
         values: an array, or a tensor on any device.

@@ -42,7 +42,7 @@ class LabelMatrices(Tables):
     """The word for one input: image, series, row."""
 
     def answers(self) -> dict[str, str]:
-        """For each method with a matrix: does a map prove its own label only? In words, with the worst cell.
+        """For each method with a matrix, a sentence that says whether its maps prove only their own label, with the worst cell.
 
         The mean cell (a, b) should not be above the diagonal (a, a): else the map of a shows more of b than of a. The worst cell is the
         one that is furthest above it. Rows of labels that the net does not believe (mean f < .01) are left out: their maps should prove

@@ -100,7 +100,7 @@ def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
 
 
 def coverage_words(evaluation: Evaluation) -> str:
-    """How many labels of an image were judged, of those that count: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
+    """How many of the labels that count were judged for an image: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
     judged = (evaluation.labels != NO_LABEL).sum(dim=1)
     least, most = int(judged.min()), int(judged.max())
     label_set = evaluation.settings.get("label_set", "all")

@@ -145,7 +145,7 @@ class ProofShape:
 
 
 def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> ProofShape:
-    """The shape of the proof of one label of one image, from the curve that is drawn."""
+    """The shape of the proof of one label of one image, computed from the curve that is shown."""
     curves = result.insertion
     some = curves.counts > 0
     values = (

@@ -37,7 +37,7 @@ _GROUPS = 100
 
 @dataclass(frozen=True)
 class Number:
-    """A number with its 95 % interval, and what it is: ``what`` of ``subject`` (a metric, two, or methods)."""
+    """A number with its 95 % interval: ``what`` was computed for ``subject`` (a metric, a pair of metrics, or methods)."""
 
     what: str
     subject: str

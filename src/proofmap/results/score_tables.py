@@ -66,8 +66,8 @@ MOST_ROWS = 50
 
 
 def score_cells(evaluation: Evaluation) -> Cells:
-    """Header and one row of cells per method: ``.84 [.80, .88]``; label-free methods, and scores of labels that the fill gives by
-    itself, carry marks.
+    """Header and one row of cells per method, such as ``.84 [.80, .88]``. Marks show label-free methods, and scores of labels that the fill
+    alone gives.
 
     Where the methods count different images, a cell says how many: ``.84 [.80, .88] n=20``.
     """
@@ -154,7 +154,7 @@ def _wrong(evaluation: Evaluation) -> list[str]:
 
 
 def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | None = None) -> str:
-    """One line per image and label, for all methods or the first ``methods``: f, and what the map proves, as a bar and in numbers."""
+    """One line per image and label, for all methods or the first ``methods``: f, and the proof as a bar and in numbers."""
     header, rows = pair_cells(evaluation, methods)
     pairs = [
         (result, i, j)

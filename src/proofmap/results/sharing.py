@@ -46,7 +46,7 @@ def _last_part(path: str) -> str:
 
 
 def shared_names(names: Sequence[str]) -> list[str]:
-    """The names without their folders, changed where needed so that no two are equal."""
+    """The names without their folders. Names that become equal are made distinct."""
     return distinct_names([without_folders(name) for name in names])
 
 

@@ -41,7 +41,7 @@ _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 def block_size(
     study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int, images: int
 ) -> int:
-    """Images in a unit, out of ``images`` in all; ``costs`` has the cost of one image for each method, None if it is unknown."""
+    """The number of images per unit. ``images`` is the total number; ``costs`` has the cost of one image for each method, None if unknown."""
     if study.images_per_unit is not None:
         return study.images_per_unit
     labels = max(1, labels)

@@ -169,7 +169,9 @@ _FILLS = {"photos": ("gray", "blur"), "series": ("gray", "time-shift"), "table":
 
 
 def has_model(found: FoundData) -> bool:
-    """Whether the study file of this data can name a model. Series, and tables without a model file beside them, need one of yours."""
+    """Whether the study file of this data can name a model. For series, and for tables without a model file next to them, the user must
+    name one.
+    """
     return found.kind == "photos" or found.model is not None
 
 

@@ -131,7 +131,7 @@ class Manifest:
 
     @property
     def distractors(self) -> Mapping[str, Any] | None:
-        """The run's own distractors, which stay the same when it is extended; None if it needed none so far."""
+        """The distractors of the run, which do not change when it is extended. None if it has not needed any."""
         found: Any = self.study.get("distractors")
         return found  # type: ignore[no-any-return]
 
@@ -181,7 +181,7 @@ def _damaged(path: Path, what: str) -> Damaged:
 
 
 def _no_run(folder: Path) -> StoreError:
-    """The error for a folder that is not a run: what is missing, runs nearby (most similar names first), and how to make one."""
+    """The error for a folder that is not a run: what is missing, which runs are nearby (similar names first), and how to make one."""
     there = os.path.isdir(folder)
     what = f"{folder} is not a run directory of proofmap: it has no {FILE}"
     around = folder if there else folder.parent

@@ -37,7 +37,7 @@ class Outcome:
         return self.unreadable == 0 and self.failed == 0
 
     def evaluation(self) -> Evaluation:
-        """The results, read from the folder; comparisons, audits and reports also take the outcome itself."""
+        """The results, read from the folder. Comparisons, audits and reports also accept the outcome itself."""
         with Run(self.folder) as run:
             return run.evaluation()
 

@@ -166,7 +166,7 @@ def make_plan(
     blocks: int,
     waiting: Mapping[str, int],
 ) -> Plan:
-    """The plan for this number of images and blocks; ``waiting`` holds units still to do by method."""
+    """The plan for this number of images and blocks; ``waiting`` counts the remaining units of each method."""
     labels = max(1, round(labels_per_image))
     plans = []
     per_value = {"none": 0, "float16": 2, "float32": 4}[session.study.maps]

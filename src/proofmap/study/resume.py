@@ -129,7 +129,7 @@ def registrations(session: Session) -> dict[str, list[Registered]]:
 
 
 def check_registered(folder: Path, store: Store, session: Session) -> None:
-    """Refuse a method or metric that has the name of one in the run, but other settings or other code.
+    """Raise if a method or metric has the same name as one in the run, but other settings or other code.
 
     A method that has given no value yet is replaced, because it was probably corrected.
     """
@@ -149,7 +149,7 @@ def methods_without_values(store: Store) -> set[str]:
 
 
 def replace_corrected(store: Store, session: Session) -> None:
-    """Delete the study's methods that gave no value and whose code or settings have changed."""
+    """Delete methods of the study that have given no value and whose code or settings have changed."""
     known, without_values = store.registered("methods"), methods_without_values(store)
     for method in registrations(session)["methods"]:
         name = method.name

@@ -130,7 +130,7 @@ class Session:
         return self._lengths[n]
 
     def look_at(self, images: Tensor) -> None:
-        """At the first call, remember the net's outputs for two of these images. :meth:`check_net` compares with them."""
+        """At the first call, store the net's outputs for two of these images. :meth:`check_net` compares with them."""
         if self._look is None:
             self._look = FirstLook(self.classifier.frozen(), images)
 
@@ -183,7 +183,7 @@ def open_session(
 def open_study_data(
     study: Study, classifier: Classifier | None = None, device: str | None = None
 ) -> tuple[Dataset, Classifier | None]:
-    """The study's data, and the net if it was given or loaded for it.
+    """The study's data, and the net if it was given or had to be loaded to read the data.
 
     How a CSV file is read depends on the net, unless its kind is written before it: ``series:beats.csv``. Models in files of other libraries
     (``onnx:FILE``) read their columns from the data, so there the data comes first.

@@ -95,7 +95,7 @@ class RunSink:
         )
 
     def _game(self, curves: Curves) -> str:
-        """The key of the note with the steps and settings of these curves, which depend on the metrics of the unit."""
+        """The key of the note that holds the steps and settings of these curves."""
         about = {
             "counts": curves.counts.tolist(),
             "positions": curves.positions,

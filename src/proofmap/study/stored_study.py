@@ -83,7 +83,7 @@ def _changed_plugins(run: Run, opened: list[Session]) -> list[str]:
 
 
 def missing_controls(run: Run) -> dict[str, Study]:
-    """The controls that a run lacks, by name, and the study that judges each; see :mod:`proofmap.methods.controls`.
+    """The controls that a run does not have, by name, each with the study that judges it; see :mod:`proofmap.methods.controls`.
 
     Methods that were objects of a Python process cannot be made again, so their own maps get no controls.
     """

@@ -128,7 +128,7 @@ def grad_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> A
 
 
 def torch_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Tensor:
-    """The maps ``(n, h, w)`` of an object of torch-cam: one pass of its own model, then the maps from what its hooks recorded."""
+    """The maps ``(n, h, w)`` of an object of torch-cam: one pass of its model, then maps from the values that its hooks recorded."""
     scores = cam.model(images)
     maps: list[Tensor] = cam(labels.tolist(), scores, normalized=False, **options)
     return maps[0] if len(maps) == 1 else cam.fuse_cams(maps)

@@ -142,7 +142,7 @@ class Captum(LibraryMethod):
             self.class_named(Call.read(str(call.options[first])).name)
 
     def hides_words(self, inputs: Inputs) -> bool:
-        """Whether it hides whole words: a class that hides features, given texts."""
+        """Whether the class hides whole words: it hides features, and the inputs are texts."""
         kind = self.class_named(self.call.name)
         return isinstance(inputs, TextInputs) and _FEATURES in _parameters(kind)[2].names
 
@@ -239,7 +239,7 @@ def takes_baselines(kind: Any) -> bool:
 
 
 def usual_baseline(kind: Any, classifier: Classifier) -> dict[str, object]:
-    """The record of the baseline that a class gets by default; empty if the class takes none."""
+    """The record of the default baseline of a class; empty if the class takes no baseline."""
     if isinstance(classifier.inputs, Tokens):
         return {_BASELINES: _OWN} if takes_baselines(kind) else {}
     return {_BASELINES: rounded(classifier.inputs.neutral)} if takes_baselines(kind) else {}

@@ -121,7 +121,7 @@ class FromObject(Method):
             )
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
-        """The settings, and the baseline that Captum is given."""
+        """The settings, and the baseline that is passed to Captum."""
         baseline = captum.usual_baseline(type(self.inner), ready.classifier) if self.lacks_baselines else {}
         return {**self.settings(), **baseline}
 

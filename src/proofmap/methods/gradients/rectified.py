@@ -54,7 +54,7 @@ def activation(node: Any) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RectifiedMethod(GradientMethod):
-    """A gradient of which each rectifier passes on a part, by :meth:`passed`."""
+    """A gradient that every rectifier changes on the way back, by :meth:`passed`."""
 
     def passed(self, gradient: Tensor, node: Node) -> Tensor:
         """The part of the gradient ``(N, ...)`` at a rectifier that passes."""

@@ -29,7 +29,7 @@ _MANY = 0.5
 
 
 class MaskerWarning(UserWarning):
-    """The masker's maps suggest that it has learned nothing, or it is asked for labels that were not in its training data."""
+    """The masker seems to have learned nothing, or a label was not in its training data."""
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ class Scale:
 
 
 def find_scales(classifier: Classifier, layers: Sequence[str] = (), *, most: int) -> tuple[Scale, ...]:
-    """The scales at which a masker reads the net, the coarsest first: at most ``most``, or those of the named layers.
+    """The scales at which a masker reads the net, the coarsest first: those of the named layers, or up to ``most`` that are found.
 
     A scale is a size of feature maps, with the image's proportions and more than one place. Its layer is the last one in
     order of execution among the least nested ones, so a stage and not a convolution inside the next stage. A gradient must show that

@@ -41,7 +41,7 @@ _WEIGHTS_HELP = (
 
 @dataclass(frozen=True)
 class Masker:
-    """A masker on the net's device: the scales that it reads, the name and digest of its file, and what it was trained on.
+    """A loaded masker: the scales that it reads, the name and digest of its file, and its training data.
 
     ``first_maps`` is the method whose maps it changes; None if it makes masks from features alone. A masker that other authors published
     has no header; its ``encoder`` reads features as theirs does.
@@ -209,7 +209,7 @@ class RealTimeSaliency(TrainedMasker):
 
 @METHODS.register
 class PhangMasker(TrainedMasker):
-    """The masker of Phang et al. 2020: one mask for all labels, trained against the net (FIX) or against copies of it (CA).
+    """The masker of Phang et al. 2020: one mask for all labels, trained with one fixed net (FIX) or with changing copies of it (CA).
 
     ``weights`` may be the authors' own checkpoint, for a ResNet-50 (:mod:`~proofmap.methods.maskers.checkpoints`).
     """

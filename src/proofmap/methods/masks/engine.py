@@ -241,7 +241,7 @@ class MaskEngine:
     def _refilled(
         self, pairs: Pairs, slots: Slots, seated: list[int], waiting: deque[int]
     ) -> tuple[Slots, list[int]]:
-        """Put the next pairs into free slots; slots that stay free are removed, unless their number is fixed."""
+        """Put the next pairs into free slots. Slots that stay free are removed unless their number is fixed."""
         free = [slot for slot, pair in enumerate(seated) if pair < 0]
         entering = [waiting.popleft() for _ in range(min(len(free), len(waiting)))]
         if entering:

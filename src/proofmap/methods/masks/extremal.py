@@ -250,7 +250,9 @@ def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:
 
 
 class _SmoothMaximum(torch.autograd.Function):
-    """Has its own backward pass, because torch's sums over the middle axes of a tensor with seven axes, one number at a time."""
+    """The smooth maximum with its own backward pass. Torch's would sum over the middle axes of a tensor with seven axes one number at a
+    time.
+    """
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, kernel: Tensor) -> Tensor:

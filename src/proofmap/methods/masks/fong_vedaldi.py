@@ -230,7 +230,7 @@ class FongVedaldiProblem(MaskProblem):
 
 
 def enlarged_each(low: Tensor, up: list[Tensor]) -> Tensor:
-    """Masks ``(P, K, *grid)`` enlarged by matrices ``(side, cells)``, or by those of each pair ``(P, side, cells)``."""
+    """Masks ``(P, K, *grid)`` enlarged by shared matrices ``(side, cells)`` or by one matrix per pair ``(P, side, cells)``."""
     matrices = [matrix[:, None] if matrix.ndim == 3 else matrix for matrix in up]
     if len(matrices) == 1:
         return (low[..., None, :] @ matrices[0].mT)[..., 0, :]

@@ -185,7 +185,7 @@ def _bears(classifier: Classifier, dtype: torch.dtype) -> bool:
 
 
 def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) -> bool:
-    """Whether to compile the net for this number of passes in one call: as given, or if it pays."""
+    """Whether to compile the net for this number of passes: as requested, or by default if it saves time."""
     if compile is not None:
         return compile
     fixed = not isinstance(classifier.inputs, TextInputs)  # texts have many shapes
@@ -204,7 +204,7 @@ def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
 
 
 class Stage:
-    """What composites are made of: inputs, and what hides them, both as the net takes them.
+    """The two parts of composites, inputs and backgrounds, both in the form that the net takes.
 
     Slots remember them normalised and in the net's precision: the inputs as ``seen``, what the k-th fill shows as ``hidden k``. Masks
     mix them, and the composites go into the net unchanged. Normalising is affine, so this is the normalised composite; in half
@@ -225,7 +225,7 @@ class Stage:
         return brought
 
     def hidden(self, slots: Slots, keys: Tensor, k: int = 0) -> Tensor:
-        """What the k-th fill shows: what is remembered ``(P, 1, *shape)``, or fresh draws for keys ``(P, D)``: ``(P, D, *shape)``."""
+        """What the k-th fill shows: stored backgrounds ``(P, 1, *shape)``, or new draws ``(P, D, *shape)`` for keys ``(P, D)``."""
         if not self.fills[k].random:
             return slots[f"hidden {k}"][:, None]
         images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])

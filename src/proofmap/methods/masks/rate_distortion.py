@@ -123,7 +123,7 @@ class RateDistortionProblem(MaskProblem):
         }
 
     def scores(self, composites: Tensor, slots: Slots) -> Tensor:
-        """h ``(P, D)`` of each pair's label for composites ``(P, D, *shape)``, normalised."""
+        """The score h ``(P, D)`` of each pair's label, for normalised composites ``(P, D, *shape)``."""
         if self.settings.score == "probability":
             return self.stage.log_f(composites, slots).exp()
         logits = self.classifier.from_normalised(composites.flatten(0, 1))

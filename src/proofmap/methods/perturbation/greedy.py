@@ -44,7 +44,7 @@ class GreedyInsertion(RegionMethod):
         return 0 if count == 1 else count + 1 + labels * self._passes_after_first_step(count)
 
     def _passes_after_first_step(self, count: int) -> int:
-        """Passes of one label after the first step; the last region need not be tried."""
+        """Passes for one label after the first step. The last region needs no pass."""
         return sum(min(left, self.candidates or left) for left in range(2, count))
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:

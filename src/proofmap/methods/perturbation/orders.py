@@ -227,7 +227,7 @@ class OrderSearch:
 
     @staticmethod
     def least_sets(regions: int, points: int, *, given: bool = False) -> int:
-        """Sets that the start shows, without or with a given order."""
+        """The number of sets that the start of a search shows, with or without a given order."""
         return (2 if given else 3) * (min(points, regions) - 1)
 
     def weights(self, order: Tensor) -> Tensor:

@@ -173,7 +173,7 @@ _TO_XYZ = [
 
 @dataclass(frozen=True, kw_only=True)
 class RegionMethod(PerturbationMethod):
-    """One value per region and label; a map holds the value of its region at every position."""
+    """A method that computes one value per region and label. In the map, every position has the value of its region."""
 
     regions: int = setting(
         50, "approximate number of regions: superpixels, or segments of a series; each column of a table is one", least=1

@@ -170,7 +170,7 @@ def _estimate(weighted: Tensor, shown: Tensor, first: Tensor, expected: float | 
 
 
 def disagreement(halves: Tensor) -> Tensor:
-    """1 - 2 r / (1 + r) ``(...)``, with r the correlation of two maps ``(..., 2, positions)``; 0 where both are constant.
+    """1 - 2 r / (1 + r) ``(...)``, where r is the correlation of two maps ``(..., 2, positions)``; 0 if both are constant.
 
     >>> maps = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 4.0]])
     >>> round(disagreement(maps).item(), 3), disagreement(torch.ones(2, 3)).item()

@@ -46,7 +46,7 @@ _SMALL = 1e-6
 
 
 class LinearOperations(TorchFunctionMode):
-    """Within ``with``: operations give the same outputs, and gradients that follow the rules above."""
+    """A context in which operations have unchanged outputs, but gradients that follow the rules above."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()

@@ -65,7 +65,7 @@ _STYLE = {
 
 
 class Figure(ABC):
-    """A record of what a figure shows, with its caption and how it is drawn. Making the record needs no matplotlib."""
+    """A figure: the data it shows, its caption, and a method that draws it. Making this record does not need matplotlib."""
 
     name: str
 

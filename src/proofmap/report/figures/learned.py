@@ -177,7 +177,7 @@ def artifacts_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """The figure of given masks ``(N, L, *positions)``, by their weight of the total variation.
+    """The figure of masks ``(N, L, *positions)``, given by their weight of the total variation.
 
     Args:
         table: the labels ``(N, L)``; if rows differ, the names are above the pictures.

@@ -83,7 +83,7 @@ def mask_grid(
 
 
 def wrong_mask_grid(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHARE) -> GridFigure:
-    """:func:`mask_grid` of the second label, which a sound method must not prove beyond what the net believes."""
+    """:func:`mask_grid` of the second label. A sound method must not prove this label more than the net believes it."""
     return mask_grid(evaluation, place=1, rows=rows, share=share)
 
 

@@ -149,7 +149,7 @@ def _answer(call: Callable[[], object]) -> bytes:
 
 @dataclass(eq=False)
 class _Job(Generic[Unit]):
-    """A unit, whether it must run alone, and how often its process died when it did."""
+    """A unit, whether it must run alone, and how often its process died while it ran alone."""
 
     unit: Unit
     alone: bool = False

@@ -38,7 +38,7 @@ class MapsFile:
 
 
 def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> MapsFile:
-    """Store a unit's maps ``(n, L, *positions)`` (L is 1 for a label-free method) of these images, atomically.
+    """Store the maps ``(n, L, *positions)`` of these images in one file, atomically. L is 1 for a label-free method.
 
     In float16 each map is divided by a power of two, which is stored too, so that neither large nor tiny values are lost.
     """
@@ -115,7 +115,7 @@ def read_maps(folder: Path, file: str, images: Sequence[str]) -> dict[str, Tenso
 
 
 def _metadata(content: bytes) -> dict[str, str]:
-    """The metadata of a safetensors file: in the JSON header, which follows its own length in 8 bytes."""
+    """The metadata of a safetensors file. It is in the JSON header, after 8 bytes with the header's length."""
     length = int.from_bytes(content[:8], "little")
     about: dict[str, str] = json.loads(content[8 : 8 + length])["__metadata__"]
     return about

@@ -73,7 +73,7 @@ class UnitRow:
 
 
 def plain_truth(true_labels: Sequence[int]) -> int | list[int] | None:
-    """True labels as unit keys have them: a single label is a number.
+    """True labels in the form that unit keys contain: a single label is a number.
 
     >>> plain_truth([3]), plain_truth([]), plain_truth([3, 5])
     (3, None, [3, 5])

@@ -224,7 +224,7 @@ def status_line(status: Status) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the two units that matter.
+    """A duration as text, in at most two units.
 
     >>> duration(44.1), duration(185), duration(7800), duration(100_000)
     ('44 s', '3 min', '2 h 10 min', '1 d 3 h')

@@ -210,7 +210,7 @@ def _pieces(things: Sequence[T], size: int = 100) -> Iterator[Sequence[T]]:
 
 @TRACKERS.register
 class WeightsAndBiases(Tracker):
-    """A run of PROJECT. With WANDB_MODE=offline it stays on disk, and a resumed study makes a second part of it."""
+    """A run in the project PROJECT. With WANDB_MODE=offline it stays on disk, and a resumed study adds a second part to it."""
 
     name = "wandb"
 
