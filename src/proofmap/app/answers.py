@@ -168,7 +168,7 @@ class ChosenAsked(StrictRequest):
 
 
 class ItemAnswer(BaseModel):
-    """A row or a text. Its id stands wherever that of a photo does."""
+    """A row or a text. Its id can be used wherever the id of a photo is expected."""
 
     photo: PhotoId
     name: str
@@ -262,6 +262,6 @@ class PartBelief(LabelBelief):
 
 
 class Suggestions(BaseModel):
-    """Labels that the net sees in a part of the photo more clearly than in the whole: perhaps other objects."""
+    """Labels that are more probable for a part of the photo than for the whole photo. They may belong to other objects."""
 
     labels: list[PartBelief]

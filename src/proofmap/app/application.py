@@ -70,7 +70,7 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
 
 
 def _add_page(app: FastAPI, server: Server) -> None:
-    """The page, in the words of what the nets take, and its files, by their names."""
+    """Add the page, with the right words for photos, rows or texts, and its files."""
 
     def answer(name: str) -> Response:
         found = static_file(name)
@@ -94,7 +94,7 @@ def _add_page(app: FastAPI, server: Server) -> None:
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
-    """An error that says what to do: as a page if a person's browser asked for one, otherwise as JSON."""
+    """The response to an error: a page for a person's browser, otherwise JSON. It says what to do."""
     match error:
         case ProofmapError():
             status = 404 if isinstance(error, NotFound) else 429 if isinstance(error, Busy) else 422

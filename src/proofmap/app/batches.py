@@ -94,7 +94,7 @@ class Batches:
         return batch
 
     def cancel(self, batch: Batch) -> None:
-        """Stop a batch: at once if it waits, otherwise soon. What is computed stays in its run."""
+        """Stop a batch: at once if it is waiting, otherwise soon. Results computed so far are kept in its run."""
         with self._lock:
             batch.stop = True
             if batch.state == "waiting":
@@ -115,7 +115,7 @@ class Batches:
         raise Busy("too many batches were begun in this second; try again")
 
     def _work(self, batch: Batch) -> None:
-        """In the worker's thread. It must not raise."""
+        """Run the batch in the worker's thread. It must not raise."""
         if batch.state != "waiting":
             return
         batch.state = "running"
@@ -145,7 +145,7 @@ class Batches:
 
 
 class _Between:
-    """Between two steps of a batch: answers the questions that came in, and stops the batch if it is not wanted."""
+    """A watcher that, between two steps of a batch, answers waiting questions and stops the batch if it was cancelled."""
 
     name = "the server"
 
@@ -168,7 +168,7 @@ class _Between:
 
 
 def _file_name(name: str) -> str:
-    """A name for a file of any system: letters, digits and a few marks.
+    """A file name that is valid on any system: letters, digits and a few marks.
 
     >>> _file_name("a/b c?.d")
     'a_b c_.d'

@@ -77,7 +77,7 @@ class Choices:
         self._net: Classifier | None = None
 
     def suit(self, net: Classifier) -> None:
-        """Offer the methods and fills that a net of rows or texts takes."""
+        """Offer the methods and fills that work for this net of rows or texts."""
         self.usual_method, self.usual_fill = default_method(net), net.inputs.fills[0]
         self._net = net
 
@@ -160,7 +160,7 @@ def _default_method(kind: type[Method], usual: str) -> Method | None:
 
 
 def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
-    """Recommended methods first, then by family."""
+    """Sort key: recommended methods first, then by family."""
     families = [*FAMILIES]
     place = first.index(method.name) if method.name in first else len(first)
     return place, families.index(method.family)

@@ -133,7 +133,7 @@ def _series(image: Tensor, inputs: Series) -> answers.Positions:
 
 
 def _preview(listing: Listing, index: int) -> answers.SeriesDrawing | None:
-    """The line of a series in a list; its own mean and spread decide the scale."""
+    """The line of a series for a list, scaled by the mean and spread of this series."""
     if not isinstance(listing.data, SeriesFile):
         return None
     x = torch.from_numpy(listing.data.read(index))

@@ -128,7 +128,7 @@ class Photos:
     """The photos of this server."""
 
     def __init__(self, look: Callable[[Photo, Image.Image], None] | None = None) -> None:
-        """``look`` is called with every new photo and its decoded picture, which saves decoding it again."""
+        """``look`` is called with every new photo and its decoded picture, so that it need not be decoded again."""
         self._look = look
         self._kept: Kept[str, Photo] = Kept(
             lambda kept: len(kept) > MOST_PHOTOS or sum(len(photo.content) for photo in kept) > MOST_BYTES,
@@ -139,7 +139,7 @@ class Photos:
         return self._kept[photo]
 
     def add(self, content: bytes, name: str = "") -> Photo:
-        """Keep an uploaded picture under the visitor's name for it; content that is no picture is refused."""
+        """Keep an uploaded picture under the visitor's name for it. Raises if the content is not a picture."""
         return self._add(content, clean_name(name))
 
     def add_sample(self, name: str) -> Photo:
@@ -168,7 +168,7 @@ def clean_name(name: str) -> str:
 
 
 def decoded(content: bytes, name: str) -> Image.Image:
-    """A visitor's picture. One with too many pixels is refused by its header, before it is decoded."""
+    """Decode a visitor's picture. A picture with too many pixels is refused before it is decoded."""
     if len(content) > UPLOAD_BYTES:
         raise InputError(f"{name} is too large. {ACCEPTED}")
     try:
@@ -269,7 +269,7 @@ class Listing:
 
 
 class Items:
-    """The rows, series and texts of a server, and the files that they come from. ``data`` is what the command line names."""
+    """The rows, series and texts of a server, and the files they come from. ``data`` is the dataset named on the command line."""
 
     def __init__(self, data: Dataset | None = None, arguments: Sequence[str] = ()) -> None:
         self.own = None if data is None else Listing(DATA, data.title, data, tuple(arguments))
@@ -308,7 +308,7 @@ class Items:
         return self._items.add(found.id, found)
 
     def add_file(self, content: bytes, name: str, inputs: Inputs) -> Listing:
-        """Keep an uploaded table, or a file of series, that fits what a model takes."""
+        """Keep an uploaded table or file of series. Raises if it does not fit the model's inputs."""
         if not isinstance(inputs, Rows | Series):
             raise InputError(f"a file has rows or series, and this model takes {inputs.noun}")
         name = clean_name(name or "table.csv")
@@ -319,7 +319,7 @@ class Items:
         return self._add_table(content, name, inputs)
 
     def _add_series(self, content: bytes, name: str, inputs: Series) -> Listing:
-        """Series of the length and number of channels that a model takes."""
+        """Keep a file of series. Raises unless they have the model's length and number of channels."""
         own = None if self.own is None else self.own.data
         target = str(own.settings()["target"]) if isinstance(own, SeriesFile) else ""
         data = series_content(content, name, target=target)

@@ -33,7 +33,7 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.post("/api/jobs", status_code=202)
     async def add_job(asked: JobAsked) -> job_answers.JobMade:
-        """Start a job; it runs when the jobs before it are done. A request equal to that of a job that is kept gets that job."""
+        """Queue a job. If a kept job has the same request, that job is returned."""
         photo, offer = server.subjects[asked.photo], server.nets.offer(asked.net)
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
         if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
@@ -117,14 +117,14 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.delete("/api/batches/{run}")
     async def cancel_batch(run: answers.JobId) -> job_answers.BatchAnswer:
-        """Stop a batch; what is computed stays in its run."""
+        """Stop a batch. Results computed so far are kept in its run."""
         batch = _batches(server)[run]
         _batches(server).cancel(batch)
         return batch.answer()
 
     @router.post("/api/paint")
     async def paint(asked: PaintAsked) -> job_answers.PaintAnswer:
-        """The net's answer when only the painted pixels are shown, and its answers to the methods' proofs of that size."""
+        """The net's probabilities when only the painted pixels are shown, and when as many pixels of each method's map are shown."""
         photo, fill = server.subjects[asked.photo], choices.fill(asked.fill)
         job = None if asked.job is None else jobs.find(asked.job)  # a job that is gone is no error
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):

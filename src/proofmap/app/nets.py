@@ -74,7 +74,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about a net after it was first loaded, even if it is no longer kept."""
+    """Facts about a net, known since it was first loaded, even if it is no longer in memory."""
 
     names: tuple[str, ...]
     """Names of the labels, each in one line, without control and direction characters."""
@@ -165,7 +165,7 @@ class Nets:
 
     @property
     def of_photos(self) -> bool:
-        """Whether the page is about photos; known when the first net is loaded, and assumed until then."""
+        """Whether the page is about photos. This is assumed until the first net is loaded."""
         return self.singular in (None, PHOTO)
 
     def settle(self) -> Classifier:
@@ -176,7 +176,7 @@ class Nets:
         return found
 
     def relabel(self, name: str, labels: Sequence[str]) -> str:
-        """The name of the net that a zero-shot net becomes with other labels; it is loaded when it is first used."""
+        """The name of the net that a zero-shot net becomes with other labels. It is loaded when it is first used."""
         make = self.offer(name).with_labels
         if make is None:
             raise InputError(f"{name} has its own labels; only zero-shot models take others")
@@ -280,7 +280,7 @@ class Nets:
         return self._fills.get_or_make((photo.id, name, fill), prepare)
 
     def beliefs(self, photo: Subject, name: str, image: Tensor) -> Tensor:
-        """f of all labels ``(A,)`` for a photo, which the net sees as ``image``; computed once."""
+        """f of all labels ``(A,)`` for a photo, which the net sees as ``image``. It is computed once."""
         return self._beliefs.get_or_make(
             (photo.id, name), lambda: self.classifier(name).frozen().probabilities(image)[0].cpu()
         )
@@ -367,13 +367,13 @@ def check_known(labels: Sequence[int], facts: Facts) -> None:
 
 
 def _in_colour(inputs: Inputs) -> Tensor:
-    """A red picture ``(1, C, H, W)``: it stands for a photo in colour that is not in the pool."""
+    """A red picture ``(1, C, H, W)``, used in place of a photo in colour that is not in the pool."""
     picture = inputs.blank(1)
     picture[:, 0] = 1.0
     return picture
 
 
 def hidden_by(ready: ReadyFill, image: Tensor, seed: int) -> Tensor:
-    """What hidden pixels show ``(1, C, H, W)``; the first draw of a random fill, as the curves of this seed use it."""
+    """What hidden pixels show ``(1, C, H, W)``: the first draw of a random fill that curves with this seed use."""
     with torch.no_grad():
         return ready(image, streams.image_keys(image, seed, "curve fill", 0))

@@ -62,7 +62,7 @@ def page_words(nets: Nets) -> dict[str, Any]:
 
 
 def message_page(title: str, message: str, *, status: int) -> Response:
-    """A page that says what is wrong. It needs no other file, so that it can be shown in a report's frame and without the token."""
+    """A page with an error message. It needs no other file, so it can be shown inside a report's frame and without the token."""
     text = drawn("message.html", title=title, message=message, style=Markup(style_sheet()))
     return html(text, MESSAGE_POLICY, status)
 

@@ -70,7 +70,8 @@ def parts_of(image: Tensor) -> Tensor:
 
 
 def seen_in_parts(whole: Tensor, parts: Tensor, label_set: Sequence[int]) -> list[tuple[int, float]]:
-    """Labels that lead in a part of the photo with at least :data:`SEEN_IN_PART` and twice their f, and that f.
+    """Labels that are the most probable ones for a part of the photo, with at least :data:`SEEN_IN_PART` and twice their f; and that
+    probability.
 
     ``whole`` ``(A,)`` and ``parts`` ``(P, A)`` are probabilities; the clearest label comes first.
     """

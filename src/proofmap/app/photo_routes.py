@@ -150,7 +150,7 @@ def photos_router(server: Server) -> APIRouter:
 
     @router.get("/api/photos/{photo}/suggestions")
     async def suggestions(photo: PhotoId, net: answers.Name) -> answers.Suggestions:
-        """Labels that the net sees in a part of the photo, at most 4: perhaps other objects. None for rows and texts."""
+        """Up to 4 labels that the net sees in a part of the photo, perhaps of other objects. Empty for rows and texts."""
         if not nets.of_photos:
             return answers.Suggestions(labels=[])
         found, facts = photos[photo], await server.facts(net)
@@ -190,7 +190,7 @@ def _positions(server: Server) -> str:
 
 @cache
 def _sample_names() -> list[str]:
-    """The sample photographs that are installed, those with things that nets of ImageNet know first."""
+    """The installed sample photographs. Those that show objects of ImageNet's labels come first."""
     others = [name for name in SAMPLES if name not in _KNOWN]
     return [*_KNOWN, *others] if find_spec("skimage") is not None else []
 

@@ -48,7 +48,7 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Run the deadline while the request is incomplete. New bytes do not extend it, so sending one byte at a time does not help."""
+        """Enforce the deadline of an incomplete request. New bytes do not extend it, so a slow client gains no time."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._unwatch()
         elif self._deadline is None:
@@ -60,7 +60,7 @@ class TimedProtocol(H11Protocol):
             self._deadline = None
 
     def _watch_unread(self) -> None:
-        """Run the deadline while bytes of an answer wait to be read. It begins again when the client reads."""
+        """Enforce the deadline while the client has not read the whole answer. It restarts when the client reads."""
         if self._unread is None and self.transport.get_write_buffer_size():
             self._unread = self.loop.call_later(self.seconds, self._drop)
 

@@ -79,7 +79,7 @@ class RunFolders:
         raise NotFound("there is no such run; look for it in the list of runs")
 
     def version(self, folder: RunFolder) -> str:
-        """Changes when the run's numbers, maps or settings do."""
+        """A text that changes with the run's numbers, maps or settings."""
         files = [folder.path / MANIFEST, folder.path / SCORES, log_of(folder.path / SCORES)]
         return _digest(repr([_stamp(file) for file in files]))[:16]
 
@@ -144,7 +144,7 @@ def run_id(name: str) -> str:
 
 
 def public_text(text: str) -> str:
-    """A text as visitors may see it: without folders, and with lone surrogates, which UTF-8 does not have, spelled out."""
+    """A text as visitors may see it: without folders, and with lone surrogates (invalid in UTF-8) escaped."""
     return without_folders(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -189,7 +189,7 @@ def _read(folder: RunFolder) -> RunRecord:
 
 
 def _state(stored: State, progress: RunProgress | None, alive: bool) -> State:
-    """The state by the database and by the process that writes it."""
+    """The state of a run, from its database and from the process that writes it."""
     if progress is None or stored == "unreadable":
         return stored
     if progress.state in ("surveying", "running"):
@@ -198,7 +198,7 @@ def _state(stored: State, progress: RunProgress | None, alive: bool) -> State:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """Changes when the file does; None if there is no file, and for the empty log that a reader leaves."""
+    """A stamp that changes with the file. None if there is no file, or if it is the empty log that a reader leaves."""
     try:
         found = path.stat()
     except OSError:

@@ -221,7 +221,7 @@ def comparison_record(
 
 
 def _plain(record: dict[str, object]) -> dict[str, object]:
-    """As JSON can carry it: None for NaN and infinity, texts as visitors may see them."""
+    """The value as JSON: None for NaN and infinity, and texts as visitors may see them."""
     numbers = {key: _finite(value) for key, value in record.items() if isinstance(value, float)}
     return (
         record | numbers | {key: public_text(text) for key, text in record.items() if isinstance(text, str)}

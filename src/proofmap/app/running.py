@@ -204,7 +204,7 @@ def map_answer(
 
 
 def curve_answer(curves: Curves, place: int, *, each: bool = False) -> CurveAnswer:
-    """One label's curve: shares of the positions, and f at each; with ``each`` at every number of positions."""
+    """The curve of one label: shares of the positions, and f at each. With ``each``, at every number of positions."""
     counts, f = curves.counts.to(torch.float64), curves.probabilities[0, place].double().cpu()
     if each:
         whole = np.arange(curves.positions + 1)

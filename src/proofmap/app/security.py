@@ -47,7 +47,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True)
 class Access:
-    """Where the server listens, and the token that it requires; empty on the loopback."""
+    """The address that the server listens on, and the token that it requires. Without a token, only this machine may use it."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -55,7 +55,7 @@ class Access:
 
     @classmethod
     def at(cls, host: str, port: int) -> Access:
-        """Access to a server at this address: with a new token, unless only this machine reaches it."""
+        """Access to a server at this address. A new token is made unless only this machine can reach the address."""
         return cls(host, port, "" if is_loopback(host) else secrets.token_urlsafe(24))
 
     @property
@@ -67,11 +67,11 @@ class Access:
 
     @property
     def cookie(self) -> str:
-        """The cookie's name. It has the port in it, because cookies are shared by all ports of a host."""
+        """The name of the cookie. It contains the port, because all ports of a host share their cookies."""
         return f"proofmap-{self.port}"
 
     def serves(self, name: str) -> bool:
-        """Whether a host name is this machine's. Numeric addresses are: DNS cannot make them point elsewhere."""
+        """Whether a host name belongs to this machine. Numeric addresses are accepted, because DNS cannot redirect them."""
         if name in _LOOPBACK_NAMES:
             return True
         if not self.token:
@@ -192,7 +192,7 @@ class Guard:
         )
 
     def _cookie_response(self, request: Request) -> RedirectResponse:
-        """Keeps the token in a cookie, and leads to the address without it."""
+        """A response that stores the token in a cookie and redirects to the address without the token."""
         rest = urlencode(
             [(key, value) for key, value in request.query_params.multi_items() if key != "token"]
         )

@@ -58,7 +58,7 @@ class Server:
         return self.photos if self.nets.of_photos else self.items
 
     def warm_up(self) -> None:
-        """Load the first net and make its pool, so that the first photo is answered fast; in the worker's thread."""
+        """Load the first net and make its pool, so that the first photo is answered fast. Runs in the worker's thread."""
         self.nets.classifier(self.nets.first)
         self.nets.warm_soon(None, self.nets.first)
 
@@ -67,7 +67,7 @@ class Server:
         return await asyncio.wrap_future(self.worker.ask(question))
 
     async def decode(self, work: Callable[[], T]) -> T:
-        """Do work that decodes a picture, in one of a few threads; refused if too many pictures wait."""
+        """Run a function that decodes a picture in one of a few threads. Raises if too many pictures are waiting."""
         self.check_decoders()
         self._undecoded += 1
         try:
@@ -81,7 +81,7 @@ class Server:
             raise Busy("too many photos are being sent; send it again in a moment")
 
     async def seen(self, photo: Subject, net: str) -> Tensor:
-        """The photo as a net sees it; without decoding if it is kept."""
+        """The photo as a net sees it. A cached photo is not decoded again."""
         known = self.nets.seen_before(photo, net)
         return await self.decode(partial(self.nets.seen, photo, net)) if known is None else known
 

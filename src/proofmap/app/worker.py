@@ -69,7 +69,7 @@ class NetWorker:
             raise Cancelled
 
     def close(self, seconds: float = 2.0) -> None:
-        """Stop after the current step; waiting jobs and questions are dropped."""
+        """Stop after the current step. Waiting jobs and questions are dropped."""
         with self._wake:
             self._closed = True
             questions, self._questions = self._questions, deque()

@@ -62,7 +62,7 @@ _BLOCK = 4
 
 @dataclass(frozen=True)
 class Whole:
-    """What the comparison as a whole found: its p, and the score that is furthest from what random exchanges give."""
+    """The result of the comparison as a whole: its p, and the score that differs most from random exchanges."""
 
     p: float
     score: str
@@ -118,7 +118,7 @@ def compare_as_a_whole(stated: Mapping[str, Tensor], here: Sequence[Mapping[str,
 
 
 def rounding_of(*settings: Any) -> float:
-    """The unit roundoff of the coarsest precision that settings of a method name, on any of the machines.
+    """The unit roundoff of the coarsest precision named in these settings, which may come from different machines.
 
     >>> rounding_of({"precision": "float16"}, {"precision": "float32"}) == 2**-11, rounding_of({}) == 2**-24
     (True, True)
@@ -147,7 +147,7 @@ def computed_again(
 
 
 def changed_roundings(session: Session, method: ReadyMethod, unit: float, *, seed: int) -> ReadyMethod | None:
-    """The method on a copy of the net whose weights are changed by the unit roundoff; None if the model has no weights to change.
+    """The method on a copy of the net whose weights are changed by about the unit roundoff. None if the model has no weights.
 
     The copy is a net of its own: weights changed inside a classifier are taken from the user's net again at its next pass.
     """
@@ -184,7 +184,8 @@ def _values(
 
 
 def same_roundings(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Whether two machines round alike: the same CPU, system and torch. A GPU chooses its kernels by the size of a batch, so it does not.
+    """Whether two machines round in the same way: same CPU, system and torch. A GPU never does, because its kernels depend on the batch
+    size.
 
     >>> cpu = {"device": "cpu", "device_name": "x86_64", "system": "Linux x86_64", "torch": "2.13.0"}
     >>> same_roundings(cpu, cpu), same_roundings(cpu, {**cpu, "torch": "2.14.0"})
@@ -195,12 +196,12 @@ def same_roundings(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
 
 
 def furthest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:
-    """The largest difference between two values of an image. Images that do not count are left out."""
+    """The largest difference between two sets of values, over all scores and images. Values that do not count are left out."""
     return max(float((one[score] - other[score]).abs().nan_to_num(0.0).max()) for score in one)
 
 
 def refusal(whole: Whole, n: int) -> tuple[str, str]:
-    """The score, and why a record is refused that does not agree as a whole."""
+    """The score that differs most, and the reason why the record is refused as a whole."""
     return whole.score, (
         f"over {counted(n, 'image')} computed here {COMPUTATIONS} times, its mean is {abs(whole.gap):.3f} "
         f"{'higher' if whole.gap > 0 else 'lower'} in the record, and values are {whole.apart:.3f} apart on average; the method's own "

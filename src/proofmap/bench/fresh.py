@@ -28,7 +28,7 @@ _SHUFFLES = 20_000
 
 
 def fresh_images(session: Session, record: Record) -> list[str]:
-    """The names of the first :data:`NUMBER` images in the order of the task's rule that fit the rule and are not in the record."""
+    """The first :data:`NUMBER` images that fit the task's rule and are not in the record, by name, in the order of the rule."""
     rule, known = session.study.images, {image["name"] for image in record.images}
     order = random_choice(session.data.names, len(session.data), seed=rule.seed)
     places = [[k] for k in order if session.data.names[k] not in known]
@@ -61,7 +61,7 @@ def check_fresh(record: Record, fresh: Record, fills: Sequence[str]) -> None:
 
 
 def higher_p(a: Tensor, b: Tensor) -> float:
-    """How often a random split of both groups has a difference of means at least as large: p, one-sided.
+    """The one-sided p: how often a random split of both groups has a difference of means that is at least as large.
 
     >>> higher_p(torch.ones(8), torch.zeros(8)) < 0.001, higher_p(torch.zeros(8), torch.ones(8)) > 0.9
     (True, True)

@@ -70,7 +70,7 @@ class Row:
 
     @property
     def rule_words(self) -> str:
-        """How the record was checked, in a sentence."""
+        """A sentence that says how the record was checked."""
         check, n = self.record.check, len(self.record.images)
         if not self.rule:
             return "no value was computed again"
@@ -90,7 +90,7 @@ class Row:
 
     @property
     def hardly_checked(self) -> str:
-        """How many images were computed again, such as ``0 of 40``, if these are fewer than a tenth."""
+        """The number of recomputed images, such as ``0 of 40``, if it is less than a tenth; otherwise empty."""
         n, recomputed = len(self.record.images), len(self.record.check.get("images", ()))
         return "" if recomputed >= SHARE * n else f"{recomputed} of {n}"
 
@@ -159,14 +159,14 @@ class Board:
 
     @property
     def is_undecidable(self) -> bool:
-        """Whether no difference can be decided: too few images for the number of pairs."""
+        """Whether no difference can be decided because there are too few images for the number of pairs."""
         n, rows = len(self.records[0].images), len(self.records)
         return n < fewest_images(max(1, rows * (rows - 1) // 2))
 
     def _decided(
         self, values: Sequence[Mapping[str, Tensor]]
     ) -> tuple[list[dict[str, tuple[str, ...]]], list[dict[str, tuple[str, ...]]]]:
-        """For each record and kind of :data:`DECIDED`, the names that it is better than, and worse than; none without values."""
+        """For each record and kind in :data:`DECIDED`: the names of records that it is better than, and of those that it is worse than."""
         names = [record.name for record in self.records]
         better: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
         worse: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
@@ -252,7 +252,7 @@ class Leaderboard:
 
 
 def fills_in(settings: Any) -> set[str]:
-    """The fills that a record of settings names, in nested ones too.
+    """The fills named in a record of settings, nested ones included.
 
     >>> sorted(fills_in({"fills": [{"fill": "gray"}, {"fill": "images", "size": 256}]}))
     ['gray', 'images']

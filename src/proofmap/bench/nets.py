@@ -58,14 +58,14 @@ def table_layers(columns: int = 30) -> nn.Sequential:
 
 
 def smoke() -> Classifier:
-    """The larger of two shapes in a picture."""
+    """A net that recognises the larger of two shapes in a picture."""
     net = _with_weights(picture_layers(), "smoke")
     half = (0.5, 0.5, 0.5)
     return Classifier(net, size=SIDE, mean=half, std=half, names=SHAPES, name="proofbench-smoke")
 
 
 def series() -> Classifier:
-    """The larger of two events in a noisy series."""
+    """A net that recognises the larger of two events in a noisy series."""
     inputs = Series(length=LENGTH, mean=(0.0,), std=(1.0,), segments=SEGMENTS)
     return Classifier(
         _with_weights(series_layers(), "series"), inputs=inputs, names=EVENTS, name="proofbench-series"
@@ -73,7 +73,7 @@ def series() -> Classifier:
 
 
 def table() -> Classifier:
-    """Tumours of the breast cancer data of Wisconsin, by 30 measurements."""
+    """A net that classifies tumours of the Wisconsin breast cancer data by 30 measurements."""
     pandas = require("pandas", extra="pandas", purpose="the task table")
     frame = pandas.read_csv(FOLDER / "table-train.csv").drop(columns="diagnosis")
     return Classifier(
@@ -82,7 +82,7 @@ def table() -> Classifier:
 
 
 def text() -> Classifier:
-    """The language of a text, among five: py3langid, which is linear in n-grams and has no gradients."""
+    """A model of the language of a text, one of five: py3langid, which is linear in n-grams and has no gradients."""
     model, arguments = language_model()
     given = {**arguments, "inputs": Text(length=WORDS), "label_set": LANGUAGES}
     return Classifier(model, **given, name="proofbench-text")

@@ -147,7 +147,7 @@ def images_digest(images: Sequence[Mapping[str, Any]]) -> str:
 
 
 def rounded(values: Sequence[float]) -> list[float | None]:
-    """Values as a record has them: six decimals, None for NaN.
+    """Values rounded for a record: six decimals, None for NaN.
 
     >>> rounded([0.12345678, float("nan")])
     [0.123457, None]

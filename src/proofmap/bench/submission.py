@@ -65,7 +65,7 @@ def tenth_of(record: Record) -> int:
 
 
 def chosen_images(record: Record, salt: str, number: int | None = None) -> list[int]:
-    """The places of the images to compute again, in their order; ``number`` of them, or a tenth."""
+    """The indices of the images to compute again, in order: ``number`` of them, or a tenth."""
     key = torch.tensor(streams.key_of(0, "proofbench check", record.digest, salt))
     drawn = streams.permutations(key, len(record.images))
     return sorted(drawn[: tenth_of(record) if number is None else number].tolist())
@@ -161,7 +161,7 @@ def _task_of(record: Record) -> Task:
 
 
 def _spec_here(record: Record, folder: Path, allow_code: bool) -> str:
-    """The spec of the method. Files that the record brings are written to the folder, if their code may run."""
+    """The spec of the method. If the record's code may run, its files are written to the folder."""
     files: Mapping[str, str] = record.method.get("files", {})
     if files and not allow_code:
         raise InputError(
@@ -184,7 +184,7 @@ def _spec_here(record: Record, folder: Path, allow_code: bool) -> str:
 
 
 def _check_number(record: Record, number: int | None) -> None:
-    """Raise if the number of images to compute again cannot be, or if code of others would not be run on a tenth."""
+    """Raise if the number of images to compute again is impossible, or less than a tenth for a record with code."""
     if number is None:
         return
     if not 0 <= number <= len(record.images):
@@ -197,7 +197,7 @@ def _check_number(record: Record, number: int | None) -> None:
 
 
 def _check_name(record: Record) -> None:
-    """Raise if the name cannot be shown, or is that of another method."""
+    """Raise if the name cannot be displayed or belongs to another method."""
     name, own = record.name, record.method["settings"].get("method")
     if not name.isprintable() or name != name.strip() or not 1 <= len(name) <= LONGEST_NAME:
         raise InputError(
@@ -236,7 +236,7 @@ def _check_settings(record: Record, session: Session) -> None:
 
 
 def _known_to(stated: Any, here: Any, spec: str) -> Any:
-    """The settings here without those that a record of an earlier version could not have: plain values that neither it nor its spec names.
+    """The settings of this version that the record can contain: plain values that neither the record nor its spec names are left out.
 
     A new setting keeps what the method gave before, or else the method's revision is raised, and the revision is compared.
     """
@@ -261,7 +261,7 @@ def _without_machine(settings: Any) -> Any:
 
 
 def _check_pools(session: Session, name: str) -> None:
-    """Raise if the method draws from images that the judge draws from, too."""
+    """Raise if the method and the judge draw from the same images."""
     judged: set[int] = set()
     for metric in session.metrics.values():
         for pool in _pools(metric.metric, session):
@@ -323,7 +323,7 @@ def _check_missing(record: Record) -> None:
 def _check_values(
     record: Record, again: Record, places: Sequence[int], session: Session, salt: str, number: int | None
 ) -> dict[str, Any]:
-    """How the values agree, for the record's check; an error if they do not. The rules are those of :mod:`proofmap.bench.agreement`."""
+    """How the values agree, for the record's check. Raises if they do not; see :mod:`proofmap.bench.agreement` for the rules."""
     names = [image["name"] for image in again.images]
     stated = [record.images[k] for k in places]
     order = [names.index(image["name"]) for image in stated]
@@ -347,7 +347,7 @@ def _check_values(
 def _check_as_a_whole(
     record: Record, session: Session, salt: str, number: int | None, by_value: InputError
 ) -> dict[str, Any]:
-    """As :func:`_check_values`, where single values differ and the machine is another: on more images, each computed several times."""
+    """Like :func:`_check_values`, for another machine on which single values differ: more images, each computed several times."""
     most = min(len(record.images), agreement.NUMBER)
     places = chosen_images(record, salt, most if number is None else number)
     here = agreement.computed_again(session, record, places)

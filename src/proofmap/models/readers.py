@@ -78,7 +78,7 @@ class TokenReader:
 
 
 def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """One position, or several if it has more tokens than slots."""
+    """A text unit as positions: one, or several if it has more tokens than there are slots."""
     pieces = []
     for k in range(0, len(tokens), slots):
         own = tokens[k : k + slots]
