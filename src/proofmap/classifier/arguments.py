@@ -24,7 +24,7 @@ def described_net(
 def described_inputs(
     net: object, data: Any, inputs: Inputs | None, size: int | tuple[int, int] | None, **pictures: Any
 ) -> Inputs:
-    """The inputs of a net: ``inputs`` if given, else those that ``data`` describes, else pictures with this size and the settings in
+    """The inputs of a net: ``inputs`` if given, otherwise those described by ``data``, otherwise pictures of this size with the settings in
     ``pictures``.
     """
     if not callable(net) and not is_probability_model(net):

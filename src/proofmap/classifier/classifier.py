@@ -142,7 +142,7 @@ class Classifier:
 
     @cached_property
     def differentiable(self) -> bool:
-        """Whether its outputs have a gradient with respect to the input. For a function, one pass finds out."""
+        """Whether its outputs have a gradient with respect to the input. For a function, one pass is made to find out."""
         return isinstance(self.net, nn.Module) or has_gradient(self.net, self.blank(1).to(self.dtype))
 
     @property
@@ -173,7 +173,7 @@ class Classifier:
             view._fixed_batches, view._batches = fixed, batches
 
     def blank(self, n: int) -> Tensor:
-        """``n`` inputs of the classifier's own gray."""
+        """``n`` inputs that consist of the classifier's gray."""
         return self.inputs.blank(n).to(self.device)
 
     def restricted(self, label_set: Sequence[int | str], *, renormalise: bool | None = None) -> Classifier:
@@ -188,7 +188,7 @@ class Classifier:
         return self._copy(lambda other: other._set_labels(label_set, renormalise))
 
     def fitting(self, fit: Fit) -> Classifier:
-        """The same net, with photos of other proportions cropped, padded or squashed."""
+        """The same net with another fit: photos of other proportions are cropped, padded or squashed."""
         if not isinstance(self.inputs, Pictures):
             raise InputError(f"fit is for photos; {self.name} takes {self.inputs.noun}")
         inputs = replace(self.inputs, fit=fit)
@@ -208,7 +208,7 @@ class Classifier:
         return self._lengths[n]
 
     def with_net(self, net: nn.Module | Callable[[Tensor], Tensor], **changes: Any) -> Classifier:
-        """A classifier of another net with the inputs, labels, device and name of this one; ``changes`` are arguments of Classifier."""
+        """A classifier of another net, with the inputs, labels, device and name of this one. ``changes`` are arguments of Classifier."""
         same = ("inputs", "outputs", "names", "label_set", "renormalise", "device", "name")
         return Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
 
@@ -304,7 +304,7 @@ class Classifier:
         return LabelRule.parse(f"top{k}", self.names).choose(self.probabilities(images), self.label_set)
 
     def choose_labels(self, images: Tensor, labels: Labels, *, seed: int = 0) -> Tensor:
-        """The labels ``(N, L)`` of these images that a rule chooses; see :meth:`LabelRule.parse` for the forms of ``labels``.
+        """The labels ``(N, L)`` that a rule chooses for these images; see :meth:`LabelRule.parse` for the forms of ``labels``.
 
         ``seed`` draws the wrong labels of a rule such as ``top5+wrong``.
         """
@@ -373,7 +373,7 @@ class Classifier:
         return LogitsModule(net, self._mean, self._std, dtype, self.outputs, self._labels.outside).eval()
 
     def _copy(self, change: Callable[[Classifier], None]) -> Classifier:
-        """A changed copy of this classifier. The same change is made to the classifier that it was frozen from."""
+        """A changed copy of this classifier. If this is a frozen view, the classifier behind it is changed in the same way."""
         self.refresh()
         if self._longer is not None:
             return self._longer._copy(change).at_length(self.inputs.count)

@@ -167,8 +167,9 @@ def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tenso
 
 
 def _agree(fast: nn.Module, expected: tuple[Tensor, Tensor | None], example: Tensor) -> bool:
-    """Whether a net gives the expected output up to rounding, and the expected gradient up to activations that rounding moves over
-    their kink (3 % of a random ResNet-164's)."""
+    """Whether output and gradient equal the expected ones up to rounding. Rounding may switch some activations at their kink (3 % in a
+    random ResNet-164).
+    """
     tolerance = 0.001 if example.dtype in (torch.float32, torch.float64) else 0.02
     try:
         out, gradient = _output_and_gradient(fast, example)
@@ -234,7 +235,7 @@ def _traced(net: nn.Module) -> fx.GraphModule | None:
 
 
 class _Calls:
-    """The calls ``module(x)`` of a graph, for modules that nothing else calls or reads."""
+    """The calls ``module(x)`` in a graph, for modules that are used nowhere else."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         self.modules: dict[str, nn.Module] = dict(traced.named_modules())
@@ -323,7 +324,7 @@ def _bounds_behind(node: fx.Node, calls: _Calls) -> tuple[float, float] | None:
 
 
 class _PadAmounts(fx.Interpreter):
-    """Runs the net once and notes every zero padding of height and width by constant amounts."""
+    """Runs the net once and records each zero padding of height and width by constant amounts."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)

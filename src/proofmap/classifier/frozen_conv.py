@@ -59,7 +59,7 @@ class FrozenConv2d(nn.Module):
 
     @staticmethod
     def fits(conv: object, pad: tuple[int, int, int, int] = (0, 0, 0, 0)) -> bool:
-        """Whether a convolution is zero-padded and undilated; others keep PyTorch's backward."""
+        """Whether a convolution is zero-padded and undilated. Other convolutions keep PyTorch's backward pass."""
         if (
             type(conv) is not nn.Conv2d
             or conv.padding_mode != "zeros"
@@ -118,7 +118,7 @@ class _Function(torch.autograd.Function):
 
 
 def _flipped(weight: Tensor, groups: int) -> Tensor:
-    """The weights ``(O, I/g, h, w)`` of the input gradient: ``(I, O/g, h, w)``, flipped in space."""
+    """The weights ``(O, I/g, h, w)`` rearranged for the input gradient: ``(I, O/g, h, w)``, flipped in space."""
     out, per_group = weight.shape[:2]
     kernel = weight.shape[2:]
     grouped = weight.reshape(groups, out // groups, per_group, *kernel).transpose(1, 2)

@@ -105,7 +105,7 @@ def _type_of(given: Any) -> Any:
 
 
 def _content_of(session: Any) -> bytes | None:
-    """The content of a session's model file, if it is known, so that records of results identify the weights."""
+    """The content of a session's model file if it is known. It identifies the weights in records of results."""
     kept = getattr(session, "_model_bytes", None)
     path = getattr(session, "_model_path", None)
     if kept is None and path and Path(path).is_file():

@@ -30,7 +30,7 @@ _MOVES = 0.05
 
 
 def check_outputs(outputs: str) -> Outputs:
-    """The declared outputs; raises an InputError with the known ones if they are unknown."""
+    """The declared kind of outputs. Raises an InputError that lists the known kinds if it is unknown."""
     for known in get_args(Outputs):
         if outputs == known:
             return known  # type: ignore[no-any-return]
@@ -138,7 +138,7 @@ def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tens
 
 
 def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
-    """Whether a net ends in a sigmoid; without a graph, whether its outputs vary between 0 and 1."""
+    """Whether the outputs are probabilities: the net ends in a sigmoid or, if its graph is unknown, the outputs vary between 0 and 1."""
     try:
         out = on_noise()
     except Exception:  # a net may refuse noise

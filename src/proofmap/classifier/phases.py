@@ -87,7 +87,7 @@ def _taps(size: int, stride: int, before: int) -> tuple[Tensor, tuple[int, int]]
 
 
 def _window(size: int, reached: int, stride: int, taps: tuple[int, int]) -> tuple[int, int, int]:
-    """Padding of the convolution over dL/dy, and the first and the number of the q to keep of its output.
+    """The padding of the convolution over dL/dy, and the range of q to keep of its output: the first q and their number.
 
     ``q - u`` runs from ``-largest`` to ``count - 1 - smallest``; a convolution pads both ends alike.
     """

@@ -61,7 +61,7 @@ class ProbabilityModel:
         return torch.from_numpy(self._checked(found, len(rows))).to(x.device)
 
     def _checked(self, found: Any, count: int) -> NDArray[np.float32]:
-        """Probabilities ``(N, A)``. With two labels, the model may return only those of the second."""
+        """Checked probabilities ``(N, A)``. For two labels, the model may return only those of the second label."""
         name = self.__qualname__
         if isinstance(found, list) and found and np.ndim(found[0]) == 2:
             raise ModelError(
@@ -122,7 +122,9 @@ def is_probability_model(net: object) -> bool:
 
 
 def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data: bool) -> Any:
-    """The net as the classifier calls it: models and, with ``from_data``, functions of a data frame are wrapped, others returned as they are."""
+    """The net in the form that the classifier calls. Models and, with ``from_data``, functions of a data frame are wrapped; others are
+    returned unchanged.
+    """
     if isinstance(net, ProbabilityModel):  # of another classifier
         return ProbabilityModel(net.model, inputs, net.outputs if outputs is None else outputs)
     readable = from_data or isinstance(inputs, Text)
@@ -138,7 +140,7 @@ def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data:
 
 
 def has_gradient(net: Any, x: Tensor) -> bool:
-    """Whether the outputs of a function have a gradient with respect to its input. One pass of ``x`` finds out."""
+    """Whether the outputs of a function have a gradient with respect to its input. One pass of ``x`` is made to find out."""
     if isinstance(net, ProbabilityModel):
         return False
     with torch.enable_grad(), torch.inference_mode(False):

@@ -49,9 +49,7 @@ def check_repeated(
 
 
 def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
-    """Refuse a net whose outputs for the same images differ between a batch with other images (``among``) and a batch without them
-    (``alone``).
-    """
+    """Raise if a net's outputs for the same images differ between a batch with other images (``among``) and one without (``alone``)."""
     moved = _largest_change(among, alone)
     if moved > _OTHER_COMPANY:
         one, others = ("a row", "rows") if isinstance(inputs, Rows) else ("an image", "images")
@@ -73,8 +71,9 @@ def count_labels(
     outputs: Outputs,
     dtype: torch.dtype,
 ) -> int:
-    """The number of labels of a net, from two inputs. Refuses a net that fails on them, that gives other outputs in another call, or
-    whose outputs depend on the other images."""
+    """The number of labels of a net, from two inputs. Raises if the net fails on them, if two calls give different outputs, or if outputs
+    depend on the other images.
+    """
 
     @exit_as_error()
     def look(x: Tensor) -> Tensor:
@@ -108,7 +107,7 @@ def outputs_on_noise(
 
 
 class FirstLook:
-    """Keeps the net's outputs for a few images before the work starts, to compare them with its outputs during the work."""
+    """Stores the net's outputs for a few images before the work starts, and compares later outputs with them."""
 
     def __init__(self, classifier: Classifier, images: Tensor) -> None:
         self.classifier, self.images = classifier, private_copy(images[:_LOOKED_AT])
@@ -131,8 +130,8 @@ class FirstLook:
 
 
 def comparable(logits: Tensor, outputs: str) -> Tensor:
-    """Outputs that can be compared: logits, or probabilities if the net returns them, because rounding shifts the logit of a
-    probability near 0 or 1.
+    """Outputs in a form that can be compared. Probabilities are not turned into logits, because rounding moves the logit of a probability
+    near 0 or 1.
     """
     if outputs == "sigmoid-probabilities":
         return logits.sigmoid()

@@ -61,7 +61,7 @@ def each_length(
     labels: int = 1,
     progress: Progress | None = None,
 ) -> list[T]:
-    """``work(n, places, progress)`` for each group, in their order; groups of adjacent lengths run side by side until they fill a batch.
+    """Call ``work(n, places, progress)`` for each group, in order. Groups of adjacent lengths run side by side until they fill a batch.
 
     ``labels`` is the number of labels of each input. Work at length n must use ``classifier.at_length(n)``.
     """
@@ -99,7 +99,9 @@ def is_together() -> bool:
 
 @contextmanager
 def apart(yes: bool = True) -> Iterator[None]:
-    """Run the net by itself, as code needs that looks into it; with ``yes=False`` in one batch with others, as is usual."""
+    """A context in which the net runs by itself, for code that looks inside the net. With ``yes=False``, it runs in one batch with others,
+    as usual.
+    """
     lane = _lane()
     if lane is None:
         yield
@@ -150,7 +152,7 @@ def _is_watched(net: object) -> bool:
 
 @dataclass(eq=False)
 class _Forward:
-    """The net's outputs for inputs ``x`` of one length."""
+    """A request for the net's outputs for inputs ``x`` of one length."""
 
     net: Net
     x: Tensor
@@ -160,13 +162,13 @@ class _Forward:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """Equal for what one batch can answer."""
+        """A key that is equal for requests that one batch can answer."""
         return id(self.net), self.x.dtype, self.gradient, self.kernels
 
 
 @dataclass(eq=False)
 class _Backward:
-    """The gradient in the inputs of the ``number``-th part of a batch, for the gradient in their outputs."""
+    """A request for the gradient with respect to the inputs of part ``number`` of a batch, given the gradient of their outputs."""
 
     batch: _Batch
     number: int
@@ -195,7 +197,7 @@ class _Asked(torch.autograd.Function):
 
 
 class _Batch:
-    """One run of the net over the inputs of several requests, in parts of rows of like size."""
+    """One run of the net over the inputs of several requests, divided into parts with rows of similar size."""
 
     def __init__(self, requests: Sequence[_Forward], most: int) -> None:
         first = requests[0]
@@ -225,7 +227,7 @@ class _Batch:
         return all(out.requires_grad for _, out in self.parts)
 
     def gradients(self, given: dict[int, Tensor]) -> dict[int, Tensor]:
-        """The gradients in the inputs of some requests, for the gradients in their outputs."""
+        """The gradients with respect to the inputs of some requests, given the gradients of their outputs."""
         asked = [
             given[k].to(out) if k in given else torch.zeros_like(out) for k, out in enumerate(self.outputs)
         ]
@@ -246,7 +248,7 @@ def _stacked(each: Sequence[Tensor]) -> Tensor:
 
 
 def _answers(requests: Sequence[_Forward | _Backward], most: int) -> list[Any]:
-    """The answer to each request; what one batch can answer is computed together."""
+    """The answer to each request. Requests that fit into one batch are computed together."""
     kinds: dict[object, list[int]] = {}
     for k, request in enumerate(requests):
         kinds.setdefault((type(request), request.kind), []).append(k)
@@ -286,7 +288,7 @@ class _Stopped(BaseException):
 
 
 class _Lane:
-    """The work on the inputs of one length, in a thread that stops whenever it asks for something."""
+    """The work on the inputs of one length, in a thread of its own that pauses at each request."""
 
     def __init__(self, work: Callable[[], Any], share: float) -> None:
         self.share, self.apart = share, False
@@ -301,7 +303,7 @@ class _Lane:
         self._thread.start()
 
     def step(self, answer: Any = None) -> None:
-        """Let it run until it asks for something or ends."""
+        """Let the thread run until its next request or its end."""
         self._answer, self.request, self.holds_lock = answer, None, False
         self._go.release()
         self._stands.acquire()
@@ -358,7 +360,7 @@ def _conduct(lanes: Sequence[_Lane], most: int) -> list[Any]:
 
 
 def _let_run(lane: _Lane, answer: Any, most: int) -> None:
-    """Let a lane run until it asks for something without holding a lock, or ends; raise its error."""
+    """Let a lane run until it makes a request without holding a lock, or ends. Its error is raised."""
     lane.step(answer)
     while lane.holds_lock and lane.request is not None:
         lane.step(*_answers([lane.request], most))

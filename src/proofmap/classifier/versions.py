@@ -18,8 +18,8 @@ class NetVersion:
         ]
 
     def is_old(self) -> bool:
-        """Whether the net has changed since. Training changes batch-norm statistics without a new version, but also counts the
-        batches in a buffer.
+        """Whether the net has changed since. Training changes batch-norm statistics without changing their version, but it also increases a
+        counter of batches.
         """
         return self.net is not None and self.state != _state_of(self.net)
 

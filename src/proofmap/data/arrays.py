@@ -40,7 +40,7 @@ class _ArraysOnly(pickle.Unpickler):
 
 
 def _encoder() -> Callable[[str, str], bytes]:
-    """Decodes bytes of old pickle protocols. Only this encoding is allowed, because any other would be imported by name."""
+    """A function that decodes bytes of old pickle protocols. Only ``latin1`` is allowed, because other encodings would be imported by name."""
 
     def encode(text: str, encoding: str) -> bytes:
         if encoding != "latin1":
@@ -58,7 +58,7 @@ def _array_maker() -> Callable[..., NDArray[Any]]:
 
 
 def _array_builder() -> Callable[..., NDArray[Any]]:
-    """Makes arrays of other protocols. NumPy 2 moved the function, so it is taken from an array."""
+    """A function that makes arrays of other protocols. NumPy 2 moved it, so it is taken from an array."""
     builder: Callable[..., NDArray[Any]] = np.empty(0).__reduce__()[0]  # type: ignore[assignment]
     return builder
 
@@ -304,7 +304,7 @@ def _arrays_in(path: Path) -> dict[str, Array]:
 
 
 def _check_unpacked(path: Path, archive: ZipFile, keys: Sequence[str]) -> None:
-    """Refuse arrays that are far larger than their file, as those of a decompression bomb."""
+    """Raise if arrays are far larger than their file, as in a decompression bomb."""
     members = {info.filename: info.file_size for info in archive.infolist()}
     unpacked = sum(members.get(f"{key}.npy", members.get(key, 0)) for key in keys)
     packed = path.stat().st_size

@@ -16,7 +16,7 @@ from proofmap.core.text import counted, did_you_mean
 
 
 class Dataset(ABC):
-    """Pictures, or inputs of another kind, by number. Nothing is decoded before it is asked for.
+    """Pictures, or inputs of another kind, by index. An item is decoded only when it is read.
 
     Any thread may call :meth:`read`, :meth:`truth`, :meth:`true_labels` and :meth:`digest`, several at once.
 
@@ -81,7 +81,7 @@ class Dataset(ABC):
         return ()
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
-        """Boxes by label, for every label with known objects; those of the true label are :meth:`boxes`."""
+        """Boxes by label, for every label with known objects. The boxes of the true label are also in :meth:`boxes`."""
         label, boxes = self.truth(i), self.boxes(i)
         return {label: boxes} if label is not None and boxes else {}
 

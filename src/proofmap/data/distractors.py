@@ -98,7 +98,7 @@ class Distractors:
 
 @lru_cache(maxsize=4)
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
-    """A pool of sample photographs, cached because it takes seconds and every method and metric asks for it."""
+    """A pool of sample photographs. It is cached, because it takes seconds and every method and metric uses it."""
     return build_pool(samples, inputs, size=size, crop=crop, seed=seed)
 
 
@@ -200,7 +200,7 @@ def _is_sample_in(part: Part, name: str, inputs: Inputs) -> bool:
 
 
 class _Found:
-    """The user's images by mark, without duplicates; the order in which they are added does not matter."""
+    """The user's images by mark, without duplicates, whatever the order in which they were added."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -224,7 +224,7 @@ class _Found:
                 self._free[half] -= 1
 
     def read(self, dataset: Dataset, indices: Sequence[int]) -> None:
-        """Add the readable ones among these images of a dataset."""
+        """Add those of these images of a dataset that can be read."""
         blocks = [list(indices[start : start + _CHUNK]) for start in range(0, len(indices), _CHUNK)]
         for block in load_listed(dataset, self.inputs, blocks, ahead=1):
             self.add(block.images, [(dataset.names[i], dataset.digest(i)) for i in block.indices])

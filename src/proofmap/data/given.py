@@ -116,7 +116,7 @@ def _open(given: Any, inputs: Inputs) -> Dataset:
 
 
 class BatchData(Dataset):
-    """Inputs that come in batches, of which one is in memory at a time.
+    """Inputs in batches. One batch is in memory at a time.
 
     An item that is read again must have the same values as before: all methods are judged on the same images.
 
@@ -198,7 +198,7 @@ class BatchData(Dataset):
 
 
 class _Stream:
-    """Batches of an iterable by number. The next one is read on; an earlier one starts a new iteration."""
+    """The batches of an iterable by index. Reading the next batch continues the iteration; reading an earlier one starts a new iteration."""
 
     def __init__(self, batches: Iterable[Any]) -> None:
         self._batches = batches
@@ -221,7 +221,7 @@ class _Stream:
 
 
 class _Samples(Sequence[Any]):
-    """The samples of a loader's dataset, each as a batch of one: those that its sampler chooses, in the order of the dataset."""
+    """The samples of a loader's dataset that its sampler chooses, in the dataset's order, each as a batch of one."""
 
     def __init__(self, loader: torch_data.DataLoader[Any]) -> None:
         self._dataset, self._collate = loader.dataset, loader.collate_fn
@@ -296,7 +296,7 @@ InMemory = Tensor | np.ndarray | Image.Image | Sequence[Image.Image]
 
 
 def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
-    """Whether :func:`images_as_tensor` takes it: a tensor, an array, pictures of Pillow, or a data frame for rows."""
+    """Whether :func:`images_as_tensor` accepts the object: a tensor, an array, pictures of Pillow, or a data frame for rows."""
     several = (
         isinstance(given, Sequence) and len(given) > 0 and all(isinstance(x, Image.Image) for x in given)
     )

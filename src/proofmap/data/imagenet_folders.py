@@ -283,7 +283,7 @@ def _names_of(wnids: dict[int, str]) -> Sequence[str]:
 
 
 def _split_folder(path: str | Path, split: str) -> tuple[Path, Path]:
-    """The named folder, and the folder of the split in it, or itself if it is the split."""
+    """The given folder, and the folder of the split inside it (or the given folder itself, if it is the split)."""
     if split not in ("train", "val"):
         raise InputError(f"there is no split {split!r}; choose val or train")
     root = existing_folder(path)
@@ -357,7 +357,7 @@ def _real_table(root: Path, named: str) -> Path:
 
 
 def _read_real(path: Path) -> list[tuple[int, ...]]:
-    """The labels of each photo, by its number."""
+    """The labels of each photo, in the order of the photos' numbers."""
     try:
         found: Any = json.loads(text_of(path))
         labels = [tuple(own) for own in found]

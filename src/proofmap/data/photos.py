@@ -61,8 +61,9 @@ def sample_path(name: str) -> Path:
 
 
 def find_photos(places: Iterable[str | Path]) -> list[Path]:
-    """The image files among files, folders and samples (``sample:cat``), in a fixed order. The error for a missing one suggests files
-    near it, or samples."""
+    """The image files among files, folders and samples (``sample:cat``), in a fixed order. The error for a missing file suggests similar
+    files or samples.
+    """
     return find_images([_file(str(place)) for place in places])
 
 
@@ -79,7 +80,7 @@ def _file(place: str) -> Path:
 
 
 def no_such_place(place: str, suffixes: Collection[str] = SUFFIXES) -> str:
-    """The message for a path that does not exist, with a similar name, the sample of that name, or files near it with these suffixes."""
+    """The error message for a path that does not exist. It suggests a similar name, a sample, or files nearby with these suffixes."""
     hint = (
         suggest_path(place)
         or did_you_mean(Path(place).stem.lower(), SAMPLES, most=1, before=SAMPLE)

@@ -82,7 +82,7 @@ def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int
     opened: dict[int, tuple[Image.Image, Image.Image]] = {}
 
     def read(which: int) -> tuple[Image.Image, Image.Image]:
-        """A source unchanged, and in the net's colours."""
+        """A source, unchanged and in the net's colours."""
         if which not in opened:
             if len(opened) >= _KEPT_OPEN:
                 opened.clear()

@@ -101,7 +101,7 @@ def names_data_file(text: str) -> bool:
 
 
 def is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
-    """Whether the data is one CSV file whose kind is not written before it, so that the net decides how it is read.
+    """Whether the data is one CSV file without a kind before it. Then the net decides how it is read.
 
     >>> is_open_csv("beats.csv?target=label"), is_open_csv("series:beats.csv"), is_open_csv("photos/")
     (True, False, False)
@@ -112,7 +112,7 @@ def is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
 
 
 def read_for(data: str | Path | Sequence[str | Path], inputs: str) -> str | Path | Sequence[str | Path]:
-    """The data for a net that takes these ``inputs``: a CSV file holds rows, series or texts for such nets, and names photos for others.
+    """The data for a net with these ``inputs``. A CSV file contains rows, series or texts for such nets; for others it is a list of photos.
 
     >>> read_for("beats.csv?target=label", "series"), read_for("photos.csv", "pictures")
     ('series:beats.csv?target=label', 'photos.csv')

@@ -105,7 +105,7 @@ def table_file(path: str | Path, *, target: str = "", name: str = "") -> TableDa
 
 
 def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
-    """The data frame of a CSV or Parquet file or of its content, which messages call ``title``; dates are refused."""
+    """The data frame of a CSV or Parquet file, or of its content. Messages call it ``title``. Dates are refused."""
     is_parquet = suffix.lower() in PARQUET
     bare = Path(title).name
     pandas = require("pandas", extra="pandas", purpose=f"the table {bare}")

@@ -119,12 +119,12 @@ def _is_one(cell: str, name: str, line: int, path: Path) -> bool:
 
 
 def has_things(path: Path) -> bool:
-    """Whether each line of a table is an object, with the corners of its box in four columns."""
+    """Whether each line of a table describes one object, with the corners of its box in four columns."""
     return _corners(_opened(path)[1]) is not None
 
 
 def read_things(path: Path) -> dict[str, Things]:
-    """The objects of each file of a table that :func:`has_things`; a line without corners has no object."""
+    """The objects of each file in a table for which :func:`has_things` is true. A line without corners has no object."""
     header, columns, rows = _opened(path)
     file_at, label_at = _file_column(columns, header, path), _column(columns, *INDEX_COLUMNS, *LABEL_COLUMNS)
     corners_at = _corners(columns)

@@ -33,7 +33,7 @@ _INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
 
 @dataclass(frozen=True)
 class AttentionTokens:
-    """The tokens between which attention runs.
+    """The tokens that attend to one another.
 
     Attributes:
         grid: the tokens that are the image's patches.
@@ -47,7 +47,7 @@ class AttentionTokens:
 
 
 def find_tokens(classifier: Classifier) -> AttentionTokens:
-    """The tokens of a net, found by gradients; a net without attention over the whole image is refused.
+    """The tokens of a net, found by gradients. Raises if the net has no attention over the whole image.
 
     After the last attention, tokens no longer interact, so the logits are read from the tokens whose rows of the last attention matrix
     have a gradient.
@@ -82,7 +82,7 @@ def _blocks(probe: Probe) -> tuple[str | None, ...]:
 
 
 def _whole(attention: Tensor, probe: Probe) -> bool:
-    """Whether it is one matrix per image and head: ``(N, heads, T, T)`` or ``(N * heads, T, T)``."""
+    """Whether the attention is one matrix per image and head: ``(N, heads, T, T)`` or ``(N * heads, T, T)``."""
     n = len(probe.images)
     return attention.shape[0] == n if attention.ndim == 4 else attention.shape[0] % n == 0
 
@@ -156,7 +156,7 @@ class AttentionMethod(Method):
 
 
 def by_head(attention: Tensor, n: int) -> Tensor:
-    """``(N, heads, T, T)`` in float32, also where images and heads share an axis."""
+    """Attention as ``(N, heads, T, T)`` in float32, also if images and heads share one axis."""
     return attention.float().reshape(n, -1, *attention.shape[-2:])
 
 

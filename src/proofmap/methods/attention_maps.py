@@ -19,13 +19,13 @@ _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 
 
 def is_square(attention: Tensor) -> bool:
-    """Whether queries and keys are the same tokens."""
+    """Whether queries and keys are the same tokens: the matrix is square."""
     return attention.shape[-1] == attention.shape[-2] > 1
 
 
 class AttentionMaps(TorchFunctionMode):
-    """A context manager that records the attention matrices of everything that runs inside, in order; each is ``(N, heads, T, T)``, with
-    rows that sum to one.
+    """A context manager that records, in order, all attention matrices ``(N, heads, T, T)`` that are computed inside. Their rows sum to
+    one.
 
     With ``differentiable`` the autograd graph starts at the first matrix, unless it has started before. Then gradients with respect to
     every matrix exist, and the layers before the first matrix need no memory. ``noted`` is called at each attention, even if queries

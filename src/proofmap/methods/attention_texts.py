@@ -41,7 +41,8 @@ def check_one_pass(classifier: Classifier) -> None:
 
 
 def read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
-    """The weights ``(N, T)`` of the tokens that the logits ``(N, A)`` are read from: equal for those whose rows of the last attention have a gradient.
+    """The weights ``(N, T)`` of the tokens that determine the logits ``(N, A)``. Tokens whose rows of the last attention have a gradient
+    get equal weights, others 0.
 
     After the last attention tokens no longer interact. Padding has no gradient, so it is not read.
     """
@@ -51,7 +52,7 @@ def read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
 
 
 def of_words(found: Tensor, texts: Tensor, classifier: Classifier) -> Tensor:
-    """The relevances ``(N, L, T)`` of the tokens that a net was given, as maps ``(N, L, n)`` of the words of texts ``(N, *shape)``."""
+    """Relevances ``(N, L, T)`` of the tokens that a net reads, as maps ``(N, L, n)`` of the words of texts ``(N, *shape)``."""
     net, inputs = classifier.net, classifier.inputs
     assert isinstance(net, TokenNet)
     order = net.order(texts, found.shape[2])

@@ -225,8 +225,8 @@ def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tens
 
 
 def control_rows(methods: Sequence[Method], inputs: Inputs) -> list[Method]:
-    """The controls that are missing among the methods: ``random``, and for each method that is not a control itself ``top-label:METHOD``, if it has a
-    map for each label. If positions have neighbours, also ``centered-gaussian`` and ``blurred:METHOD``.
+    """The controls to add to these methods: ``random``, and ``top-label:METHOD`` for each method with a map per label. If positions have
+    neighbours, also ``centered-gaussian`` and ``blurred:METHOD``.
     """
     wanted: list[Method] = [Random(), *([CenteredGaussian()] if inputs.has_neighbours else [])]
     for method in methods:

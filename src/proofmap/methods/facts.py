@@ -82,7 +82,7 @@ class MethodFacts:
 
 
 def facts_of(kind: type[Method]) -> MethodFacts:
-    """The facts of a class of methods, read from an instance with default settings; a wrapper is read around a method that costs nothing."""
+    """The facts of a class of methods, read from an instance with default settings. A wrapper is put around a method without cost."""
     inner = [info for info in settings_of(kind) if info.default is MISSING and info.plugin is not None]
     try:
         method: Method | None = kind.build({info.name: _WRAPPED for info in inner})
@@ -111,7 +111,7 @@ def by_family() -> Iterator[tuple[str, list[MethodFacts]]]:
 
 
 def _needs(kind: type[Method]) -> tuple[str, ...]:
-    """What a class needs; nothing for a wrapper, which needs what METHOD needs."""
+    """The needs of a class. Empty for a wrapper, which has the needs of METHOD."""
     of_class: object = kind.needs
     return tuple(sorted(of_class)) if isinstance(of_class, frozenset) else ()
 

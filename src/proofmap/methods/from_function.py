@@ -26,7 +26,7 @@ _MODES = {1: "linear", 2: "bilinear"}
 
 
 def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
-    """Maps ``(N, L, *positions)`` in float32; errors name ``who`` returned them.
+    """Maps ``(N, L, *positions)`` in float32. Errors call the function that returned them ``who``.
 
     Maps ``(N, L, *grid)`` on a coarser grid are enlarged linearly along each axis (bilinearly for
     pictures, ``align_corners=False``), like class activation maps. Any other shape is left unchanged, and the caller refuses it.

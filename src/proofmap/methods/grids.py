@@ -64,7 +64,7 @@ def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
 
 
 def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
-    """Maps ``(..., *positions)`` as means over the cells of the grid, with the weights of :func:`enlarged`.
+    """Maps ``(..., *positions)`` averaged over the cells of the grid, with the weights of :func:`enlarged`.
 
     >>> shrunk(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), [upsampling(2, 4)])
     tensor([[0.1250, 0.8750]])

@@ -88,7 +88,7 @@ def _reaches_many(gradient: Tensor) -> bool:
 
 @contextmanager
 def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
-    """Collect the outputs of a layer while the net runs; leaves no hook behind.
+    """Collect the outputs of a layer while the net runs. The hook is removed at the end.
 
     If gradients are enabled, they start at the layer: its output is detached, so the backbone keeps no
     graph and gradients end here. The backward hooks of the layer and of the modules around it are disabled while the net runs.

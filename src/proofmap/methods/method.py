@@ -90,7 +90,7 @@ class Method(Plugin):
 
     @property
     def looks_inside(self) -> bool:
-        """Whether it may read more of the net than outputs and their gradients in the input; only a family that is known not to does not."""
+        """Whether the method may use more of the net than outputs and input gradients. This is assumed unless the family is known not to."""
         return self.family not in _FROM_OUTSIDE or not self.needs.isdisjoint(("layer", "attention", "masker"))
 
     def __post_init__(self) -> None:
@@ -128,7 +128,7 @@ class Method(Plugin):
             return pools.bind(self).prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
-        """The method for this net, with everything found and built that its maps and its record depend on."""
+        """The method prepared for this net: everything that its maps and its record depend on has been found or built."""
         self.check_needs(classifier)
         return ReadyMethod(self, classifier, self.state_for(classifier))
 
@@ -147,7 +147,7 @@ class Method(Plugin):
             )
 
     def state_for(self, classifier: Classifier) -> Any:
-        """What the method finds or builds for a net before its first map; None if nothing. Refuses a net that it cannot explain."""
+        """The state that the method needs for a net before its first map, or None. Raises if the method cannot explain the net."""
         return None
 
     def compute(
@@ -162,7 +162,7 @@ class Method(Plugin):
     def make_maps(
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        """As :meth:`compute`, for a method with a state: ``ready.state`` is what :meth:`state_for` returned for ``ready.classifier``."""
+        """Like :meth:`compute`, for a method with a state: ``ready.state`` is the result of :meth:`state_for` for ``ready.classifier``."""
         given = (ready.classifier, images, labels)
         form = "compute(self, classifier, images, labels, *, seed, progress)"
         check_call(self.compute, type(self).__name__, form, *given, seed=seed, progress=progress)
@@ -177,13 +177,13 @@ class Method(Plugin):
         return None
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
-        """As :meth:`cost`, for a method whose cost depends on the net."""
+        """Like :meth:`cost`, for a method whose cost depends on the net."""
         return self.cost(labels)
 
 
 @dataclass(frozen=True, eq=False)
 class ReadyMethod(Ready):
-    """A method prepared for one net; called with images and labels. Its record names all that its maps depend on.
+    """A method prepared for one net; call it with images and labels. Its record contains everything that its maps depend on.
 
     It holds what :meth:`Method.state_for` returned, and hands everything else on to the method.
     """
@@ -297,7 +297,7 @@ class ReadyMethod(Ready):
         per_image: int | None = None,
         gradients: bool = True,
     ) -> Tensor:
-        """What ``one_batch(images, labels)`` returns for batches that fit the device, joined; for :meth:`Method.make_maps`.
+        """The joined results of ``one_batch(images, labels)`` for batches that fit the device; for use in :meth:`Method.make_maps`.
 
         Progress counts ``per_image`` steps for each image, one for each label if left out.
         """
@@ -362,7 +362,7 @@ MethodLike = str | Method | MapFunction
 
 
 def default_method(classifier: Classifier) -> str:
-    """The method of :func:`proofmap.explain` if none is named. A text has few positions, so an order of its words is searched for directly."""
+    """The default method of :func:`proofmap.explain`. A text has few positions, so an order of its words is searched for directly."""
     short = isinstance(classifier.inputs, TextInputs)
     return "belief-mask" if classifier.differentiable and not short else "belief-order"
 

@@ -35,7 +35,7 @@ _MISPLACED = 0.2
 
 @dataclass(frozen=True)
 class Grid:
-    """Tokens ``first .. first + height * width`` are the image's places, row by row."""
+    """A grid of tokens: tokens ``first .. first + height * width`` are the places of the image, row by row."""
 
     height: int
     width: int
@@ -72,7 +72,7 @@ class Places:
 
 @dataclass
 class Probe:
-    """What was observed while two images of noise went through a net.
+    """Observations of a net during a pass of two noise images.
 
     Attributes:
         images: ``(2, C, H, W)``, with gradients.
@@ -99,7 +99,7 @@ class Probe:
     _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
 
     def gradient(self, of: Tensor) -> Tensor | None:
-        """d score / d of, or None if the logits do not depend on it."""
+        """The gradient of the score with respect to a tensor; None if the logits do not depend on it."""
         if not of.requires_grad or not self.score.requires_grad:
             return None
         (gradient,) = torch.autograd.grad(self.score, of, retain_graph=True, allow_unused=True)
@@ -175,8 +175,8 @@ class Probe:
 
 
 def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> float:
-    """Mean distance of tokens from their places in a grid. The distance is 1 for a token that should have a place and has none, or the
-    reverse.
+    """The mean distance of tokens from their places in a grid. It is 1 for a token that has a place but should not, or should have one but
+    does not.
     """
     total = 0.0
     for token, centre in centres.items():
@@ -196,7 +196,7 @@ def is_spatial(sides: Sequence[int], size: Sequence[int]) -> bool:
 
 
 def mixed_logits(logits: Tensor) -> Tensor:
-    """A number that depends on all logits; their plain sum would be constant if they are centred, such as (z, -z)."""
+    """A number that depends on all logits. Their plain sum would be constant for centred logits such as (z, -z)."""
     return (logits * torch.arange(1, 1 + logits.shape[1], device=logits.device)).sum()
 
 
@@ -219,7 +219,7 @@ def watch_outputs(net: nn.Module, names: Iterable[str], see: Callable[[str, Any]
 
 
 def module_of(classifier: Classifier, what: str) -> nn.Module:
-    """The classifier's net, if its layers can be observed; ``what`` names who needs it in errors."""
+    """The classifier's net. Raises if its layers cannot be observed; the message calls the user of the net ``what``."""
     if not isinstance(classifier.net, nn.Module):
         raise InputError(
             f"{what} needs a torch module whose layers can be seen; this classifier wraps a function"

@@ -26,7 +26,7 @@ _EXPANSION = 4  # outputs per channel of a bottleneck
 
 
 class PaddedShortcut(nn.Module):
-    """Option A: every second pixel, and as many zero channels before as after to reach ``outputs``.
+    """The shortcut "option A": every second pixel, with zero channels added evenly before and after, up to ``outputs`` channels.
 
     ``(N, inputs, H, W)`` to ``(N, outputs, ceil(H / 2), ceil(W / 2))``.
     """
@@ -140,7 +140,7 @@ def classifier_arguments(depth: int, num_classes: int) -> dict[str, Any]:
 
 
 def rename_keys(state: State) -> State:
-    """Checkpoints of the basic nets call the last layer ``linear``; ours is ``fc`` in both forms.
+    """The weights with ``linear`` renamed to ``fc``: checkpoints of the basic nets use the first name for the last layer.
 
     >>> list(rename_keys({"linear.bias": Tensor(), "bn1.bias": Tensor()}))
     ['fc.bias', 'bn1.bias']

@@ -46,7 +46,7 @@ class ZeroShot(nn.Module):
 
 
 def features_of(output: Any) -> Tensor:
-    """The features of a tower; newer versions of transformers return them inside an output object."""
+    """The features of a tower. Newer versions of transformers return them inside an output object, which is unpacked."""
     features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
     return features
 

@@ -49,7 +49,7 @@ VARIANTS = {
 
 
 class BlockStage(NamedTuple):
-    """A sequence of blocks before scaling; the stride is that of the first block."""
+    """A sequence of blocks, before scaling. The stride applies to the first block only."""
 
     repeats: int
     kernel: int
@@ -200,7 +200,7 @@ def load_packaged(net: EfficientNetLite, variant: LiteVariant) -> None:
 
 
 def packaged_file(variant: LiteVariant) -> Path:
-    """The weights file inside the installed package; the package's own code is not run."""
+    """The weights file inside the installed package. The package's code is not run."""
     found = importlib.util.find_spec(variant.package)
     folders = found.submodule_search_locations if found else None
     files = [file for folder in folders or () for file in sorted(Path(folder, "models").glob("*.pth"))]

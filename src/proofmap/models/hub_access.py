@@ -23,7 +23,7 @@ TIMEOUT = 5.0
 
 
 def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bool:
-    """Whether Hugging Face's hub can be reached and has a repository; one request, for the first of these files.
+    """Whether the Hugging Face hub can be reached and has the repository. This takes one request, for the first of these files.
 
     False if it cannot be reached and one of the files is in the local cache.
 

@@ -209,7 +209,7 @@ def _processed(processor: Any, colour: str) -> Tensor:
 
 
 def _hf_fit(processor: Any, side: int, spec: str) -> dict[str, Any]:
-    """The fit of photos: the shorter side before the centre crop, or squashed."""
+    """How photos are fitted: the shorter side before the centre crop, or squashed."""
     size = dict(getattr(processor, "size", None) or {})
     crop_pct = getattr(processor, "crop_pct", None)
     if size.get("shortest_edge") and crop_pct and size["shortest_edge"] < 384:  # ConvNeXT's rule

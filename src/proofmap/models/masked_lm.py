@@ -65,7 +65,7 @@ def load_masked_model(name: str) -> MaskedModel:
 
 
 def check_same_tokens(model: MaskedModel, vocabulary: dict[str, int], name: str) -> None:
-    """Refuse a masked language model with other tokens than the net."""
+    """Raise if the masked language model has other tokens than the net."""
     if model.vocabulary != vocabulary:
         raise InputError(
             f"the masked language model {name} has other tokens than the net, so its words cannot be shown to the net; give one with the same tokenizer"

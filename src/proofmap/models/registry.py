@@ -47,7 +47,7 @@ def call_function_file(
     device: str | torch.device | None = None,
     batch_size: int | None = None,
 ) -> Classifier:
-    """Run the file, call the function without arguments, and make a Classifier of the result.
+    """Run a user's file, call the function without arguments, and return its result as a Classifier.
 
     The file runs as a module of a private name; modules next to it can be imported.
 

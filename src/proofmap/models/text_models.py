@@ -232,7 +232,7 @@ def _window(model: Any, tokenizer: Any) -> int | None:
 
 
 def _second_kind(model: Any, tokenizer: Any) -> Tensor | float:
-    """What a BERT adds to the embeddings of the second of two texts."""
+    """The embedding that a BERT adds to the tokens of the second of two texts."""
     found = [
         layer
         for name, layer in model.named_modules()

@@ -24,7 +24,7 @@ _NEAR = 1e-3
 
 
 class TokenNet(nn.Module):
-    """A net of texts ``(N, C, S)`` with special tokens before and after each; a subclass reads the labels off the transformer.
+    """A net of texts ``(N, C, S)``, with special tokens before and after each text. A subclass computes the logits from the transformer.
 
     ``before`` and ``after`` are the embeddings ``(k, d)`` of special tokens. With a ``window``, a text with more tokens is read in windows of this number of
     tokens, each with special tokens of its own. Its logits are the mean over windows, weighted by their numbers of tokens.
@@ -91,7 +91,7 @@ class TokenNet(nn.Module):
 
     @torch.no_grad()
     def try_gates(self, x: Tensor, hidden: Sequence[Tensor]) -> None:
-        """Use gates if the model takes them: if they change its logits for texts ``x``, half of whose words are ``hidden``, by little."""
+        """Use gates if the model supports them: on texts ``x`` with half of the words ``hidden``, gates must hardly change the logits."""
         for each in hidden:
             mixed = x.clone()
             mixed[..., : x.shape[-1] // 2] = each[..., : x.shape[-1] // 2]
@@ -105,7 +105,7 @@ class TokenNet(nn.Module):
         self.gates = True
 
     def packed(self, state: Tensor, tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
-        """Embeddings ``(N, T, d)`` with special tokens, those that are there first, and the attention mask ``(N, T)``."""
+        """Embeddings ``(N, T, d)`` with special tokens, existing tokens first, and the attention mask ``(N, T)``."""
         n = len(tokens)
         ends = [end.to(tokens).expand(n, -1, -1) for end in (self.before, after)]
         whole = torch.cat([ends[0], tokens, ends[1]], dim=1)
@@ -115,8 +115,9 @@ class TokenNet(nn.Module):
         return found, (state > 0.5).gather(1, order).to(torch.long)
 
     def order(self, x: Tensor, count: int) -> Tensor:
-        """Where each of the ``count`` tokens that the model is given for texts comes from ``(N, count)``: among the special tokens before, the slots of
-        the text, and the special tokens after."""
+        """For each of the ``count`` tokens that the model gets, its index ``(N, count)`` among: special tokens before, slots of the text,
+        special tokens after.
+        """
         state, _ = embedded(x)
         ends = [torch.ones(len(x), len(end), device=x.device) for end in (self.before, self.after)]
         return _those_there_first(torch.cat([ends[0], state, ends[1]], dim=1))[:, :count]
@@ -128,7 +129,7 @@ class TokenNet(nn.Module):
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates ``(N, T)`` of tokens, and the place of each."""
+    """The gates ``(N, T)`` of tokens, and the position of each token."""
 
     m: Tensor
     places: Tensor
@@ -160,7 +161,7 @@ def _needs_gates(state: Tensor, tokens: Tensor) -> bool:
 
 
 def _gates(state: Tensor, tokens: Tensor) -> Tensor:
-    """The gates ``(N, S)``: 1 for a shown token, 0 for a removed or closed one; constants in texts with nothing hidden."""
+    """The gates ``(N, S)``: 1 for a shown token, 0 for a removed or closed one. Texts with nothing hidden have constant gates."""
     x = state.detach()
     m = state + (x < -0.5)
     hidden = ((x < 1) & _holds_token(state, tokens)).any(dim=1, keepdim=True)
@@ -203,19 +204,19 @@ class SentenceNet(TokenNet):
         return self.scale * self.sentence(tokens, attention) @ self.sentences.to(tokens).T
 
     def sentence(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        """Sentences ``(N, d)`` of length one."""
+        """Sentence embeddings ``(N, d)`` of length one."""
         return mean_sentence(self.model, tokens, attention)
 
 
 def mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-    """The mean of the last hidden states under the attention mask, with length one, ``(N, d)``."""
+    """The sentence embedding ``(N, d)``: the mean of the last hidden states under the attention mask, scaled to length one."""
     states = _run(model, tokens, attention).last_hidden_state
     share = (attention if isinstance(attention, Tensor) else attention.m).to(states)[..., None]
     return F.normalize((states * share).sum(dim=1) / share.sum(dim=1).clamp_min(1e-9), dim=-1)
 
 
 class PerLabelNet(TokenNet):
-    """A net that reads the text once for each label, followed by that label's tokens: ``endings`` are their embeddings ``(k_a, d)``."""
+    """A net that reads the text once for each label, followed by the tokens of that label. ``endings`` holds their embeddings ``(k_a, d)``."""
 
     def __init__(self, model: nn.Module, before: Tensor, endings: Sequence[Tensor]) -> None:
         super().__init__(model, before, before[:0])

@@ -97,7 +97,7 @@ def _load_safetensors(path: Path) -> Any:
 
 
 def load_checkpoint(path: Path) -> Any:
-    """Everything in a PyTorch checkpoint, on the CPU: tensors and plain values only."""
+    """The content of a PyTorch checkpoint on the CPU; only tensors and plain values are loaded."""
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a broken archive raises RuntimeError, EOFError, KeyError, ...

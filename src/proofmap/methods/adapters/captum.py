@@ -25,7 +25,7 @@ from proofmap.plugins.settings import setting
 
 
 def first_token_layer(classifier: Classifier) -> str:
-    """The first module, in order of execution, that gives a vector for each token that the net reads: the embeddings."""
+    """The first module in order of execution that returns a vector for each token: the embeddings."""
     check_one_pass(classifier)
     net, found = module_of(classifier, "the layer of the embeddings"), list[str]()
     text = classifier.inputs.probe().to(classifier.device)
@@ -175,7 +175,7 @@ class Captum(LibraryMethod):
         yield attribute
 
     def _made(self, call: Call, subject: LibraryNet) -> tuple[Any, dict[str, Any]]:
-        """An object of Captum's class, and the options that are left for its ``attribute``."""
+        """An object of Captum's class, and the remaining options for its ``attribute``."""
         kind, options = self.class_named(call.name), call.options
         first, made, _ = _parameters(kind)
         around, inner = subject.module, dict[str, Any]()
@@ -202,7 +202,8 @@ class Captum(LibraryMethod):
 
 
 def merged_attribution(found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
-    """An attribution ``(n, C, *grid)`` as maps ``(n, *grid)``; one of every value of an input as maps of its positions, such as segments.
+    """An attribution ``(n, C, *grid)`` merged into maps ``(n, *grid)``. An attribution of every input value is merged into maps of
+    positions, such as segments.
 
     If it is a tuple, which may also hold convergence errors, its first entry is used.
     """
@@ -218,7 +219,7 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
 
 
 def word_features(inputs: Inputs) -> Tensor:
-    """The number ``(1, *shape)`` of the word that each value of a text belongs to, from zero."""
+    """For each value of a text, the index ``(1, *shape)`` of its word, from zero."""
     return inputs.over_channels(torch.arange(inputs.count)).expand(1, *inputs.shape).long()
 
 

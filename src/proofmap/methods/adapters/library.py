@@ -64,7 +64,7 @@ class Call:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options as values: numbers, booleans, tuples, else text."""
+        """The values of the options: numbers, booleans, tuples, otherwise text."""
         return {key: _value(text) for key, text in self.texts}
 
     def __str__(self) -> str:
@@ -109,7 +109,7 @@ Attribute = Callable[[Tensor, Tensor], Any]
 
 @dataclass(frozen=True)
 class LibraryNet:
-    """The net as a library's class gets it: a module, and the layers in it."""
+    """The net in the form that a library's class gets: a module, and the chosen layers in it."""
 
     classifier: Classifier
     module: nn.Module
@@ -196,7 +196,7 @@ class LibraryMethod(NamedClass):
 
     @abstractmethod
     def opened(self, subject: LibraryNet) -> AbstractContextManager[Attribute]:
-        """An object of the class for a module; closed at the end, if the library allows."""
+        """A context with an object of the class for a module. It is closed at the end if the library supports that."""
 
     def check_options(self, call: Call, known: tuple[str, ...], lacking: tuple[str, ...]) -> None:
         check_names(f"{self.package}'s {call.name}", call.options, known)
@@ -208,7 +208,7 @@ class LibraryMethod(NamedClass):
             )
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:
-        """What the library returned for one label, as maps ``(n, *grid)``."""
+        """The library's result for one label, as maps ``(n, *grid)``."""
         return as_tensor(found, self.title())
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
@@ -292,8 +292,8 @@ def label_by_label(
 
 @contextmanager
 def own_generators(key: int, device: torch.device) -> Iterator[None]:
-    """Seed the global random generators of torch, NumPy and Python, which libraries use, from a key; their states are restored
-    afterwards.
+    """Seed the global random generators of torch, NumPy and Python from a key, because libraries use them. Their states are restored at the
+    end.
     """
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
     gpus = [device] if device.type == "cuda" else []

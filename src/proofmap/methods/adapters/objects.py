@@ -87,7 +87,7 @@ class FromObject(Method):
         return library_of(self.of) == "pytorch_grad_cam" and type(self.of).__name__ in LABEL_FREE
 
     def settings(self) -> dict[str, object]:
-        """What identifies it: the library's version, the options, plain attributes, and the code of a class of yours."""
+        """The settings that identify the object: the library's version, options, plain attributes, and the code of the user's class."""
         package = _PACKAGES[str(library_of(self.of))]
         options = {
             key: value if isinstance(value, (bool, int, float, str)) else _written(value)
@@ -160,14 +160,14 @@ class FromObject(Method):
 
 
 def _written(value: object) -> str:
-    """An option as recorded: its text, or its type and a digest if the text would not show all of it."""
+    """An option for the record: its text, or its type and a digest if the text would be incomplete."""
     if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float, str, tuple)) for item in value):
         return str(value)
     return f"{type(value).__name__} {value_digest(value)}"
 
 
 def library_of(thing: Any) -> str | None:
-    """The library of an attribution or class activation map, also for a class derived from one of the library."""
+    """The library that an attribution or class activation map belongs to, also if its class is derived from a class of the library."""
     for kind in type(thing).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in _PACKAGES and (hasattr(thing, "attribute") if root == "captum" else callable(thing)):

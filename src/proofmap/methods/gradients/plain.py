@@ -72,7 +72,7 @@ class GradientMethod(Method):
     def gradients(
         self, classifier: Classifier, images: Tensor, labels: Tensor, each: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """As :func:`input_gradients`; methods that change the backward pass override it."""
+        """Like :func:`input_gradients`. Methods that change the backward pass override it."""
         return input_gradients(classifier.frozen(), images, labels, each)
 
     def cost(self, labels: int) -> Cost:

@@ -57,7 +57,7 @@ class RectifiedMethod(GradientMethod):
     """A gradient that every rectifier changes on the way back, by :meth:`passed`."""
 
     def passed(self, gradient: Tensor, node: Node) -> Tensor:
-        """The part of the gradient ``(N, ...)`` at a rectifier that passes."""
+        """The part of the gradient ``(N, ...)`` that a rectifier lets through."""
         raise NotImplementedError
 
     def gradients(

@@ -76,7 +76,7 @@ class DiffMask(WholeNet, FilledMaskMethod):
 
 
 class DiffMaskProblem(MaskProblem):
-    """The gates of pairs in slots, and ``lambda``, the price of each pair for leaving f."""
+    """The gates of pairs in slots, and for each pair ``lambda``, the price of a divergence from f."""
 
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 

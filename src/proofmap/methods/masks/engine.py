@@ -90,11 +90,11 @@ class MaskProblem(ABC):
 
     @abstractmethod
     def enter(self, slots: Slots) -> Slots:
-        """What new pairs start with: ``weights`` ``(P, K, *grid)``, and everything else that a pair must remember."""
+        """The initial state of new pairs: ``weights`` ``(P, K, *grid)``, and other tensors that belong to a pair."""
 
     @abstractmethod
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        """The loss of each pair ``(P,)``, differentiable in the weights; may update in place what pairs remember."""
+        """The loss of each pair ``(P,)``, differentiable in the weights. It may update other tensors of the pairs in place."""
 
     @abstractmethod
     def masks(self, weights: Tensor) -> Tensor:
@@ -109,7 +109,7 @@ class MaskProblem(ABC):
         adam_step(slots, gradient, self.rates(slots["step"] - 1), self.memory, self.momentum)
 
     def finished(self, slots: Slots) -> Tensor:
-        """Masks ``(P, K, *positions)`` of pairs in slots; a method whose masks need more than the weights overrides it."""
+        """Masks ``(P, K, *positions)`` of pairs in slots. Override it if masks depend on more than the weights."""
         return self.masks(slots["weights"])
 
     def settled(self, slots: Slots) -> Tensor | None:
@@ -196,7 +196,8 @@ class MaskEngine:
         return losses.detach()
 
     def _unscaled(self, gradient: Tensor, slots: Slots) -> Tensor:
-        """The gradient of the unscaled loss; zero if half precision overflowed: that is counted, and the pair's scale falls.
+        """The gradient of the unscaled loss. If half precision overflowed, it is zero, the overflow is counted, and the pair's scale is
+        reduced.
 
         All scales are powers of two, so that a pair's steps do not depend on its scale, except for overflow and underflow.
         """
@@ -207,7 +208,7 @@ class MaskEngine:
         return unscaled
 
     def _leaving(self, slots: Slots, seated: list[int]) -> list[int]:
-        """The slots whose pair has done its steps or has settled; only a pair's own step count decides when it is checked."""
+        """The slots whose pair has done all its steps or has settled. When a pair is checked depends only on its own step count."""
         taken = [self.taken[pair] if pair >= 0 else -1 for pair in seated]
         leaving = {slot for slot, steps in enumerate(taken) if steps >= self.problem.steps}
         asked = [slot for slot, steps in enumerate(taken) if steps > 0 and steps % _LOOK == 0]

@@ -178,13 +178,14 @@ class ExtremalProblem(MaskProblem):
         return (weight[:, None] * self.area_errors(points) - gain).sum(dim=1)
 
     def area_errors(self, points: Tensor) -> Tensor:
-        """How far ``(P, K)`` masks ``(P, K, *points)`` are from their target areas; zero for a constant mask."""
+        """The distance ``(P, K)`` of masks ``(P, K, *points)`` from their target areas; zero for a constant mask."""
         ordered = points.flatten(2).sort(dim=2).values
         uneven = (ordered[..., -1] - ordered[..., 0]).detach() > _EVEN
         return (ordered - self.templates).square().mean(dim=2) * uneven
 
     def perturbed(self, pyramid: Tensor, masks: Tensor, mirrored: Tensor) -> Tensor:
-        """``(P, K, *shape)``: each position from the two levels of the :meth:`pyramid` that its mask ``(P, K, *positions)`` lies between.
+        """Composites ``(P, K, *shape)``. Each position is interpolated between the two levels of the :meth:`pyramid` around its mask value
+        ``(P, K, *positions)``.
 
         ``mirrored`` ``(P, 1, ...)`` marks pairs whose image and mask are mirrored.
         """
@@ -204,7 +205,7 @@ class ExtremalProblem(MaskProblem):
 
 
 class MaxConvolution:
-    """The mask of parameters: a smooth maximum over the cells around each point, weighted by their distance."""
+    """Computes the mask from its parameters: a smooth maximum over the cells around each point, weighted by distance."""
 
     def __init__(self, settings: ExtremalPerturbation, inputs: Inputs, device: torch.device) -> None:
         scale = max(inputs.positions) / _SIDE

@@ -139,8 +139,9 @@ class FongVedaldiProblem(MaskProblem):
         return {**brought, "weights": self.smallest_discs(slots | brought).view(shape)}
 
     def smallest_discs(self, slots: Slots) -> Tensor:
-        """Deleted discs ``(P, *grid)`` in the middle: the smallest for which (f(x~) - f(hidden)) / (f(x) - f(hidden)) is below .01; no
-        disc if hiding everything does not weaken the label."""
+        """The smallest deleted disc ``(P, *grid)`` in the middle for which (f(x~) - f(hidden)) / (f(x) - f(hidden)) is below .01. No disc
+        if hiding everything does not weaken the label.
+        """
         discs = self.discs()
         masks = enlarged(discs, self.up)
         seen, hidden = slots["seen"], self.stage.hidden(slots, slots["keys"][:, None])[:, 0]
@@ -167,7 +168,7 @@ class FongVedaldiProblem(MaskProblem):
         return discs[gone.int().argmax(dim=1)]
 
     def discs(self) -> Tensor:
-        """``(R, *grid)``: nothing deleted, discs of growing radius, everything deleted."""
+        """Discs ``(R, *grid)`` of growing radius, from nothing deleted to everything deleted."""
         longest = max(self.inputs.positions)
         away: Tensor = torch.zeros(())
         for k, matrix in enumerate(self.up):

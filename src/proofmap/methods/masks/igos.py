@@ -99,15 +99,17 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
         return steps
 
     def cost(self, labels: int) -> Cost:
-        """The line search tries all its steps if they fit one batch, as on a GPU. Otherwise this is an upper bound: it ends with the batch in
-        which every pair finds its step."""
+        """An upper bound: the line search tries all its steps if they fit one batch, as on a GPU. Otherwise it ends with the batch in which
+        every pair has found its step.
+        """
         pairs = labels * self.iterations * _GAMES
         return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
 
 
 class IGOSProblem(MaskProblem):
-    """The masks of pairs in slots, as (1 - D, 1 - I), because a small deletion would be lost in rounding next to 1: ``weights`` is the
-    point at which the next direction is computed, ``reached`` the point after the last step."""
+    """The masks of pairs in slots, stored as (1 - D, 1 - I), because a small deletion would be lost in rounding next to 1. ``weights`` is
+    where the next direction is computed, ``reached`` is the point after the last step.
+    """
 
     def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
         self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
@@ -139,8 +141,9 @@ class IGOSProblem(MaskProblem):
         return self.objective(weights[:, None], slots, self.way, self.settings.noise)[:, 0]
 
     def objective(self, weights: Tensor, slots: Slots, way: Tensor, noise: float) -> Tensor:
-        """F ``(P, T)`` of T masks of each pair, weights ``(P, T, 2, *grid)``, with f(M) as the mean of f(s M) over the points s of
-        ``way``; F itself if the only point is 1. All T have the same backgrounds."""
+        """F ``(P, T)`` of T masks of each pair, given by weights ``(P, T, 2, *grid)``. f(M) is the mean of f(s M) over the points s of
+        ``way``; with the only point 1, this is F itself. All T masks have the same backgrounds.
+        """
         pairs, tried, count = *weights.shape[:2], _GAMES * len(way)
         games = self.games(weights.flatten(0, 1), way).view(pairs, tried, count, *self.inputs.positions)
         keys = streams.step_keys(slots["keys"], slots["step"], 2 * count)
@@ -154,7 +157,7 @@ class IGOSProblem(MaskProblem):
         return value + self.penalty(gone, slots["images"])
 
     def games(self, weights: Tensor, way: Tensor) -> Tensor:
-        """What each composite shows ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the path."""
+        """The shown share of each composite ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the path."""
         both = deleted(weights)[:, None]
         masks = 1 - enlarged(torch.cat([weights, both, both], dim=1), self.up)[:, :, None]
         signs = self.signs.view(-1, *[1] * (masks.ndim - 2))
@@ -191,7 +194,7 @@ class IGOSProblem(MaskProblem):
         slots["weights"].copy_(ahead)
 
     def line_search(self, slots: Slots, direction: Tensor) -> tuple[Tensor, Tensor]:
-        """The point after the longest step that descends far enough, or after the shortest step; and F there ``(P,)``."""
+        """The point after the longest step that descends far enough (or the shortest step, if none does), and F ``(P,)`` at this point."""
         steep, pairs = direction.flatten(1).square().sum(dim=1, keepdim=True), len(direction)
         value = enough = steep[:, :0]
         for lengths in self.lengths.split(self.tried_together(pairs)):

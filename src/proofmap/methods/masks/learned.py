@@ -122,7 +122,7 @@ class LearnedMaskProblem(MaskProblem):
         self.gray = classifier.normalised(inputs.per_channel(classifier.gray))
 
     def enter(self, slots: Slots) -> Slots:
-        """Zero weights (mask 1/2 everywhere); for K > 1 with a little noise, without which all K masks stay equal."""
+        """Zero weights: the mask is 1/2 everywhere. For K > 1 a little noise is added, because K equal masks would stay equal."""
         s, images = self.settings, slots["images"]
         planes = 1 if s.masks == 1 else s.masks + 1
         shape = (len(images), planes, *(matrix.shape[1] for matrix in self.up))
@@ -159,8 +159,9 @@ class LearnedMaskProblem(MaskProblem):
         return data.view(pairs, s.masks).sum(dim=1) + penalty.sum(dim=1)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, D, *shape)``: new draws for every pair, step, mask and distractor, normalised; ``(P, 1, 1, *shape)`` for a fill that
-        is not random."""
+        """Normalised backgrounds ``(P, K, D, *shape)``, drawn again for every pair, step, mask and distractor. ``(P, 1, 1, *shape)`` for a
+        fill that is not random.
+        """
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
         hidden = self.stage.hidden(slots, keys)
         return hidden.view(len(hidden), -1, self.draws, *hidden.shape[2:])

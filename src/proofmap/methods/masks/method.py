@@ -36,7 +36,7 @@ MapWatcher = Callable[[int, int, Snapshot], None]
 
 @dataclass(frozen=True)
 class MaskState:
-    """What is chosen and built for a net: the precision that it is run in while masks are learned, and the fill."""
+    """The state for a net: the precision of the net while masks are learned, and the fill."""
 
     dtype: torch.dtype
     fill: ReadyFill | None = None
@@ -170,7 +170,7 @@ def chosen_precision(classifier: Classifier, precision: Precision) -> torch.dtyp
 
 
 def _bears(classifier: Classifier, dtype: torch.dtype) -> bool:
-    """Whether logits and input gradients of two probes are finite in this precision, and the logits nearly right."""
+    """Whether the net works in this precision: logits and input gradients of two probes are finite, and the logits nearly right."""
     probes = torch.cat([classifier.inputs.probe().to(classifier.device), classifier.blank(1)])
     with steady_kernels(tf32=False), torch.enable_grad():
         exact = classifier.frozen()(probes).detach()
@@ -197,7 +197,7 @@ def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) ->
 
 
 def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
-    """One row of each image among the slots, and for every row the index of its image among those."""
+    """The first row of each distinct image among the slots, and for every row the index of its image among these."""
     distinct, place = torch.unique(slots["image_of"], return_inverse=True)
     rows = torch.arange(len(place), device=place.device)
     return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
@@ -242,7 +242,7 @@ class Stage:
 
 
 def grid_cells(classifier: Classifier, grid: int) -> list[int]:
-    """Cells along each axis, where the longest one has ``grid``: at most one for each position."""
+    """The number of cells along each axis: ``grid`` along the longest, proportionally fewer along others, at most one per position."""
     positions = classifier.inputs.positions
     longest = max(positions)
     return [-(-side * min(grid, longest) // longest) for side in positions]

@@ -91,7 +91,7 @@ class RateDistortion(WholeNet, FilledMaskMethod):
 
 
 class RateDistortionProblem(MaskProblem):
-    """The weights s of pairs in slots, with the score of the whole input and the distortion of noise alone."""
+    """The weights s of pairs in slots, the score of the whole input, and the distortion of noise alone."""
 
     def __init__(self, settings: RateDistortion, classifier: Classifier, fill: ReadyFill) -> None:
         self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
@@ -101,7 +101,7 @@ class RateDistortionProblem(MaskProblem):
         self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
 
     def enter(self, slots: Slots) -> Slots:
-        """Half of every position, h(x, a), and D(0) by draws that no step uses."""
+        """The initial state: s = 1/2 everywhere, h(x, a), and D(0) from draws that no step uses."""
         brought = self.stage.enter(slots)
         shape = (len(slots["labels"]), 1, *(matrix.shape[1] for matrix in self.up))
         keys = streams.step_keys(~slots["keys"], torch.zeros_like(slots["labels"]), self.noises)

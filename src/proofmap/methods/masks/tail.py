@@ -85,7 +85,7 @@ class Tail:
         return as_logits(out.float(), self.classifier.outputs)
 
     def _cut(self, order: list[str], outputs: dict[str, Any]) -> None:
-        """Let every module that ends before the layer return its recorded output, and the layer the given features."""
+        """Make every module that ends before the layer return its recorded output, and the layer return the given features."""
         modules = dict(self.rest.named_modules())
         for name in order[: order.index(self.layer)]:
             if isinstance(outputs[name], Tensor):
@@ -93,7 +93,7 @@ class Tail:
         modules[self.layer].forward = lambda *inputs, **options: self._given
 
     def _answer(self, output: Tensor) -> Callable[..., Tensor]:
-        """A forward function that returns the output for one blank input, repeated for each of the features."""
+        """A forward function that returns the recorded output for one blank input, repeated for each of the features."""
 
         def forward(*inputs: Any, **options: Any) -> Tensor:
             assert self._given is not None, "the rest of the net is run on features"
@@ -103,8 +103,9 @@ class Tail:
 
 
 def find_bottleneck(classifier: Classifier) -> str:
-    """The last layer that all information passes and whose map ``(h, w)`` is at least twice as fine, along each axis, as that of
-    the last spatial layer; the last layer of all if there is no such layer."""
+    """The last layer that all information passes and whose map ``(h, w)`` is at least twice as fine, along each axis, as that of the last
+    spatial layer. If there is none, the last layer.
+    """
     if not isinstance(classifier.inputs, Pictures) or not isinstance(classifier.net, nn.Module):
         raise InputError(
             "a bottleneck needs a spatial layer of a torch module that takes pictures; use a method without layers"

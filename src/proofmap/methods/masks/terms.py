@@ -102,7 +102,7 @@ def add_noise_(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
 
 
 def _drawn(values: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """A piece of the line for each key, shaped as its values, and its sign."""
+    """For each key, a piece of the line in the shape of the key's values, and its sign."""
     shape = values.shape[keys.ndim :]
     pieces = _line(shape.numel(), values.device, values.dtype).unfold(0, shape.numel(), 1)
     drawn = streams.random_words(keys, 2)
