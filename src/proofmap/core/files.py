@@ -97,7 +97,7 @@ def remove_parts(folder: Path) -> None:
 
 
 def process_runs(process: int) -> bool:
-    """Whether a process may still be running. Always True on Windows, where asking would end the process."""
+    """Whether a process may still be running. Always True on Windows, where the check would end the process."""
     if os.name == "nt":
         return True
     try:

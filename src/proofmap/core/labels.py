@@ -70,7 +70,7 @@ class LabelRule:
 
     @classmethod
     def parse(cls, rule: Any, names: Sequence[str], item: str = "image") -> LabelRule:
-        """The rule that ``labels`` stands for. ``item`` is what messages call an input.
+        """The rule for any form of ``labels``. Messages call an input ``item``.
 
         - A text: ``all``, ``top5``, ``top5+wrong`` (and two labels that the net does not believe), ``p>=0.01``, ``true`` (the true labels
           of each image), or names or indices separated by commas.

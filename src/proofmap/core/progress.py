@@ -49,7 +49,7 @@ class SilentTask:
 
 
 class CallbackTask(SilentTask):
-    """A job that calls back after each step, with the passes of the step."""
+    """A job that calls ``advanced`` after each step with the number of passes."""
 
     def __init__(self, advanced: Callable[[int], None]) -> None:
         self.advanced = advanced
@@ -66,7 +66,7 @@ class Silent:
 
 
 class JointProgress:
-    """Progress of work that is done in parts which take turns, each with a task of its own: tasks of one name are shown as one.
+    """Progress of work in several parts that take turns. Tasks of the same name in different parts are shown as one task.
 
     Only one task is shown at a time. Its total is estimated from the first part and that part's share of the work.
 

@@ -17,7 +17,7 @@ _SHOWN = 8
 
 
 class Registry(Generic[T]):
-    """Classes by their ``name``, or by another ``attribute``; entry points of ``group`` are found at the first look-up.
+    """Classes by their ``name``, or by another ``attribute``. Entry points of ``group`` are loaded at the first look-up.
 
     ``prepare`` completes a class before it is added.
 

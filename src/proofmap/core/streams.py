@@ -57,7 +57,7 @@ def content_keys(images: Tensor) -> list[bytes]:
 
 
 def content_marks(images: Tensor, levels: int | None = None) -> Tensor:
-    """A 64-bit number ``(N,)`` from each image's content, equal for equal images, computed on the images' device.
+    """A 64-bit number ``(N,)`` for each image's content, computed on the images' device. Equal images have equal numbers.
 
     It reads about 4000 evenly spread values, exact or rounded to ``levels`` steps between 0 and 1.
     """
@@ -124,7 +124,7 @@ def random_words(keys: Tensor, n: int, start: int = 0) -> Tensor:
 
 
 def step_keys(keys: Tensor, step: Tensor, n: int) -> Tensor:
-    """``n`` new stream keys ``(P, n)`` for each of the streams ``(P,)`` at its own step ``(P,)``."""
+    """``n`` new stream keys ``(P, n)`` for each stream ``(P,)``, at the step ``(P,)`` of that stream."""
     place = torch.arange(2 * n, device=keys.device) + (2 * n * step + 4)[:, None]
     lanes = torch.stack(_philox(keys[:, None], place // 4), dim=-1)
     drawn = lanes.gather(-1, (place % 4)[..., None])[..., 0]

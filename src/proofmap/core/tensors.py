@@ -66,7 +66,7 @@ _KEEP_THE_IMAGES = {
 def _names_after(
     func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], found: Any
 ) -> tuple[str, ...] | None:
-    """The names of the images in the result of a torch function; None if it is not known to keep them."""
+    """The names of the images in the result of a torch function. None if the function may change which images there are."""
     if func in _KEEP_THE_IMAGES:
         return names_of_files(args[0])
     if func is Tensor.__getitem__ and isinstance(args[0], NamedImages):

@@ -120,7 +120,7 @@ def _csv_cell(cell: object) -> object:
 
 
 def did_you_mean(name: str, known: Iterable[str], most: int = 2, before: str = "") -> str:
-    """The question " Did you mean ...?" with similar known names, each after ``before``; empty if no name is similar.
+    """The question " Did you mean ...?" with similar known names, each preceded by ``before``; empty if no name is similar.
 
     >>> did_you_mean("grad-cm", ["grad-cam", "edges"]), did_you_mean("xyz", ["random"])
     (" Did you mean 'grad-cam'?", '')

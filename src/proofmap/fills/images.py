@@ -69,7 +69,7 @@ class Images(Fill):
 
     @property
     def is_usual(self) -> bool:
-        """Whether the default pool is used, and has not been looked for yet."""
+        """Whether the default pool is used and has not been set yet."""
         return isinstance(self.source, str) and self.source == OWN
 
     def prepare(self, classifier: Classifier) -> ReadyImages:
@@ -123,7 +123,7 @@ class Images(Fill):
 
     @property
     def _asked_part(self) -> Part:
-        """The part that was set by :meth:`Pools.bind`; a fill that is used by itself draws from all."""
+        """The part set by :meth:`Pools.bind`. A fill that is used outside a session draws from all sources."""
         return "all" if self.part == "auto" else self.part
 
     def _pool(self, inputs: Inputs) -> Pool:
@@ -152,13 +152,13 @@ class Images(Fill):
         return pool.Pool(values[order], marks[order], part)
 
     def _is_noise(self, inputs: Inputs) -> bool:
-        """Whether there is nothing to draw from but noise: no other image, and a net that is not of photographs."""
+        """Whether only noise is available: there is no other image, and the net is not one of photographs."""
         if self.is_usual:
             return isinstance(inputs, Pictures) and inputs.channels != 3
         return bool(getattr(self.source, "is_noise", False))
 
     def _noise(self, inputs: Inputs, part: Part) -> Pool:
-        """Pictures of independent noise around the net's gray (:class:`~proofmap.fills.Noise`), other ones for each part."""
+        """Pictures of independent noise around the net's gray (:class:`~proofmap.fills.Noise`), different for each part."""
         from proofmap.data import pool
 
         keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
@@ -194,7 +194,7 @@ class Images(Fill):
 
 @dataclass(frozen=True, eq=False)
 class ReadyImages(ReadyFill):
-    """The pool on the device: bytes for pictures, floats otherwise; known by the digest of its content.
+    """The pool on the device: bytes for pictures, floats otherwise. The digest of its content identifies it.
 
     ``marks`` are those of its sources, ``pool_text`` says which images they are, ``part`` which part of the sources.
     """
@@ -248,7 +248,7 @@ class ReadyTexts(ReadyImages):
 
 
 class Pools:
-    """The random images of one session: the default source of fills that name none, and every pool that was built.
+    """The random images of one session: the default source for fills that name no source, and every pool built so far.
 
     The session's own source is looked for by ``find`` when the first fill needs it, and is ``None`` until then. Equal pools are
     built once.
@@ -260,7 +260,7 @@ class Pools:
         self.built: dict[tuple[Images, Inputs, torch.device], ReadyImages] = {}
 
     def bind(self, plugin: AnyPlugin, part: Part | None = None) -> AnyPlugin:
-        """The same description with a source and a part for every fill of random images that names none.
+        """The same description, in which every fill of random images without a source gets the session's source and a part.
 
         If ``part`` is left out it follows from who draws: a method learns, a metric or a game judges.
         """
@@ -289,7 +289,9 @@ _ROLES: dict[str, Part] = {"method": "learn", "metric": "judge", "game": "judge"
 
 
 def _with_images(plugin: AnyPlugin, change: Callable[[Images, Part], Images], role: Part) -> AnyPlugin:
-    """The same description with every fill of random images changed, given the role of the plug-in that draws from it."""
+    """The same description with every fill of random images inside it changed. ``change`` also gets the role of the plug-in that uses the
+    fill.
+    """
     if isinstance(plugin, Images):
         return change(plugin, role)  # type: ignore[return-value]
     role = _ROLES.get(plugin.noun, role)
@@ -306,8 +308,8 @@ def _with_images(plugin: AnyPlugin, change: Callable[[Images, Part], Images], ro
 
 
 def pools_in(record: Mapping[str, Any]) -> dict[str, str]:
-    """Which random images a record of results names, in words, and which part of the sources they are; the part is empty in
-    records that were made before pools were halved.
+    """The random images named in a record of results, in words, and the part of the sources that they come from. The part is empty in old
+    records.
     """
     own = "fill" in record and "pool" in record
     found = {str(record["pool"]): str(record.get("part", ""))} if own else {}

@@ -81,7 +81,7 @@ class Road(Fill):
 
 
 def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor:
-    """Pictures ``(N, C, H, W)`` with every unknown pixel ``(N, H, W)`` solved for; zero if nothing is known."""
+    """Pictures ``(N, C, H, W)`` with every unknown pixel ``(N, H, W)`` computed from the known ones; zero if none are known."""
     hidden = (~known)[:, None].to(x.dtype)
     levels = _levels(hidden)
     shown = x * (1 - hidden)

@@ -29,7 +29,7 @@ from proofmap.plugins.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class LocalisationMetric(Metric):
-    """A metric of maps whose labels have known boxes; an image's value is the mean over these labels.
+    """A metric of maps whose label has known boxes. An image's value is the mean over these labels.
 
     Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in a box if its
     middle does.
@@ -219,7 +219,7 @@ class Montages:
 
 
 def side_by_side(inputs: Pictures, images: Tensor, labels: Sequence[int] | Tensor) -> Montages:
-    """Two photos in one picture: on the left the middle half of each photo, on the right that of the next photo with another label.
+    """Two photos in one picture: on the left the middle half of a photo, on the right the middle half of the next photo with another label.
 
     Args:
         inputs: what the net takes (``classifier.inputs``).

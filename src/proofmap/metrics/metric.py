@@ -51,7 +51,7 @@ class Metric(Plugin):
         return make_metric(spec)
 
     def __call__(self, judged: Judged) -> Tensor:
-        """Values ``(N,)``. A metric defines this, or :meth:`pairs` if an image's value comes from those of its labels."""
+        """Values per image ``(N,)``. A metric defines either this method or :meth:`pairs`, if an image's value is computed from its labels."""
         return self._from_own_pairs(judged)[0]
 
     def pairs(self, judged: Judged) -> Tensor | None:
@@ -124,7 +124,7 @@ class RunMetric(Metric):
     per = "run"
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        """The numbers, each with its subject, such as the score or the pair of methods that it is about."""
+        """The numbers of a run, each with its subject, such as a score or a pair of methods."""
         raise NotImplementedError(f"{type(self).__name__} gives no values per run")
 
 

@@ -80,7 +80,7 @@ class RegionMetric(Metric):
         return self.kept(played["shown"])
 
     def counts(self, judged: Judged) -> Tensor:
-        """The least number of positions ``(N, L)`` that meets the condition; NaN if none does."""
+        """The smallest number of positions ``(N, L)`` that meets the condition; NaN if none does."""
         played = {use: judged.play(game) for use, game in self._played().items()}
         found = self.sought(played)
         first = played["shown"].counts.to(found.device)[found.int().argmax(dim=2)].float()
@@ -131,7 +131,7 @@ class ContrastiveRegion(RegionMetric):
 
 @METRICS.register
 class CompleteRegion(ContrastiveRegion):
-    """The least s that is contrastive and has the confidence of the whole: |f(top s shown) - f(x, a)| <= tolerance * f(x, a)."""
+    """The smallest s that is contrastive and keeps the net's confidence: |f(top s shown) - f(x, a)| <= tolerance * f(x, a)."""
 
     name = "complete-region"
     description = "smallest contrastive top share with the same confidence as the whole input"

@@ -89,7 +89,7 @@ REFERENCE = "Li, Zhang, Kawaguchi, Khakzar, Bischl and Rezaei, TMLR 2024"
 
 @METRICS.register
 class LiSoundness(GameMetric):
-    """While the map's top positions are shown step by step: the share of the shown attribution that raised the label's probability.
+    """The share of the shown attribution that raised the label's probability, while the map's top positions are shown step by step.
 
         mean over steps i of  (A_i - F_i) / A_i,      F_i = sum of (A_j - A_j-1) over the steps j < i with p_j - p_j-1 <= threshold,
 
@@ -172,7 +172,7 @@ class LiCompleteness(Metric):
 
 
 def _positive(maps: Tensor) -> Tensor:
-    """What speaks for the label, ``(N, L, n)``."""
+    """The positive part of maps ``(N, L, n)``: the evidence for the label."""
     return maps.flatten(2).clamp_min(0)
 
 
@@ -199,7 +199,7 @@ class MerlinArthur(Metric):
         return judged.play(self.game).probabilities[..., -1]
 
     def right(self, judged: Judged) -> Tensor:
-        """Which labels ``(N, L)`` are right: the true ones, and the net's own answer where the truth is not known."""
+        """Which labels ``(N, L)`` are right: the true labels, or the net's own answer if the truth is unknown."""
         own = judged.labels == judged.top2[0][:, :1]
         return torch.where(judged.knows_truth[:, None], judged.is_true, own)
 

@@ -87,7 +87,7 @@ def largest_piece(keep: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Boxes:
-    """The first position inside and the first beyond, along each axis, ``(P, axes)``; both 0 for an empty mask."""
+    """Boxes ``(P, axes)``: along each axis the first position inside and the first one beyond. Both are 0 for an empty mask."""
 
     start: Tensor
     stop: Tensor
@@ -147,7 +147,9 @@ def _enlarging(start: Tensor, stop: Tensor, length: int) -> Tensor:
 
 
 def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:
-    """How far the middle of each position is from a box ``(*positions)``: 0 inside. Inputs with one axis use only left and right."""
+    """The distance ``(*positions)`` of the middle of each position from a box: 0 inside. For inputs with one axis, only left and right
+    count.
+    """
     left, top, right, bottom = box
     sides = [(left, right)] if len(positions) == 1 else [(top, bottom), (left, right)]
     total = torch.zeros(tuple(positions), device=device)

@@ -15,7 +15,7 @@ from proofmap.plugins.settings import setting
 
 @METRICS.register
 class Roughness(Metric):
-    """The length of the border of a map's top share, divided by that of one square (in one dimension, one piece) as large.
+    """The length of the border of a map's top share, relative to the border of one square (in one dimension: one piece) of the same size.
 
         roughness = |{neighbours of which one is shown}| / (4 sqrt(shown positions))
 

@@ -38,7 +38,7 @@ REFERENCE = "Dabkowski and Gal 2017"
 
 @dataclass(frozen=True, kw_only=True)
 class BoxMetric(Metric):
-    """A metric of the box around the part of a map that reaches a threshold; an image's value is its first label's.
+    """A metric of the box around the thresholded part of a map. An image's value is that of its first label.
 
     The map is scaled to run from 0 to 1. The paper's threshold delta runs from 0 to 5, but no value of a scaled map is above 1.
     ``reading=mean`` takes delta as a multiple of the map's mean, ``reading=value`` as a value.
@@ -138,7 +138,7 @@ class SaliencyConfidence(BoxMetric):
 
 @METRICS.register
 class SaliencyTiny(BoxMetric):
-    """1 where the saliency metric's box is smaller than 0.05 of the picture, which the metric treats as 0.05."""
+    """1 if the saliency metric's box covers less than 0.05 of the picture (the metric then uses 0.05), otherwise 0."""
 
     name = "saliency-tiny"
     higher_is_better = False
@@ -156,7 +156,7 @@ DELTAS = tuple(round(0.2 * k, 1) for k in range(26))
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One threshold on the holdout: means over its images, and the share whose box is below 0.05."""
+    """The results of one threshold on the holdout: means over images, and the share of boxes below 0.05."""
 
     delta: float
     value: float

@@ -55,7 +55,7 @@ _SIGMA, _WINDOW = 1.5, 11
 
 
 def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
-    """The similarity of each map of ``(P, *positions)`` with its partner's, ``(P,)``: 1 for equal maps.
+    """The similarity ``(P,)`` of each map ``(P, *positions)`` to the corresponding other map; 1 for equal maps.
 
     ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their absolute values, ``ssim`` is :func:`ssim` of the maps
     scaled to [0, 1]. 0 if one of the two is constant; NaN if both are.
@@ -71,7 +71,8 @@ def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
 
 
 def ssim(a: Tensor, b: Tensor) -> Tensor:
-    """Structural similarity (Wang et al. 2004) of each of ``(P, *positions)``, values in [0, 1], with its partner: ``(P,)``.
+    """Structural similarity ``(P,)`` (Wang et al. 2004) of each map ``(P, *positions)`` to the corresponding other map; values are in [0,
+    1].
 
         (2 ma mb + C1) (2 cov + C2) / ((ma^2 + mb^2 + C1) (va + vb + C2)),     C1 = .01^2, C2 = .03^2
 

@@ -133,7 +133,7 @@ class LogProbability(Target):
 
 
 def margins(classifier: Classifier, logits: Tensor) -> Tensor:
-    """log f_a minus log f of the best other label ``(B, A)``; the logit for independent labels; 0 without another label.
+    """log f_a minus log f of the best other label, ``(B, A)``. For independent labels, the logit; 0 if there is no other label.
 
     >>> from torch import nn
     >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2)

@@ -50,7 +50,7 @@ _EPS = 1e-5
 
 @dataclass(frozen=True)
 class Encoder:
-    """Whose features a masker reads, at which layers, and whether pixels enter as 4 x - 2 instead of normalised."""
+    """The net and layers whose features a masker reads, and whether pixels are scaled to 4 x - 2 instead of normalised."""
 
     classifier: Classifier
     scales: tuple[Scale, ...]
@@ -68,7 +68,7 @@ class Encoder:
 
 
 def is_published(path: Path) -> bool:
-    """Whether a file is a checkpoint of other authors: those of Proofmap are safetensors.
+    """Whether a file is a checkpoint of other authors. Proofmap's own checkpoints are safetensors files.
 
     >>> is_published(Path("ca.chk")), is_published(Path("mine.safetensors"))
     (True, False)

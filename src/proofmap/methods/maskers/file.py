@@ -67,7 +67,7 @@ class MapSummary:
         return f"{text}, |correlation| of the two likeliest labels {self.correlation:.3g}"
 
     def problems(self) -> list[str]:
-        """What looks wrong, each as a sentence.
+        """Suspicious findings, one sentence each.
 
         >>> MapSummary(16, 0.005, 0.0001, 1.0).problems()
         ['its maps are constant on most images, and rank nothing']
@@ -102,7 +102,7 @@ def summarise_maps(ready: ReadyMethod, images: Tensor) -> MapSummary:
 
 
 def _short(value: Tensor) -> float:
-    """The number rounded to four digits, so that storing it does not change it."""
+    """The number rounded to four digits, which storing does not change."""
     return float(f"{float(value):.4g}")
 
 
@@ -165,7 +165,7 @@ class Header:
         )
 
     def matches(self, text: str) -> bool:
-        """Whether this is the text of a header of a masker trained in the same way from the same data."""
+        """Whether the header describes a masker that was trained in the same way from the same data."""
         try:
             return Header.parse(text) == self
         except (KeyError, TypeError, ValueError):

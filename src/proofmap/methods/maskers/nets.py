@@ -48,7 +48,7 @@ class RealTimeNet(nn.Module):
         self.saliency = nn.Conv2d(widths[-1], 2, 1)
 
     def evidence(self, top: Tensor, labels: Tensor) -> Tensor:
-        """``(N, L, h, w)`` from the net's top features ``(N, C, h, w)`` for labels ``(N, L)``."""
+        """The evidence ``(N, L, h, w)`` for labels ``(N, L)``, from the net's top features ``(N, C, h, w)``."""
         return self._evidence(self.norms[0](top), labels)
 
     def _evidence(self, top: Tensor, labels: Tensor) -> Tensor:
@@ -166,7 +166,8 @@ class BeliefNet(nn.Module):
 
 
 def standardised(maps: Tensor, least: float = 1e-6) -> Tensor:
-    """Maps ``(..., h, w)`` with mean 0 and deviation 1 each, less if the deviation was below ``least``; zero for constant maps.
+    """Maps ``(..., h, w)``, each with mean 0 and deviation 1. The deviation stays smaller if it was below ``least``, and 0 for constant
+    maps.
 
     >>> standardised(torch.tensor([[1.0, 3.0], [1.0, 3.0]]))
     tensor([[-0.8660,  0.8660],

@@ -124,7 +124,7 @@ class Objective(ABC):
         return self.fast.log_f(self.fast(images))
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint keeps in addition to the masker's weights and their optimiser."""
+        """The state that a checkpoint stores in addition to the masker's weights and their optimiser."""
         return {}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
@@ -136,7 +136,7 @@ class Objective(ABC):
 
 
 class Optimiser(ABC):
-    """Updates weights by their gradients plus ``weight_decay`` times the weight; weights without a gradient stay."""
+    """Updates weights by their gradients plus ``weight_decay`` times the weight. Weights without a gradient do not change."""
 
     kept: tuple[str, ...]
     """Names of the tensors that are kept for each weight, in its shape."""
@@ -204,7 +204,7 @@ def with_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def without_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names start with the prefix, without it.
+    """The tensors whose names start with the prefix, under their names without it.
 
     >>> list(without_prefix({"net.bias": torch.ones(1), "adam.bias": torch.ones(1)}, "net."))
     ['bias']

@@ -167,7 +167,7 @@ class RealTimeObjective(Objective):
         return losses.mean()
 
     def asked(self, batch: TrainingBatch, wrong: float) -> Tensor:
-        """The label given to the masker for each image: the image's own, or with probability ``wrong`` another label of the data."""
+        """The label that the masker gets for each image: the true one, or with probability ``wrong`` another label of the data."""
         coin, drawn = batch.uniform("asked", 2).unbind(dim=1)
         if len(self.present) < 2:
             return batch.labels
@@ -176,7 +176,7 @@ class RealTimeObjective(Objective):
         return torch.where(coin < wrong, self.present[(own + turn) % len(self.present)], batch.labels)
 
     def composites(self, batch: TrainingBatch, kept: Tensor, purpose: str) -> Tensor:
-        """``kept`` ``(N, H, W)`` of the images, with noise, over a random background."""
+        """Composites: the ``kept`` share ``(N, H, W)`` of the images, with noise, over a random background."""
         noisy = batch.images + 0.015 * batch.normal(f"{purpose} image")
         draws = batch.uniform(f"{purpose} background", 1 + self.inputs.channels)
         colours = 0.5 + 0.33 * (draws[:, 1:, None, None] - 0.5) + 0.055 * batch.normal(f"{purpose} colour")

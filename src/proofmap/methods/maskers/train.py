@@ -109,7 +109,7 @@ def train_masker(
 
 
 def _learned(training: Training, classifier: Classifier) -> MapSummary:
-    """Statistics of the maps of the masker as it will be read from its file."""
+    """Statistics of the maps of the masker, computed with the weights as its file stores them."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "masker.safetensors"
         header = replace(training.header, present=None)  # any two labels will do here
@@ -124,7 +124,7 @@ def checkpoint_of(file: Path) -> Path:
 
 
 def check_masker(kind: str, out: str | Path, minutes: float | None) -> None:
-    """Refuse an unknown kind, a file with another ending than .safetensors, and a time limit that is not positive."""
+    """Raise if the kind is unknown, if the file does not end in .safetensors, or if the time limit is not positive."""
     if kind not in KINDS:
         raise InputError(f"a masker's kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if Path(out).suffix != ".safetensors":

@@ -161,7 +161,7 @@ class TrainedMasker(Method):
 
 @METHODS.register
 class RealTimeSaliency(TrainedMasker):
-    """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features, with a gate for the label on the coarsest.
+    """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features. The label sets a gate on the coarsest features.
 
     See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's
     evidence before the gate, so that labels with little evidence get empty masks. It is 0 as in training; the preset

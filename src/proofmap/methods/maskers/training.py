@@ -148,7 +148,7 @@ class Training:
         return "" if minutes is None else f"minute {self.seconds() / 60:.1f} of {minutes:g}, "
 
     def schedule_step(self) -> int:
-        """The place of the next step in the schedule: by the steps made or the time used, whichever is further."""
+        """The position of the next step in the schedule: by the steps made or by the time used, whichever is further."""
         steps, minutes = self.recipe.steps, self.recipe.minutes
         if minutes is None or not self.step:  # there is always at least one step
             return self.step
@@ -160,7 +160,7 @@ class Training:
         return self._floats(self.images[which.to(self.images.device)])
 
     def _learn(self, place: int) -> Tensor:
-        """Make one step at its place in the schedule; returns its loss."""
+        """Make one step at its position in the schedule. Returns its loss."""
         objective = self.objective
         learned = objective.learned(place)
         self.optimiser.zero()

@@ -136,7 +136,7 @@ class Shapley(RegionMethod):
         return own.mean(dim=1).transpose(1, 2)
 
     def _ranks(self, net: MaskedNet, count: int) -> Tensor:
-        """The place of each region in the orders, ``(N, orders, count)``."""
+        """The rank of each region in the orders, ``(N, orders, count)``."""
         pairs = -(-self.orders // 2)
         image = torch.arange(len(net.images), device=net.images.device).repeat_interleave(pairs)
         number = torch.arange(pairs, device=image.device).repeat(len(net.images))
@@ -207,7 +207,8 @@ class KernelSHAP(RegionMethod):
 
 
 def constrained_least_squares(design: Tensor, values: Tensor, total: Tensor) -> Tensor:
-    """Coefficients ``(L, K)`` without intercept of values ``(S, L)`` on a design ``(S, K)`` that add up to ``total`` ``(L,)``.
+    """Least-squares coefficients ``(L, K)`` of values ``(S, L)`` on a design ``(S, K)``, without intercept, constrained to sum to ``total``
+    ``(L,)``.
 
     >>> sets = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]])
     >>> phi = torch.tensor([[1.0], [2.0], [-4.0]])

@@ -20,9 +20,8 @@ probabilities it is a share of the largest, because rounding changes log f equal
 
 @METHODS.register
 class GreedyInsertion(RegionMethod):
-    """The order in which greedy search shows regions: S_0 is empty, and S_t+1 adds to S_t the region r with the largest
-    f(x with S_t and r shown, a). The map is 1 for the first region and 1/K for the last of K. If no region changes the label,
-    the map is 1 everywhere.
+    """Greedy search for an order of regions: S_0 is empty, and S_t+1 adds to S_t the region r with the largest f(x with S_t and r shown,
+    a). The map is 1 for the first of K regions and 1/K for the last. If no region changes the label, the map is 1 everywhere.
 
     The search optimises the insertion game itself, for right and wrong labels, so it is a hard test of soundness. Each label
     has its own search; all searches share the first step. ``candidates`` is the number of regions tried in each step:
@@ -96,7 +95,7 @@ class _Search:
         self.left -= 1
 
     def try_regions(self, tried: int, task: ProgressTask) -> None:
-        """Try the hidden regions that gained most when last tried."""
+        """Try the hidden regions that raised the label most when they were last tried."""
         gains = self.gains.masked_fill(self.shown, -torch.inf)
         region = gains.sort(dim=1, descending=True, stable=True).indices[:, :tried]
         pair = torch.arange(region.numel(), device=region.device) // tried

@@ -53,8 +53,8 @@ def rounded(f: Tensor) -> Tensor:
 
 
 def interpolant(counts: Tensor) -> Tensor:
-    """Weights ``(..., M + 1)`` of the values at counts ``(..., M + 1)`` of positions, from 0 to n: the mean over s = 1 .. n of the
-    linear interpolant.
+    """Weights ``(..., M + 1)`` of values at counts ``(..., M + 1)`` of positions, from 0 to n. The weighted sum is the mean over s = 1 .. n
+    of the linear interpolant.
 
     >>> interpolant(torch.tensor([0.0, 2.0, 4.0]))
     tensor([0.1250, 0.5000, 0.3750], dtype=torch.float64)
@@ -66,7 +66,7 @@ def interpolant(counts: Tensor) -> Tensor:
 
 
 def misfit(values: Tensor, weights: Tensor, f: Tensor, steady: float) -> Tensor:
-    """How badly curves ``(..., M + 1)`` with these weights fit f ``(...)``: see the top of this file."""
+    """The misfit of curves ``(..., M + 1)`` with these weights to f ``(...)``, as the docstring of this module defines it."""
     area = (weights * values).sum(-1)
     return log_error(area, f) + steady * (weights * deviation(values, f[..., None])).sum(-1)
 
@@ -142,7 +142,9 @@ _GOLDEN = 0.618033988749895
 
 
 def effects(shown: Tensor, values: Tensor, centres: Tensor) -> Tensor:
-    """What each region adds in log-odds ``(P, K)``, from F ``(P, S)`` of sets ``(P, S, K)``: see the top of this file."""
+    """The contribution ``(P, K)`` of each region in log-odds, from F ``(P, S)`` of sets ``(P, S, K)``, as the docstring of this module
+    defines it.
+    """
     design = shown.double() - shown.double().mean(dim=1, keepdim=True)
     odds = values.logit() - values.logit().mean(dim=1, keepdim=True)
     near = _nearness(centres.double().cpu(), 1.0)
@@ -205,8 +207,9 @@ class OrderSearch:
         self.failures = torch.zeros(self.pairs, dtype=torch.long)
 
     def _start(self, first: Tensor, last: Tensor, given: Tensor | None) -> Tensor:
-        """The best of three orders ``(P, K)``: by what regions add at first, at last, or both; the least first if f is below F of nothing.
-        If an order is given: the better of it and the order by both."""
+        """The best of three orders ``(P, K)``: by the contribution of regions when they are shown first, last, or on average. If f is below
+        F of nothing, the smallest contribution comes first. A given order is compared only with the last of these.
+        """
         sign = torch.where(self.f >= self.empty, 1.0, -1.0)[:, None]
         sums = (first, last, first + last) if given is None else (first + last,)
         orders = [(sign * gains).sort(dim=1, descending=True, stable=True).indices for gains in sums]
@@ -244,8 +247,9 @@ class OrderSearch:
         return values
 
     def run(self, tolerance: float, patience: int, *, persist: bool = False) -> None:
-        """Try changes until the misfit is within the tolerance, the sets are used up, no change is predicted to help, or ``patience`` changes in a
-        row did not. With ``persist``, changes that are predicted not to help are tried, too, the least bad first."""
+        """Try changes until the misfit is within the tolerance, the sets are used up, no change is predicted to help, or ``patience``
+        changes in a row did not help. With ``persist``, changes that are predicted not to help are tried too, the least bad first.
+        """
         going = torch.ones(self.pairs, dtype=torch.bool)
         while True:
             going &= (self.misfit > tolerance) & (self.failures < patience)
@@ -327,8 +331,8 @@ class OrderSearch:
 
 
 def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """Where each place of a changed order takes its region from ``(P, K)``: 0 exchanges two, 1 moves the later one forward, 2 the
-    earlier one back.
+    """For each place of a changed order, the place its region comes from ``(P, K)``. Change 0 exchanges two regions, 1 moves the later one
+    forward, 2 the earlier one back.
 
     >>> _moved(4, torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2])).tolist()
     [[2, 1, 0, 3], [2, 0, 1, 3], [1, 2, 0, 3]]

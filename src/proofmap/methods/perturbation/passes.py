@@ -145,7 +145,7 @@ class MaskedNet:
     def read(
         self, image: Tensor, sample: Tensor, masks: Masks, task: ProgressTask, *, draw: Draw | None = None
     ) -> Tensor:
-        """The values ``(J, L)`` of images ``(J,)`` under the masks of their samples ``(J,)``, in batches."""
+        """The values ``(J, L)`` for J pairs of an image ``(J,)`` and a sample ``(J,)``, whose masks are shown in batches."""
         values = torch.empty(len(image), self.labels.shape[1], device=image.device)
 
         def run(start: int, stop: int) -> None:

@@ -64,7 +64,7 @@ class Regions:
 
 
 def cells_of(inputs: Inputs, count: int) -> tuple[int, ...]:
-    """A grid of about ``count`` cells of equal sides; every column of a table is a cell.
+    """The cells of a grid with about ``count`` cells of equal sides. Every column of a table is a cell.
 
     >>> cells_of(Pictures(size=(20, 30)), 24)
     (4, 6)

@@ -133,8 +133,8 @@ class RISE(PerturbationMethod):
 
 
 class _Sums:
-    """Sums over the masks m of each image, separately for even and odd indices: of m, and of v m, where v is the net's value minus its
-    value under the first mask. A net whose values are constant gives zeros.
+    """For each image, sums over the masks m with even and with odd indices: of m, and of v m, where v is the net's value minus its value
+    under the first mask. Constant values give zeros.
     """
 
     def __init__(self, images: int, labels: int, positions: int, device: torch.device) -> None:

@@ -95,13 +95,13 @@ class _Share(torch.autograd.Function):
 
 
 def _share(x: Tensor, share: float) -> Tensor:
-    """``x``, whose gradient is multiplied by ``share``."""
+    """``x``, with its gradient multiplied by ``share``."""
     found: Tensor = _Share.apply(x, share)  # type: ignore[no-untyped-call]
     return found
 
 
 def _scaled(func: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """g(x) as x times a constant; near zero, where the quotient is not defined, the gradient of g."""
+    """g(x), with the gradient of x times a constant. Near zero, where the quotient is not defined, it has the gradient of g."""
     kwargs.pop("inplace", None)
     found = func(x, *args, **kwargs)
     safe = x.detach().abs() > _SMALL

@@ -96,7 +96,7 @@ class Recorded(Rewriting):
 
 
 class Rescaled(Recorded):
-    """A pass of the input, whose gradients are multipliers relative to the recorded pass."""
+    """A pass of the input. Its gradients are multipliers relative to the recorded pass of the baseline."""
 
     def __init__(self, record: list[Call]) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def _returns_indices(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -
 
 
 def _pooled(name: str, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Maxima and their places, as indices over all axes but the first two."""
+    """The maxima and their indices over all axes except the first two."""
     place = 1 if name in _ADAPTIVE_POOLS else 5
     value, places = getattr(F, name)(x, *args[:place], **{**kwargs, "return_indices": True})
     return value, places

@@ -71,7 +71,7 @@ class RelevanceMethod(Method):
         return Composite(conv, dense, first, self.epsilon, absorb=self.biases == "absorb")
 
     def begin(self, classifier: Classifier, logits: Tensor, labels: Tensor) -> Tensor:
-        """The coefficient c of each logit, for each label: ``(N, L, A)``."""
+        """The coefficients c ``(N, L, A)`` of the logits with which relevance starts, for each label."""
         raise NotImplementedError
 
     def finish(self, maps: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class RelevanceMethod(Method):
         return maps
 
     def check(self, arrived: Tensor, begun: Tensor, labels: Tensor) -> None:
-        """Compare the total relevance that arrived with what started, ``(N, L)``; not defined for a difference of two."""
+        """Compare the total relevance that arrived with the total that started, ``(N, L)``. Not defined for a difference of two relevances."""
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels)

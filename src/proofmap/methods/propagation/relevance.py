@@ -94,7 +94,9 @@ class Composite:
 
 
 class Raw(NamedTuple):
-    """Tensors that follow the input to the first layer: ones, whose gradient is relevance, and the lower and upper limit of each value."""
+    """Tensors that follow the input to the first layer: ones, whose gradient is the relevance, and the lower and upper limits of the
+    values.
+    """
 
     ones: Tensor
     low: Tensor
@@ -102,8 +104,9 @@ class Raw(NamedTuple):
 
 
 class LinearCall(NamedTuple):
-    """A call of a linear layer, to be repeated with other inputs and weights. Features are the last axis of a dense
-    layer and the second of a convolution."""
+    """A call of a linear layer that can be repeated with other inputs and weights. Features are on the last axis (dense layer) or the
+    second (convolution).
+    """
 
     call: Callable[[Tensor, Tensor], Tensor]
     x: Tensor
@@ -240,7 +243,7 @@ class Relevance(Rewriting):
         return with_slopes(value, (shared, ratio(value, shared.detach(), self.composite.epsilon)))
 
     def _biased(self, sums: Tensor, shift: Tensor | None) -> Tensor:
-        """Sums with a bias that takes its share of relevance, or without it if biases are ignored."""
+        """Sums with a bias, which gets its share of relevance, or without it if biases are ignored."""
         if shift is None or not self.composite.absorb:
             return sums
         return sums + shift * self._shares_for(sums)
@@ -258,7 +261,7 @@ class Relevance(Rewriting):
         return self.in_place(x, new) if in_place else new
 
     def _sum(self, func: Any, x: Tensor, other: Any, **kwargs: Any) -> Tensor | None:
-        """A sum of a tensor that depends on the input and a constant, which is a bias."""
+        """The sum of a tensor that depends on the input and a constant. The constant is treated as a bias."""
         if is_constant(x) == is_constant(other):
             return None
         constant, varying = (x, other) if is_constant(x) else (other, x)
@@ -278,7 +281,7 @@ class Relevance(Rewriting):
         return out
 
     def _passed(self, value: Tensor, x: Tensor) -> Tensor:
-        """The slope with which all relevance of a value goes to x."""
+        """The slope that passes all relevance of a value on to x."""
         most = torch.finfo(value.dtype).max
         return ratio(value.float(), x.detach().float(), _NOTHING).clamp_(-most, most).to(value.dtype)
 

@@ -40,7 +40,7 @@ class _Slopes(torch.autograd.Function):
 
 
 def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
-    """The value, a new tensor, whose gradient is the sum of slope * (gradient of term) over the parts (term, slope).
+    """The value as a new tensor. Its gradient is the sum of slope * (gradient of term) over the parts (term, slope).
 
     >>> x = torch.tensor(3.0, requires_grad=True)
     >>> y = with_slopes(torch.tensor(9.0), (2 * x, torch.tensor(10.0)))
@@ -63,8 +63,8 @@ def is_constant(value: Any) -> bool:
 
 
 class Rewriting(TorchFunctionMode):
-    """Runs a net and replaces calls of the functions named in ``rewrites`` by the methods named there, called as
-    ``method(func, x, *args, **kwargs)``; a method that returns None leaves the call unchanged.
+    """Runs a net and replaces calls of functions, as ``rewrites`` says, by methods called as ``method(func, x, *args, **kwargs)``. If a
+    method returns None, the call is not changed.
 
     A call in place is replaced in place.
     """
@@ -112,7 +112,7 @@ class Notes(Generic[T]):
 
 
 def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, bool]:
-    """The output of an activation, and whether it works in place (as a setting, not as ``relu_``)."""
+    """The output of an activation, and whether its settings say that it works in place (``relu_`` does not count)."""
     given = x.detach().clone()
     value: Tensor = func(given, *args, **kwargs)
     in_place = value.data_ptr() == given.data_ptr() and not str(func.__name__).endswith("_")

@@ -63,7 +63,7 @@ class ConformalBound(Conformal):
 
 @METRICS.register
 class ConformalCoverage(Conformal):
-    """The share of one half of the images that meets the bound computed on the other half: the mean over ``splits`` random splits.
+    """The share of images that meet the bound if it is computed on the other half of the images; the mean over ``splits`` random halves.
 
     A check of ``conformal-bound`` on the run itself: the value is near the level or above it if all images were drawn in the same way.
     """

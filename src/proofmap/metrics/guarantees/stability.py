@@ -93,7 +93,7 @@ class SoftStability(Metric):
     def _answers(
         self, judged: Judged, regions: Regions, image: Tensor, labels: Tensor, shown: Tensor, keys: Tensor
     ) -> Tensor:
-        """The answers ``(P, 1 + samples)`` of P pairs: to what the map shows, then to each draw with more."""
+        """The net's answers ``(P, 1 + samples)`` for P pairs: first for what the map shows, then for each draw that shows more."""
         each, classifier = self.samples + 1, judged.classifier
         fill = self.fill.prepare(classifier)
         fill_keys = streams.image_keys(judged.images, judged.seed, self.name, "fill")
@@ -115,7 +115,7 @@ class SoftStability(Metric):
 
 
 def shown_cells(maps: Tensor, regions: Regions, share: float) -> Tensor:
-    """Which cells ``(P, K)`` are the top share by the mean rank of their positions under maps ``(P, *positions)``."""
+    """A mask ``(P, K)`` of the cells in the top share, ranked by the mean rank of their positions in maps ``(P, *positions)``."""
     ranks, index = rank(maps).to(torch.int64), regions.index.flatten(1)
     total = torch.zeros(len(maps), regions.count, dtype=torch.int64, device=maps.device)
     mean = total.scatter_add(1, index, ranks) / regions.sizes().clamp_min(1)
@@ -123,7 +123,7 @@ def shown_cells(maps: Tensor, regions: Regions, share: float) -> Tensor:
 
 
 def added_cells(shown: Tensor, radius: int, keys: Tensor) -> Tensor:
-    """Sets ``(B, K)`` drawn evenly from those that hold ``shown`` ``(B, K)`` and at most ``radius`` further cells.
+    """Random sets ``(B, K)`` that contain ``shown`` ``(B, K)`` and at most ``radius`` further cells, all equally likely.
 
     There are C(h, k) sets with k of the h hidden cells. First k is drawn in proportion to this number, then the k cells.
     """
@@ -187,7 +187,7 @@ class CertifiedPixels(Metric):
         return {**super().record(games), "radius": round(self.radius, 6), "certificate": certificate}
 
     def certified(self, judged: Judged) -> Tensor:
-        """1 where a position is certified as shown, -1 as hidden, 0 where the certificate abstains: ``(N, L, *positions)``."""
+        """The certificate ``(N, L, *positions)``: 1 for a position certified as shown, -1 as hidden, 0 if it abstains."""
         keys = streams.image_keys(judged.images, judged.seed, self.name)
         shown = torch.zeros(judged.maps.shape, dtype=torch.int32, device=judged.maps.device)
         for sample in range(self.samples):
