@@ -98,7 +98,7 @@ RENAMED = {
 
 
 def make_app(command: str | None = None) -> typer.Typer:
-    """The command line with all commands, or with only this one imported and the others listed for the help.
+    """The command line with all commands. If ``command`` is given, only this command is imported, and the others are only listed.
 
     >>> [c.name for c in make_app("").registered_commands][:2]
     ['demo', 'explain']
@@ -138,7 +138,7 @@ def _renamed(context: typer.Context) -> None:
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """The command line with only the command imported that the arguments name.
+    """The command line for these arguments. Only the command that they name is imported.
 
     Options before the command take no values, so the first word that is not an option is the command. When a shell asks for
     completions there are no arguments, and the words so far are in the environment.
@@ -148,8 +148,9 @@ def app_for(arguments: Sequence[str]) -> typer.Typer:
 
 
 def _words_to_complete() -> list[str]:
-    """What was typed after ``proofmap``, as shells pass it to a program that completes it: bash in the first variable, others in the
-    second."""
+    """The words typed after ``proofmap`` when a shell asks for completions. Bash passes them in the first variable, other shells in the
+    second.
+    """
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
     return typed.split()[1:] if "_PROOFMAP_COMPLETE" in os.environ else []
 

@@ -53,7 +53,9 @@ SENTENCES = (
 
 
 class Demo(NamedTuple):
-    """What a demo judges: a model, inputs with their true labels if known, fills, a sentence about it, the word for an input and its parts."""
+    """The content of a demo: a model, inputs with their true labels if known, fills, a sentence about it, and the words for an input and
+    its parts.
+    """
 
     classifier: pm.Classifier
     inputs: Any

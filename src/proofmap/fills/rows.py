@@ -62,7 +62,7 @@ class ReadyNearRows(ReadyImages):
         return torch.cat([self._near(*part) for part in zip(*parts, strict=True)])
 
     def _near(self, x: Tensor, words: Tensor, shown: Tensor) -> Tensor:
-        """For rows ``(B, C)``, a row of the pool ``(M, C)`` each, near in the columns ``shown`` ``(B, C)``."""
+        """For each row ``(B, C)``, a row of the pool ``(M, C)`` that is near it in the columns ``shown`` ``(B, C)``."""
         from proofmap.data.pool import mark
 
         assert isinstance(self.fill, NearRows)

@@ -74,7 +74,7 @@ class DeletedWords(TextFill):
 
 @FILLS.register
 class ClosedAttention(TextFill):
-    """Hidden tokens keep their place, and no other token attends to them, as with padding."""
+    """Hidden tokens keep their positions, but no other token attends to them, as with padding."""
 
     name = "closed"
     description = "attention to hidden tokens is closed, as for padding; for nets of tokens"
@@ -106,7 +106,8 @@ class MeanEmbedding(TextFill):
 
 
 def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
-    """The fill that a path of gradients starts at: ``fill``, or for tokens in place of ``gray`` an embedding: no path of values leads to a deleted word.
+    """The fill at which a path of gradients starts. This is ``fill``, but for tokens ``gray`` is replaced by an embedding, because no path
+    of values leads to a deleted word.
 
     It is that of the mask token, of the unknown token if there is no mask token, and otherwise zero.
     """

@@ -93,7 +93,7 @@ class Hidden:
 
 
 def hidden_of(evaluation: Evaluation) -> Hidden:
-    """How to draw what hidden positions showed in the insertion game."""
+    """The colour in which hidden positions are drawn, and a sentence about what the net saw there in the insertion game."""
     inputs, settings = evaluation.inputs, evaluation.results[0].insertion.settings
     colour, positions = settings.get("color"), inputs.position_noun
     if isinstance(inputs, Pictures) and isinstance(colour, Sequence):

@@ -81,7 +81,7 @@ def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: 
 
 
 def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
-    """Whether the method fails to prove a label that the net does not believe, as it should."""
+    """A sentence that says whether the method fails, as it should, to prove a label that the net does not believe."""
     positions = evaluation.inputs.position_noun
     if attempt.strength.word == "strong":
         return (
@@ -161,7 +161,7 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
 
 
 def belief_sentence(evaluation: Evaluation, index: int) -> str:
-    """The net's first choice and its probability, among the labels of the request if those are a list."""
+    """A sentence with the net's most probable label; if the request lists labels, the most probable of these."""
     places = evaluation.places_of(index)
     first = max(places, key=lambda j: float(evaluation.f[index, j]))
     name, f = evaluation.label_name(index, first), percent(float(evaluation.f[index, first]))
@@ -175,7 +175,7 @@ def belief_sentence(evaluation: Evaluation, index: int) -> str:
 
 
 def method_sentence(evaluation: Evaluation, index: int, result: MethodResult) -> str:
-    """For which labels the maps of a method are proofs, and for which they are too weak or too strong."""
+    """A sentence that says for which labels the maps of a method are proofs, too weak, or too strong."""
     found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
     for j in evaluation.places_of(index):
         found[_word(evaluation, result, index, j)].append(evaluation.label_name(index, j))
@@ -196,7 +196,7 @@ def proved_sentence(evaluation: Evaluation, index: int) -> str:
 
 
 def map_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    """What one map of a method proves, and whether the fill alone explains it."""
+    """Sentences that say what one map of a method proves, and whether the fill alone explains it."""
     words = _verdict_sentence(evaluation, result, index, place)
     fill = fill_words(result, index, place)
     cause = (

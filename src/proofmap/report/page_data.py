@@ -94,7 +94,7 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _image_table(evaluation: Evaluation) -> dict[str, Any]:
-    """Names and first choices of all images; the methods hold the values."""
+    """The names and most probable labels of all images. The values are in the records of the methods."""
     f = evaluation.f.cpu().nan_to_num(-1.0)
     best = f.argmax(dim=1, keepdim=True)
     labels = evaluation.labels.cpu().gather(1, best)[:, 0].tolist()

@@ -50,7 +50,9 @@ def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
 
 
 def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
-    """What a list is made of: the words of a ``text``, the names and values of ``columns``, or the drawing of a ``series``; the others are None."""
+    """The content of a list: the words of a ``text``, the names and values of ``columns``, or the drawing of a ``series``. The other two
+    are None.
+    """
     inputs, image = evaluation.inputs, evaluation.image_of(index)
     none: dict[str, Any] = {"text": None, "columns": None, "series": None}
     if is_worded(inputs):
@@ -207,7 +209,7 @@ def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
 
 
 def json_number(value: float) -> float | None:
-    """A number as pages carry it; None for NaN and infinity.
+    """A number in the form that pages contain; None for NaN and infinity.
 
     Nine digits distinguish any two float32 values, so the page prints the same numbers as every other table.
     """
@@ -256,7 +258,7 @@ def _ties(result: MethodResult) -> Ties:
 
 
 def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: int) -> Tensor | None:
-    """The stream keys that the curves were ranked with, if ties are broken at random."""
+    """The stream keys with which the curves ranked equal values; None unless ties are broken at random."""
     if _ties(result) != "random":
         return None
     seed = int(str(evaluation.settings["seed"]))

@@ -175,7 +175,7 @@ def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) ->
 
 
 def crop_words(photo: Image.Image, inputs: Inputs) -> str:
-    """How much of a photo the net sees, for a sheet, which shows that part only; empty if it sees all or nearly all."""
+    """A sentence for a sheet that says how much of a photo the net sees; empty if it sees (almost) all of it."""
     share = inputs.seen_share(photo) if isinstance(inputs, Pictures) else 1.0
     if share > 1 - LOST:
         return ""
@@ -183,7 +183,7 @@ def crop_words(photo: Image.Image, inputs: Inputs) -> str:
 
 
 def framed(photo: Image.Image, part: tuple[float, float, float, float]) -> Image.Image:
-    """The photo made small, darker outside the part (in shares of its sides), which gets a frame."""
+    """The photo reduced in size, with a frame around ``part`` (in shares of its sides) and darker outside it."""
     scale = min(1.0, SIDE / max(photo.size))
     size = tuple(max(min(_LEAST, side), round(side * scale)) for side in photo.size)
     small = photo.convert("RGBA").resize((size[0], size[1]), Image.Resampling.BILINEAR)

@@ -194,7 +194,7 @@ def _panel(
 
 
 def swarm(places: list[int]) -> list[float]:
-    """How far each dot is moved from its line, at most .4, so that dots at the same place do not overlap.
+    """The offset of each dot from its line, at most .4, so that dots at the same place do not overlap.
 
     >>> swarm([3, 0, 3])
     [-0.05, 0.0, 0.05]

@@ -65,7 +65,7 @@ def _short(probability: float) -> str:
 
 
 def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
-    """What a method finds in an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``.
+    """A sentence about an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``.
 
     If the fill alone reaches .9 f, no position is needed: ``gray alone gives malignant, with nothing shown; ...``.
     """
@@ -211,7 +211,9 @@ def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Imag
 
 
 def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
-    """One image as ``explain`` shows it: the maps of one method, or several methods compared; ``crop`` says how much the net sees."""
+    """The sheet of one image for ``explain``: the maps of one method, or several methods compared. ``crop`` is a note on how much the net
+    sees.
+    """
     several = len(evaluation.results) > 1
     return comparison_sheet(evaluation, index, crop) if several else proof_sheet(evaluation, index, crop)
 

@@ -139,7 +139,7 @@ def load_pictured(
     random: int = 6,
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, Choice]:
-    """A run's numbers with the pixels and maps of the images to show in full, and how these were chosen."""
+    """A run's evaluation with pixels and maps of the images to show in full, and how these images were chosen."""
     choices: list[Choice] = []
 
     def choose(numbers: Evaluation) -> tuple[int, ...]:

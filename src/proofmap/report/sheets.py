@@ -119,7 +119,7 @@ def sheet(
 
 
 def _draw_bar(page: Image.Image, draw: ImageDraw.ImageDraw, y: int, font: Font) -> None:
-    """The colour bar of signed maps between the meanings of its ends, as long as the line allows."""
+    """Draw the colour bar of signed maps, with the meaning of its ends to the left and right, as long as the line allows."""
     against, towards = f"Signed maps: {SIGNED_WORDS[0]}", SIGNED_WORDS[1]
     before, after = (round(draw.textlength(words, font)) + 8 for words in (against, towards))
     room = page.width - 2 * _GAP - before - after

@@ -178,7 +178,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ordering:
-    """A statement about pairs of rows: reproduced if every pair is, contradicted if one is; ``lacking`` counts pairs that were not judged."""
+    """A statement about pairs of rows. It is reproduced if every pair is, and contradicted if one is. ``lacking`` counts pairs that were
+    not judged.
+    """
 
     says: str
     pairs: tuple[Pair, ...]
@@ -199,7 +201,7 @@ _VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
 
 
 def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
-    """The orderings that a recipe names, on the rows that were judged; one for each pair of thresholds."""
+    """The orderings of a recipe, for the rows that were judged; one for each pair of thresholds."""
     there, several = {r.name: r for r in evaluation.results}, by_epsilons(settings)
     wanted, columns = [], []
     for entry in settings.get("orderings", ()):
@@ -239,7 +241,9 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
 
 
 def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
-    """Pairs of one row judged by two forms of a metric, image by image. If the difference is above zero, the usual form is better."""
+    """Orderings that compare two forms of a metric on the same row, image by image. A difference above zero means that the usual form is
+    better.
+    """
     there, found = {r.name: r for r in evaluation.results}, []
     for entry in settings.get("no_gains", ()):
         metric, usual = entry["metric"], entry["than"]

@@ -20,7 +20,7 @@ from proofmap.results.records import MethodResult
 
 
 def run(job: Job) -> Findings:
-    """Both studies, the second in the folder ``whole``; rows are compared photo by photo, by name."""
+    """Run both studies, the second in the folder ``whole``. Rows are compared photo by photo, matched by name."""
     cut, whole = judge_rows(job), _whole(job)
     return outcome_of(
         _together(cut, judge_rows(whole)) if whole.settings["study"]["methods"] else cut, job.settings

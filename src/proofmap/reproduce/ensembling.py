@@ -51,7 +51,7 @@ class MaskSetScores:
 
 
 def run(job: Job) -> Findings:
-    """A row for each K, a row for positions at random, and the masks of some images."""
+    """Compute a row for each K, a row for random positions, and a figure with the masks of some images."""
     settings, here = job.settings, draw_sample(job)
     ks, share = settings["ks"], settings["share"]
     (method,) = here.methods.values()

@@ -12,7 +12,7 @@ from proofmap.theory.trials import Cell, Curve, Rate, curve, grid
 
 
 def run(job: Job) -> Findings:
-    """A cell for each synthetic input and delta; curves of some synthetic inputs, and of the real ones that are available."""
+    """Compute a cell for each synthetic input and delta, and curves for some synthetic inputs and the available real ones."""
     settings = job.settings
     cells = grid(**settings["grid"], seed=job.seed, progress=job.progress)
     curves = list(curves_of(job))

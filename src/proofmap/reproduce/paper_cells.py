@@ -51,7 +51,7 @@ def _table(
 
 
 def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable | None:
-    """Which thresholds come nearest to the printed numbers: the mean distance of the printed rows.
+    """A table of how far the results at each pair of thresholds are from the printed numbers, on average over the printed rows.
 
     A printed row may be read in several ways, each a row here: "Gradient x Input" and "Gradient x Input, unsigned". It counts once, with the
     mean distance of its readings.

@@ -261,7 +261,7 @@ def _extending(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> d
 
 
 def placed(value: Any, places: Mapping[str, str]) -> Any:
-    """A text, or all texts in tables and lists, with names in braces replaced by places."""
+    """A text, or all texts in tables and lists, in which names in braces are replaced by places."""
     if isinstance(value, str):
         for name, place in places.items():
             value = value.replace(f"{{{name}}}", place)

@@ -154,7 +154,7 @@ class Sample:
 
 
 def draw_sample(job: Job, data: str | None = None, number: int | None = None) -> Sample:
-    """Images at random from the data that ``[settings.study]`` names, or from other ``data``; all if there are fewer."""
+    """Random images from the data of ``[settings.study]``, or from other ``data``. If there are fewer than requested, all of them."""
     study = study_of(job)
     session = open_session(study if data is None else replace(study, data=data), device=job.device)
     dataset, classifier = session.data, session.classifier

@@ -45,7 +45,7 @@ Maps = Mapping[str, tuple[Tensor, Tensor]]
 
 
 def run(job: Job) -> Findings:
-    """Compares maps before and after: their similarity, their roughness, and the maps side by side."""
+    """Compare maps before and after randomisation: their similarity, their roughness, and a figure of both."""
     settings, here = job.settings, draw_sample(job)
     kept: dict[tuple[str, int], Tensor] = {}
 
@@ -154,7 +154,7 @@ def _claims(
 
 
 def _passes(here: Sample, checks: SanityChecks) -> int:
-    """Passes of the net: each row's maps of the net, and of each net randomised."""
+    """The passes of the net: each row makes maps of the net and of each randomised net."""
     nets = 1 + len({(line.order, line.step) for line in checks.lines})
     costs = [method.cost(here.labels.shape[1]) for method in here.methods.values()]
     each = sum(cost.forward + cost.gradient for cost in costs if cost is not None)

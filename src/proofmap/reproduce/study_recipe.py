@@ -145,7 +145,7 @@ def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Findings:
 
 
 def figures_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> dict[str, Figure]:
-    """The figures that ``[settings] figures`` names, by the names of their files; a scatter for each pair of thresholds."""
+    """The figures named in ``[settings] figures``, by file name. There is one scatter plot for each pair of thresholds."""
     found: dict[str, Figure] = {}
     for name in settings.get("figures", ()):
         if name in PAIRS:

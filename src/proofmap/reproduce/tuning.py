@@ -64,7 +64,7 @@ class Tuning:
         return replace(result, scores=tuple(scores), values={**result.values, METRIC: values})
 
     def table(self) -> PaperTable:
-        """The threshold of each row, and what its boxes were like on the holdout."""
+        """A table of each row's threshold and its boxes on the holdout."""
         rows, records = [], []
         for row, sweep in self.sweeps.items():
             best = sweep.best

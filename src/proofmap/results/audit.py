@@ -71,7 +71,7 @@ class AuditResult(Tables):
 
     @property
     def held(self) -> tuple[AuditLine | DropLine, ...]:
-        """Everything that must pass; controls must not."""
+        """The lines that must pass. Controls must not."""
         return (*self.lines, *self.drops)
 
     @property
@@ -99,7 +99,7 @@ class AuditResult(Tables):
 
     @property
     def rule(self) -> str:
-        """What was compared with the bars, in words."""
+        """A phrase that says what was compared with the bars."""
         return "the mean counts" if self.use == "mean" else "the whole 95 % interval counts"
 
     def footer(self) -> list[str]:

@@ -48,7 +48,7 @@ TARGETS = ("weakest", "strongest")
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """The areas reached for every pair, ``(N, L)`` each, in float64; NaN where a bound is not known."""
+    """For every pair ``(N, L)``, the areas that methods reached, in float64; NaN if a bound is not known."""
 
     f: Tensor
     low: Tensor
@@ -86,7 +86,7 @@ def has_bounds(evaluation: Evaluation) -> bool:
 
 
 def reach(evaluation: Evaluation) -> Reach:
-    """The areas reached for every pair; an evaluation without both bounds and another method is refused."""
+    """The areas reached for every pair. Raises if the evaluation does not have both bounds and another method."""
     by_target = {t: [r for r in evaluation.results if _target(r) == t] for t in (*TARGETS, None)}
     _check(evaluation, by_target)
     weakest = _smallest([_areas(r) for r in by_target["weakest"]])
@@ -121,7 +121,7 @@ def reach(evaluation: Evaluation) -> Reach:
 
 
 def _target(result: MethodResult) -> str | None:
-    """Which bound a method searches for, by its recorded settings; None for every other method."""
+    """The bound that a method searches for, from its recorded settings; None for other methods."""
     target = result.settings.get("target")
     return str(target) if target in TARGETS else None
 
@@ -171,7 +171,7 @@ class PairMean:
 
 @dataclass(frozen=True)
 class MethodBounds:
-    """How much too strong and too weak the proofs of one method are, and the parts of both by choice."""
+    """How far the proofs of one method are too strong and too weak, and which part of each a map at the bound would have avoided."""
 
     method: str
     overshoot: PairMean
@@ -220,7 +220,8 @@ class Bounds(Table):
 
 
 def bounds(results: Results) -> Bounds:
-    """Overshoot and shortfall of every method except the bounds, and the parts of both by choice.
+    """Overshoot and shortfall of every method except the bounds, and the part of each *by choice*, as the docstring of this module defines
+    them.
 
     The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; if there are several of either,
     the most extreme area counts. Pairs without both bounds, or without an area of the method, do not count.
@@ -275,7 +276,7 @@ def _matchable_note(matchable: PairMean, over: int, under: int) -> str:
 
 
 def _beaten_notes(found: Reach, methods: Sequence[MethodBounds]) -> list[str]:
-    """Which methods exceed the bounds, and on how many pairs; the intervals were widened accordingly."""
+    """Notes on methods that exceed the bounds, with their numbers of pairs. The bounds of these pairs were widened."""
     below = {m.method: m.below_weakest for m in methods if m.below_weakest}
     above = {m.method: m.above_strongest for m in methods if m.above_strongest}
     notes = []

@@ -164,7 +164,7 @@ def compare(
 
 
 def _test_notes(differences: Sequence[Difference], detect: float | None, inputs: Inputs) -> list[str]:
-    """Notes on how the lines were tested, and which differences this number of images cannot decide."""
+    """Notes on how the lines were tested, and on differences that cannot be decided with this number of images."""
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
     notes = [
@@ -191,7 +191,7 @@ def _test_notes(differences: Sequence[Difference], detect: float | None, inputs:
 
 
 def resamples_for(lines: int) -> int:
-    """Number of random sign patterns: enough for a smallest possible p, corrected for all lines, of .01 or below."""
+    """The number of random sign patterns. It is large enough that the smallest possible corrected p is .01 or below."""
     return max(10_000, 100 * lines)
 
 
@@ -220,7 +220,7 @@ def _pairs(entries: Sequence[Entry], baseline: str | None, *, several: bool) -> 
 
 @dataclass(frozen=True)
 class _Column:
-    """One metric of two methods on the images they share, ``(n,)`` each; NaN where either does not count."""
+    """The values ``(n,)`` of one metric for two methods on their shared images; NaN if an image does not count for both."""
 
     metric: str
     higher_is_better: bool

@@ -34,7 +34,7 @@ FROM_FILL = 0.5
 
 
 def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
-    """The role of a row; a wrapper is a control if the method inside it is judged, too."""
+    """The role of a row. A wrapper is a control if the method inside it is judged too."""
     if result.label_free and result.settings.get("method") in NOISE:
         return "noise"
     role = _COMPANIONS.get(result.settings.get("method"))
@@ -49,8 +49,8 @@ def _has_settings(result: MethodResult, record: Mapping[str, object]) -> bool:
 
 
 def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None) -> list[str]:
-    """Notes on methods whose soundness does not come from their maps: it is not above that of blurred maps or of maps that are the same for
-    every label, or the fill alone proves the labels.
+    """Notes on methods whose soundness has another cause than their maps: it is no higher than that of blurred maps or of one map for all
+    labels, or the fill alone proves the labels.
 
     A control explains a method's soundness if its mean is at least nine tenths of the method's mean, and if the 95 % interval of the
     paired differences does not lie above zero (for one image: if the difference is not above zero).
@@ -86,7 +86,7 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
 
 
 def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) -> Iterator[str]:
-    """``grad-cam .81 (random .84)``: a method, and the best control that it is not above."""
+    """Texts such as ``grad-cam .81 (random .84)``: a method, and the best control that the method does not exceed."""
     for result in own:
         values = soundness_values(result)
         if values is None:
@@ -114,8 +114,9 @@ def is_above(values: Doubles, control: Doubles) -> bool:
 
 
 def _share_of_fill(result: MethodResult) -> float:
-    """The mean over images with soundness below 1 of f(fill, a) / AUC(a), at most 1, for the least sound label a; 0 if the curve does
-    not begin with nothing shown or if every image is sound."""
+    """The share of the area that the fill alone gives: f(fill, a) / AUC(a), at most 1, for the least sound label a, averaged over images
+    with soundness below 1. 0 if there are none, or if the curve does not start with nothing shown.
+    """
     pairs, curves = result.pair_array(SOUNDNESS), result.curve_arrays
     if pairs is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
         return 0.0

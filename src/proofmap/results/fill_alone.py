@@ -38,7 +38,7 @@ _BETTER = ("blur", "near-rows")
 
 
 def f_of_fill(curves: Curves) -> Tensor:
-    """f(fill, a) ``(N, L)``: NaN if the curve does not begin with nothing shown, or does not read probabilities."""
+    """f(fill, a) ``(N, L)``. NaN if the curve does not start with nothing shown, or if it does not contain probabilities."""
     begins = curves.game == "insertion" and "target" not in curves.settings and int(curves.counts[0]) == 0
     found = curves.probabilities[:, :, 0] if begins else torch.full_like(curves.f, torch.nan)
     return found.double().cpu()
@@ -93,7 +93,7 @@ def fill_notes(evaluation: Evaluation) -> list[str]:
 
 
 def fill_causes(evaluation: Evaluation) -> list[str]:
-    """The same for pictures, without how to judge with another fill."""
+    """The first part of :func:`fill_notes`, for pictures: without advice on another fill."""
     if not any(bool(given_by_fill(result).any()) for result in evaluation.results):
         return []
     fill, labels = _fill(evaluation.results[0]), ", ".join(_labels(evaluation))

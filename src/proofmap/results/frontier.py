@@ -115,7 +115,7 @@ def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Fronti
 
 
 def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str) -> tuple[bool, bool]:
-    """Whether a method dominates another, and whether an advantage is decided."""
+    """Whether a method dominates another, and whether one of its advantages is decided."""
     better, decided = False, False
     for score in scores:
         gain, verdict = _gain(compared, score, one, other)
@@ -127,7 +127,7 @@ def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str
 
 
 def _gain(compared: Comparison, score: str, one: str, other: str) -> tuple[float, bool]:
-    """How much better a method is than another, whichever of the two was the baseline, and whether the difference is decided."""
+    """By how much a method is better than another, and whether this difference is decided. Either of the two may be the baseline."""
     for d in compared.differences:
         if d.metric == score and {d.method, d.baseline} == {one, other}:
             sign = (1 if d.higher_is_better else -1) * (1 if d.method == one else -1)

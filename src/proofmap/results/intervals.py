@@ -113,7 +113,7 @@ def doubles(values: ArrayLike) -> Doubles:
 
 
 def _hall(t: Doubles, a: Doubles) -> Doubles:
-    """The point at which Hall's transformed statistic has the value t."""
+    """The value of the statistic at which Hall's transformation of it equals t."""
     base = 1 + a * (t - a / 6)
     found = 3 / a * (np.sign(base) * np.abs(base) ** (1 / 3) - 1)
     return np.where(np.abs(a) < 1e-6, t - a * (1 / 6 + t**2 / 3), found)
@@ -128,7 +128,7 @@ def _hidden_range(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
 
 @cache
 def student_quantile(p: float, freedom: int) -> float:
-    """The point below which Student's distribution has the probability p, 1/2 < p < 1; NaN without a degree of freedom.
+    """The quantile of Student's distribution at p, 1/2 < p < 1; NaN if there are no degrees of freedom.
 
     By bisection of its distribution function, or beyond 1,000 degrees of freedom by the expansion around the normal one.
 

@@ -170,11 +170,11 @@ def label_matrices(
 
 
 def _images_above_diagonal(matrix: Tensor) -> Tensor:
-    """On how many images ``(L, L)`` the cell (a, b) of ``(N, L, L)`` is above the cell (a, a)."""
+    """The number of images ``(L, L)`` on which cell (a, b) of ``(N, L, L)`` is larger than cell (a, a)."""
     return (matrix > matrix.diagonal(dim1=1, dim2=2)[:, :, None]).sum(dim=0)
 
 
 def _ordered(matrix: Tensor, order: Tensor) -> Tensor:
-    """Rows and columns of ``(N, L, L)`` in each image's own order ``(N, L)``."""
+    """The matrices ``(N, L, L)`` with rows and columns rearranged in each image's own order ``(N, L)``."""
     rows = matrix.gather(1, order[:, :, None].expand_as(matrix))
     return rows.gather(2, order[:, None, :].expand_as(matrix))

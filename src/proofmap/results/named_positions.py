@@ -18,7 +18,7 @@ _SHOWN = 3
 
 
 def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> list[int]:
-    """The positions of a map that the input has, best first. Equal values keep their order."""
+    """The positions of an input in the order of the map, best first. Equal values keep their order, and padding is left out."""
     heat = evaluation.map_of(result, index, place)
     if evaluation.count_of(index) < evaluation.inputs.count:
         heat = heat[: evaluation.count_of(index)]
@@ -47,7 +47,7 @@ def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
 
 
 def proof_names(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    """``worst area, mean texture and 2 more``: the first positions of the map, which give the belief; ``-`` if none do."""
+    """A text such as ``worst area, mean texture and 2 more``: the first positions of the map, which give the belief; ``-`` if none do."""
     count = proof_count(evaluation, shape_of(evaluation, result, index, place), evaluation.count_of(index))
     if not count:
         return "-"

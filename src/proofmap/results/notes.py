@@ -47,7 +47,7 @@ def rule_words(rule: str) -> str:
 
 
 def thresholds_words(evaluation: Evaluation) -> str:
-    """The thresholds of the scores that use them, such as ``e1 = 0.01, e2 = 0.001``; with the scores' names if they differ."""
+    """The thresholds of the scores, such as ``e1 = 0.01, e2 = 0.001``. If scores use different ones, their names are added."""
     parts = []
     for threshold in ("e1", "e2"):
         users: dict[str, list[str]] = {}
@@ -87,7 +87,7 @@ def distractor_words(
 
 
 def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """Pool, in words, and its part -> who draws from it."""
+    """For each pool (in words) and part, the names of those that draw from it."""
     users: dict[tuple[str, str], list[str]] = {}
     for name, record in records.items():
         for drawn in pools_in(record).items():

@@ -148,7 +148,7 @@ def _given(result: MethodResult) -> list[bool]:
 
 
 def _wrong(evaluation: Evaluation) -> list[str]:
-    """For each row of a result, the text that follows the name of a wrong label."""
+    """For each row of a result, the text after the label's name: a remark for wrong labels, otherwise empty."""
     judged = (evaluation.labels != NO_LABEL).nonzero().tolist()
     return [f", {WRONG_WORDS}" if wrong_kind(evaluation, i, j) else "" for i, j in judged]
 
@@ -179,7 +179,8 @@ def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | 
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
-    """Which cells of :func:`score_cells` hold one of the best two values of their column, as the paper's tables mark.
+    """A mask of the cells of :func:`score_cells` that contain one of the best two values of their column, which the paper's tables print in
+    bold.
 
     Values are compared as they are printed, so a value that prints like the second best is marked too. Of two methods only the better one
     is marked, and a single method is not. Methods with one map for all labels are left out: they are sound without effort. None

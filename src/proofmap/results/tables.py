@@ -112,8 +112,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
 
 
 def _stacked(header: list[str], rows: list[list[str]], textual: list[bool], width: int) -> str:
-    """Each row as a heading, its leading cells of text (an empty one repeats the one above), and below it the other cells with their
-    names, as many as fit in a line.
+    """The rows of a table that is too wide, as text. A row starts with its leading cells of text (an empty cell repeats the one above);
+    below are the other cells with their names, as many as fit in a line.
 
     >>> print(
     ...     aligned(["method", "soundness", "n"], [["a long name", ".5", "3"], ["b", ".25", "4"]], width=20)
@@ -149,7 +149,7 @@ def markdown(
     *,
     bold: Sequence[Sequence[bool]] | None = None,
 ) -> str:
-    """A Markdown table with notes below; every cell and note is printed as it is, whatever characters it has.
+    """A Markdown table with notes below it. Special characters in cells and notes are escaped.
 
     >>> print(markdown(["name", "x"], [["a|b", ".5"]], bold=[[False, True]]))
     | name | x |
@@ -179,7 +179,7 @@ def records_csv(records: Sequence[dict[str, object]]) -> str:
 
 
 def json_text(record: object) -> str:
-    """Plain data as JSON; NaN, which JSON does not know, becomes null, and a setting of another kind its text."""
+    """Plain data as JSON. NaN becomes null, and an object that JSON does not know becomes its text."""
     return json.dumps(_without_nan(record), indent=1, default=str)
 
 

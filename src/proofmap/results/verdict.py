@@ -136,7 +136,7 @@ def counted_scores(result: MethodResult) -> list[Score]:
 
 
 def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: int) -> dict[Missing, str]:
-    """What is missing for a plain verdict on a method that reaches the bar, each with its sentence."""
+    """The conditions for a plain verdict that a method does not meet, each with its sentence."""
     found: dict[Missing, str] = {}
     scores = counted_scores(result)
     n = min(images, *(s.n for s in scores if s.kind in PROOF))
@@ -189,7 +189,7 @@ def _images_that_test_soundness(evaluation: Evaluation) -> int:
 
 
 def _coverage(evaluation: Evaluation) -> str:
-    """Over which labels soundness is the worst case, and whether the net believes them."""
+    """A phrase that says over which labels soundness is the worst case, and whether the net believes them."""
     judged = evaluation.labels != NO_LABEL
     wrong = int((judged & (evaluation.f < UNBELIEVED)).sum())
     share = "none of them" if not wrong else f"{wrong / int(judged.sum()):.0%} of them".replace("%", " %")

@@ -281,7 +281,7 @@ def check_same(
     new: Mapping[str, object],
     environments: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Refuse to continue a run of something else, with a list of what differs; ``environments`` are those of the run.
+    """Raise if the study differs from the run, with a list of the differences; ``environments`` are those of the run.
 
     The digest of a net depends on the compiled code and on torch's description of the net. So another version of Python or torch may give
     the same net another digest. If only the digest and one of these versions differ, the message says so.
@@ -330,7 +330,7 @@ def _shown(value: object) -> str:
 
 
 def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
-    """Settings as they would be after they were stored and read again."""
+    """Settings in the form that they have after being stored and read again."""
     record: dict[str, Any] = json.loads(json.dumps(settings, default=str))
     return record
 

@@ -50,7 +50,7 @@ class Outcome:
 
 
 def describe_kept(work: Work, finished: Collection[tuple[str, int]], item: str = "image") -> str:
-    """A description of what a stopped run has kept, from the work and the finished (method, block) pairs."""
+    """A phrase that says which results a stopped run has kept, from the work and the finished (method, block) pairs."""
     waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
     images = sum(map(len, work.images.values()))
     methods = work.units // max(1, len(work.images))

@@ -57,7 +57,7 @@ class RunPictures:
         return replace(bare, results=tuple(results), images=images, pictured=tuple(shown))
 
     def maps(self, method: Registered, images: Sequence[ImageRow]) -> dict[str, Tensor]:
-        """The maps of these images by name, each from the last file that has them; a file is read once."""
+        """The maps of these images by name. If several files have them, the last one counts; each file is read once."""
         found: dict[str, Tensor] = {}
         for block in dict.fromkeys(image.block for image in images):
             files = self.store.rows(

@@ -73,14 +73,14 @@ class Plan:
 
 
 def new_blocks(images: Sequence[ImageRow], size: int) -> list[list[int]]:
-    """Blocks of the images that are in none yet, by id."""
+    """New blocks, as lists of image ids, for the images that are in no block yet."""
     free = [image.id for image in images if image.block is None]
     return [free[start : start + size] for start in range(0, len(free), size)]
 
 
 @dataclass(frozen=True)
 class Work:
-    """The units of a run: all of them, and the remaining ones in the order in which they will be computed, block by block."""
+    """The units of a run: the number of all, and the remaining ones in the order of their computation, block by block."""
 
     units: int
     waiting: tuple[Unit, ...]
@@ -96,8 +96,8 @@ def work_of(
     context: str,
     taken: Mapping[str, str] | None = None,
 ) -> Work:
-    """The remaining work for these images. ``context`` is a digest of the net, seed and settings of the run. A method
-    that takes its maps from another, as ``taken`` says, comes right after it.
+    """The remaining work for these images. ``context`` is a digest of the net, seed and settings of the run. A method that uses the maps of
+    another (see ``taken``) comes right after it.
     """
     sources = taken or {}
     ordered = sorted(methods.values(), key=lambda method: _sort_key(method.name, list(methods), sources))

@@ -115,7 +115,7 @@ def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, t
 
 
 def registrations(session: Session) -> dict[str, list[Registered]]:
-    """The study's ``methods`` and ``metrics`` for the store, with the code that their results come from."""
+    """The study's ``methods`` and ``metrics`` in the form that the store takes, with digests of their code."""
     return {
         "methods": [
             Registered(0, n, m.label_free, {**m.record(), **provenance(m.method)}, SIGNED if m.signed else "")

@@ -41,7 +41,7 @@ class FillAlone:
 
 @dataclass(frozen=True)
 class Sanity:
-    """What the net does with some of a study's images.
+    """What the net does with some of a study's images, in numbers that reveal common mistakes.
 
     Attributes:
         images, of: the number of images that were checked, and the number of all images.
@@ -91,7 +91,7 @@ class Sanity:
         return f"sanity of {many}: {'; '.join([*right, *moves, *alone])}"
 
     def warnings(self) -> list[str]:
-        """What is suspicious, and what to check."""
+        """Warnings about suspicious numbers, each with advice on what to check."""
         notes = []
         if self.known >= 5 and not self.chosen:
             if self.right == 0:

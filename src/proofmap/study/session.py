@@ -201,7 +201,7 @@ def open_net(
     device: str | None = None,
     dataset: Dataset | None = None,
 ) -> Classifier:
-    """The given net, or else the study's, with the study's fit and label set.
+    """The given net or, if there is none, the study's net, with the study's fit and label set.
 
     A model of tables needs rows that describe its columns. If its file or model string names none, the rows of the dataset are used.
     """

@@ -48,7 +48,7 @@ class RunSink:
         self.finished.add((unit.method, unit.block))
 
     def _record_environment(self, result: UnitResult) -> None:
-        """Keep a new machine, and batch sizes halved for lack of memory, in the manifest: a resumed run uses them."""
+        """Record a new machine, or batch sizes that were halved for lack of memory, in the manifest. A resumed run uses these batch sizes."""
         manifest = self.manifest.continued(result.environment)
         forward, gradient = map(min, result.batches, manifest.batches)
         manifest = replace(manifest, batches=(forward, gradient))

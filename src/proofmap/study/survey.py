@@ -130,8 +130,8 @@ class Survey:
             )
 
     def _labels(self, f: Tensor, block: ImageBlock) -> Tensor:
-        """The labels ``(N, L)`` that these pictures are judged for; nothing but ``NO_LABEL`` for a picture without a true label of
-        the label set, if true labels are judged.
+        """The labels ``(N, L)`` to judge for these pictures. If true labels are judged, a picture without one in the label set gets only
+        ``NO_LABEL``.
         """
         if self.rule.kind != "true":
             keys = wrong_keys(block.images, self.seed) if self.rule.wrong else None

@@ -241,5 +241,7 @@ class _Loaded:
 
 
 def open_worker(study: Study, batches: tuple[int, int], folder: Path | None = None, **opened: Any) -> Worker:
-    """The worker of a process that starts from nothing; the rest is as in :func:`~proofmap.study.session.open_session`."""
+    """The worker of another process, which opens its own session. Other arguments are those of
+    :func:`~proofmap.study.session.open_session`.
+    """
     return Worker(open_session(study, **opened), batches, folder)

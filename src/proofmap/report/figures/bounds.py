@@ -44,7 +44,7 @@ class Marks:
 
 @dataclass(frozen=True)
 class BoundsFigure(Figure):
-    """Columns in the order of f, each for one pair or for the medians of several; areas below ``floor`` are drawn at the floor."""
+    """Columns in the order of f. A column shows one pair, or the medians of several pairs. Areas below ``floor`` are drawn at the floor."""
 
     name = "bounds"
     f: tuple[float, ...]

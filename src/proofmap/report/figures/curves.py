@@ -46,7 +46,7 @@ class Panel:
 
 
 def mean_line(name: str, curves: Curves, place: int, *, label_free: bool = False) -> Line:
-    """The curve of the label in one column of the label table, averaged over the images that have a label there."""
+    """The mean curve of the labels in one column of the label table, over the images that have a label there."""
     p = curves.probabilities[:, place]
     counted = ~p.isnan().any(dim=1)
     shares = (curves.counts / curves.positions).tolist()
