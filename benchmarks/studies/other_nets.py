@@ -1,9 +1,9 @@
 """Belief masks on nets that their settings were not chosen on: two sizes of EfficientNet-Lite, and three CIFAR-10 nets.
 
-    python benchmarks/studies/other_nets.py DATA --out OUT [--fold held] [--number 60] [--nets ...] [--methods ...] [--seconds 500]
+    python benchmarks/studies/other_nets.py DATA --out OUT [--fold held] [--number 60] [--nets ...] [--methods ...] [--pictures 0 2000] [--seconds 500]
 
 DATA is the folder that ``proofmap reproduce`` looks in: imagenet_val/, cifar-10-batches-py/ and weights/. Photos of ImageNet are for EfficientNets, and the
-first 2,000 test pictures of CIFAR-10 for the others. Folds and pools are those of ``belief_mask.py``, made for each net: pictures whose second label has
+first 2,000 test pictures of CIFAR-10, or those that ``--pictures`` names, for the others. Folds and pools are those of ``belief_mask.py``, made for each net: pictures whose second label has
 f >= .1, every third of them for tuning; measures are those of ``steady_proofs.py``. ``minus fast`` is the mean difference from ``belief-mask`` on the same
 pictures. Writes OUT/values/NET.json with every picture's values, and OUT/other-nets.json with the rows of all nets that are there, after each row. Rows that
 are there are not computed again, no row is begun after ``--seconds``, and processes with different nets may share OUT.
@@ -50,7 +50,7 @@ NETS = {
 FAST = "belief-mask"
 METHODS = [FAST, "belief-mask:preset=thorough", "belief-mask:preset=steady", "grad-cam"]
 FILLS = ("gray", "blur", "images", "noise*")
-PICTURES, LABELS = 2000, 5
+PICTURES, LABELS = (0, 2000), 5
 MEASURES = ("best effort", "peak", "steadiness", "peak-soundness")
 
 
@@ -84,12 +84,12 @@ def net_of(name: str, data: Path, device: str) -> pm.Classifier:
     return pm.load_classifier(name, weights=None if packaged else weights, device=device)
 
 
-def pictures_of(name: str, data: Path, f: pm.Classifier) -> Tensor:
-    """All pictures from which those of a net are chosen."""
+def pictures_of(name: str, data: Path, f: pm.Classifier, between: tuple[int, int] = PICTURES) -> Tensor:
+    """All pictures from which those of a net are chosen; of CIFAR-10, those with numbers from the first to before the second."""
     if name.startswith("efficientnet"):
         return pm.load_images(find_images([data / "imagenet_val"]), f)
     dataset = load_dataset(f"cifar10:{data / 'cifar-10-batches-py'}[test]")
-    return torch.cat([block.images for block in load_blocks(dataset, f, range(PICTURES))])
+    return torch.cat([block.images for block in load_blocks(dataset, f, range(*between))])
 
 
 def values_of(
@@ -153,7 +153,8 @@ def judge_net(name: str, args: argparse.Namespace, began: float) -> None:
     """Judge the methods that OUT does not have on one net."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     f = net_of(name, args.data, device)
-    images = pictures_of(name, args.data, f)
+    between = tuple(args.pictures)
+    images = pictures_of(name, args.data, f, between)
     chosen, learn, judge = chosen_of(images, f, args.fold, args.number)
     images = images[chosen]
     labels = f.top(images, LABELS)
@@ -163,6 +164,8 @@ def judge_net(name: str, args: argparse.Namespace, began: float) -> None:
         f"up to {args.number} pictures of each net's own, second label f >= .1, {which} ({args.fold}), top {LABELS} labels, "
         f"e = .01/.001, 32 shares, 2 draws, seed 0; {device}, torch {torch.__version__}"
     )
+    if name.startswith("cifar10") and between != PICTURES:
+        asked += f"; test pictures {between[0]} to {between[1] - 1}"
     path = args.out / "values" / f"{name}.json"
     if path.exists():
         kept = json.loads(path.read_text(encoding="utf-8"))
@@ -202,6 +205,7 @@ def main() -> None:
     parser.add_argument("--number", type=int, default=60)
     parser.add_argument("--nets", nargs="+", choices=NETS, default=list(NETS))
     parser.add_argument("--methods", nargs="+", default=METHODS)
+    parser.add_argument("--pictures", type=int, nargs=2, default=PICTURES, metavar=("FIRST", "END"))
     parser.add_argument("--seconds", type=float, default=float("inf"))
     args = parser.parse_args()
     began = time.perf_counter()

@@ -407,6 +407,17 @@ def test_the_rows_of_variants_on_other_nets_are_those_of_their_record(
             assert cell == "{}/{}, {}".format(*map(number, values)), (net, method, fill)
 
 
+def test_the_best_maps_over_random_images_are_those_of_their_record() -> None:
+    rows = table_of("belief-mask-bounds.md", "| net | n | maps | `fast`: random images |")
+    asked = [("fast", "images"), ("chosen for random images", "images")]
+    asked += [("chosen for all three fills", fill) for fill in ("gray", "blur", "images")]
+    for (net, n, maps, *cells), row in zip(rows, read("judge-chosen")["rows"], strict=True):
+        assert (net, int(n), int(maps)) == (row["net"], row["n"], row["maps"])
+        for cell, (which, fill) in zip(cells, asked, strict=True):
+            found = row[which][fill]
+            assert cell == "/".join(number(found[k]["value"]) for k in ("completeness", "soundness")), net
+
+
 def test_soundness_of_labels_by_f_is_that_of_the_record() -> None:
     record = read("other-nets-pull")
     for net, *cells, worst, believed in table_of("steady-proofs.md", "| net, labels of `fast` by f |"):

@@ -229,6 +229,17 @@ def test_other_nets_are_judged_row_by_row_and_held_against_fast(
     judged.clear()
     found.main()
     assert judged == ["broken"]  # what is there is not judged again
+    chosen: list[object] = []
+
+    def pictures_of(*given: object) -> torch.Tensor:
+        chosen.append(given[3])
+        return pictures
+
+    monkeypatch.setattr(found, "pictures_of", pictures_of)
+    monkeypatch.setattr(sys, "argv", [*asked, "--nets", "cifar10-vit", "--pictures", "2000", "3000"])
+    with pytest.raises(SystemExit, match="test pictures 2000 to 2999; take another --out"):
+        found.main()
+    assert chosen == [(2000, 3000)]
     monkeypatch.setattr(sys, "argv", [*asked, "--nets", "cifar10-vit", "--fold", "tune"])
     with pytest.raises(SystemExit, match="take another --out"):
         found.main()
