@@ -54,6 +54,21 @@ def test_a_frame_of_pandas_comes_back_with_its_values_order_and_types() -> None:
     pd.testing.assert_frame_equal(columns.decode(rows[:1]), frame[:1])  # no value is missing in this row
 
 
+def test_a_model_is_given_numbers_of_few_decimals_to_the_bit() -> None:
+    """Rounded to float32, 0.7 is less than 0.7: a rule ``a >= 0.7`` would give another output than for the row itself."""
+    frame = pd.DataFrame({"a": [0.1, 0.7, -3.3], "b": [1e-4, 12.345, np.nan], "c": [1 / 3, 2 / 3, 0.1]})
+    columns = Columns.of(frame)
+    back = columns.decode(columns.encode(frame))
+    pd.testing.assert_frame_equal(back[["a", "b"]], frame[["a", "b"]], check_exact=True)
+    assert back["c"].tolist() == frame["c"].astype(np.float32).astype(float).tolist()  # has no few decimals
+    net = pm.Classifier(lambda table: np.where(table["a"] >= 0.7, 0.9, 0.2), data=frame)
+    assert pm.evaluate(net, frame[:2], methods=["random"], labels=[1]).f[:, 0].tolist() == pytest.approx(
+        [0.2, 0.9]
+    )
+    same = np.array([[0.7], [0.1]], dtype=np.float32)  # was not rounded: stays as it is
+    assert Columns.of(same).decode(Columns.of(same).encode(same)).tolist() == same.astype(float).tolist()
+
+
 def test_a_frame_of_polars_comes_back_with_its_values_order_and_types() -> None:
     polars = pytest.importorskip("polars")
     frame = polars.DataFrame(

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,11 +20,13 @@ from proofmap.core.files import digest_of
 from proofmap.data import (
     ArrayImages,
     Dataset,
+    TensorData,
     choose_names,
     load_dataset,
     match_labels,
     random_choice,
     rebuild_dataset,
+    true_outputs,
     truths,
 )
 from proofmap.models.names import imagenet_names
@@ -154,6 +157,8 @@ def test_parts_of_a_digest_are_told_apart() -> None:
         (["1", "2", "3"], ["1", "2", "3"], (0, 1, 2)),  # numbers that are names
         (["0", "1", "10", "2"], ["a", "b", "c"], (0, 1, None, 2)),  # numbers are indices
         (["1", "0"], ["0", "1"], (1, 0)),
+        (["1.0"], ["0", "1"], (1,)),  # pandas reads whole numbers so if one is missing
+        (["1", "2"], ["1.0", "2.0"], (0, 1)),
         (["crane"], ["crane", "cup", "crane"], (None,)),  # which of the two is not told
         ([], ["cat"], ()),
     ],
@@ -162,6 +167,17 @@ def test_labels_find_their_outputs(
     labels: list[str], outputs: list[str], expected: tuple[int | None, ...]
 ) -> None:
     assert match_labels(labels, outputs) == expected
+
+
+@pytest.mark.parametrize("labels", [["1", "2"], ["-1", "1"]])
+def test_numbers_that_are_no_indices_of_the_outputs_are_refused(labels: list[str]) -> None:
+    """Taken as indices, the others would be wrong too: a net of the labels 1 and 2 has the label 1 at output 0."""
+    data = TensorData(torch.zeros(2, 3, 4, 4), [0, 1], kind="pictures", label_names=labels)
+    with pytest.raises(
+        InputError, match=r"the net has outputs 0 to 1 \('0', '1'\); name the outputs as the data"
+    ):
+        true_outputs(data, ["0", "1"])
+    assert true_outputs(data, labels) == [(0,), (1,)]
 
 
 def test_ten_of_imagenets_names_find_their_outputs() -> None:

@@ -151,6 +151,13 @@ def test_a_model_of_several_outputs_and_one_of_another_shape_are_refused() -> No
         pm.Classifier(Model(lambda p: p[:1]), data=frame())
 
 
+def test_a_model_that_was_fitted_on_one_label_is_refused() -> None:
+    only = Model(lambda p: np.ones((len(p), 1)))
+    only.classes_ = np.array(["stays"])
+    with pytest.raises(ModelError, match=r"was fitted on one label, 'stays', .* nothing to explain"):
+        pm.Classifier(only, data=frame())
+
+
 def test_the_fingerprint_changes_with_the_model() -> None:
     from sklearn.linear_model import LogisticRegression
 
@@ -204,6 +211,31 @@ def test_an_onnx_model_of_tables_gives_its_own_probabilities(tmp_path: Path) -> 
     broken.write_bytes(b"no model")
     with pytest.raises(ModelError, match="not an ONNX model that onnxruntime can run"):
         pm.load_classifier(f"onnx:{broken}", data=x)
+
+
+@pytest.mark.parametrize(
+    "file, names",
+    [
+        (
+            "named-labels.onnx",
+            ("amber", "green", "red"),
+        ),  # of scikit-learn, by skl2onnx: stated by its classifier
+        ("numbered-labels.onnx", ("1", "2", "3")),  # stated by a ZipMap
+        ("logistic.onnx", ("0", "1")),  # not stated
+    ],
+)
+def test_an_onnx_model_has_the_labels_that_its_file_states(file: str, names: tuple[str, ...]) -> None:
+    runtime = pytest.importorskip("onnxruntime")
+    path = Path(__file__).parent / file
+    x = 3 * RANDOM.normal(size=(40, 3)).astype(np.float32)
+    net = pm.load_classifier(f"onnx:{path}", data=x)
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    assert net.names == pm.Classifier(session, data=x).names == names
+    predicted = session.run(None, {session.get_inputs()[0].name: x})[0]
+    if file != "logistic.onnx":  # the others return their own prediction, too
+        top = net.probabilities(torch.from_numpy(x)).argmax(dim=1).tolist()
+        assert [names[k] for k in top] == list(map(str, predicted)) and len(set(top)) == 3
+    assert pm.load_classifier(f"onnx:{path}?names={','.join('xyz'[: len(names)])}", data=x).names[0] == "x"
 
 
 def test_an_onnx_model_of_pictures_is_explained_by_superpixels() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from proofmap.classifier.onnx_labels import stated_labels
 from proofmap.core.errors import ModelError, require
 
 _TYPES: Mapping[str, Any] = {
@@ -59,13 +61,23 @@ class OnnxModel:
         if not named and not numbers:
             listed = ", ".join(f"{one.name} ({one.type})" for one in outputs)
             raise ModelError(f"the ONNX model has no output of numbers; it has {listed}")
-        self.output = (named or numbers)[-1].name
+        chosen = (named or numbers)[-1]
+        self.output, last = chosen.name, (chosen.shape or [None])[-1]
+        self.width = (
+            last if isinstance(last, int) else None
+        )  # a dimension that is not fixed has a name, or None
         self.__qualname__ = "onnx"
 
     @property
     def shape(self) -> tuple[Any, ...]:
         """The shape of its first input, with names or None for dimensions that are not fixed."""
         return tuple(self.inputs[0].shape)
+
+    @cached_property
+    def classes_(self) -> tuple[str, ...] | None:
+        """The names of its labels in the order of its probabilities, if the file states them."""
+        found = None if self.content is None else stated_labels(self.content)
+        return None if found is None or self.width not in (len(found), None) else found
 
     def __call__(self, table: Any) -> Any:
         found = self.session.run([self.output], self._fed(table))[0]

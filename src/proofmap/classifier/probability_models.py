@@ -44,7 +44,7 @@ class ProbabilityModel:
     @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the labels, if the model knows them."""
-        classes = getattr(self.model, "classes_", None)
+        classes = getattr(self.model, "classes_", getattr(self.call, "classes_", None))
         return None if classes is None or np.ndim(classes) != 1 else tuple(str(each) for each in classes)
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class ProbabilityModel:
             raise
         except Exception as error:
             raise ModelError(
-                f"{self.__qualname__} fails on {counted(len(rows), self.inputs.singular)}: {reason_of(error)}.{self._advice(rows)}"
+                f"{self.__qualname__} fails on {counted(len(rows), self.inputs.singular)}: {reason_of(error).removesuffix('.')}.{self._advice(rows)}"
             ) from error
         return torch.from_numpy(self._checked(found, len(rows))).to(x.device)
 
@@ -70,6 +70,11 @@ class ProbabilityModel:
         values = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found, dtype=np.float64)
         certain = self.outputs == "probabilities"
         if certain and values.ndim == 2 and values.shape[1] == 1:
+            if self.names is not None and len(self.names) == 1:
+                raise ModelError(
+                    f"{name} was fitted on one label, {self.names[0]!r}, and gives it the probability 1 for every {self.inputs.singular}: "
+                    "there is nothing to explain. Fit it on data with two labels or more"
+                )
             values = values[:, 0]
         if certain and values.ndim == 1:
             values = np.stack([1 - values, values], axis=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -107,6 +108,7 @@ class Dataset(ABC):
 # ---- labels ---------------------------------------------------------------------------------------------------
 
 
+_NUMBER = re.compile(r"-?\d+")
 SAME_LIST = 0.95
 """Share of names at the same place from which two lists are taken to be one list in other words."""
 
@@ -114,7 +116,7 @@ SAME_LIST = 0.95
 def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[int | None, ...]:
     """The output index of each label, given the names of both; None for a label that the net does not have.
 
-    Labels are found by name (case and ``_`` do not matter), by one of several names ("tench" is "tench, Tinca tinca"),
+    Labels are found by name (case and ``_`` do not matter, and 1.0 is 1), by one of several names ("tench" is "tench, Tinca tinca"),
     or by index if the label is a number. Labels are matched by position in two cases only: if the net's outputs have numbers for names,
     or if nearly all names agree in position and none of the others is the name of another output. The second case is for ImageNet,
     whose labels have several vocabularies.
@@ -126,12 +128,12 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     >>> match_labels(["cats", "dogs"], ["dog", "cat"])
     (None, None)
     """
-    known = [canonical_name(name) for name in outputs]
-    wanted = [canonical_name(name) for name in label_names]
+    known = [_comparable(name) for name in outputs]
+    wanted = [_comparable(name) for name in label_names]
     if known == [str(k) for k in range(len(wanted))] and not any(name.isdecimal() for name in wanted):
         return tuple(range(len(known)))
     by_name = _output_by_name([[name] for name in known])
-    if not any(name.isdecimal() and name != str(k) for k, name in enumerate(known)):
+    if not _are_other_numbers(known):
         by_name = {**{str(k): k for k in range(len(known))}, **by_name}
     found = [by_name.get(name) for name in wanted]
     elsewhere = any(at not in (None, own) for own, at in enumerate(found))
@@ -144,6 +146,23 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     if len(wanted) == len(known) and not elsewhere and agree >= SAME_LIST * len(known):
         return tuple(range(len(known)))
     return tuple(found)
+
+
+def _comparable(name: str) -> str:
+    """A name as names are compared. Pandas reads a column of whole numbers as 1.0, 2.0 if one is missing."""
+    name = canonical_name(name)
+    return name.removesuffix(".0") if _NUMBER.fullmatch(name.removesuffix(".0")) else name
+
+
+def _are_other_numbers(outputs: Sequence[str]) -> bool:
+    """Whether outputs are named by numbers that are not their indices."""
+    return any(name.isdecimal() and name != str(k) for k, name in enumerate(outputs))
+
+
+def _are_indices(label_names: Sequence[str], outputs: Sequence[str]) -> bool:
+    """Whether all labels are numbers, and so are taken as indices of the outputs."""
+    numbers = all(_NUMBER.fullmatch(_comparable(name)) for name in label_names)
+    return numbers and not _are_other_numbers([_comparable(name) for name in outputs])
 
 
 def _output_by_name(names: Sequence[Sequence[str]]) -> dict[str, int | None]:
@@ -186,6 +205,11 @@ def true_outputs(
                 "choose the net that was trained on these labels"
             )
         return own
+    if None in places and _are_indices(dataset.label_names, outputs):
+        raise InputError(
+            f"{dataset.title} has the label {dataset.label_names[places.index(None)]}, but the net has outputs 0 to {len(outputs) - 1} "
+            f"({_some(outputs, 10)}); name the outputs as the data names its labels (names=), or choose the net that was trained on these labels"
+        )
     if all(place is None for place in places):
         raise InputError(
             f"none of the labels of {dataset.title} ({_some(dataset.label_names, 10)}) is an output of the net "

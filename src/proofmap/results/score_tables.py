@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from proofmap.classifier.outputs import is_independent
 from proofmap.core.errors import InputError, require
@@ -132,13 +132,23 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
         [
             *([result.name] if several else []),
             str(row["image"]),
-            f"{row['name']} ({row['label']}){wrong}",
+            f"{numbered_name(row)}{wrong}",
             *(number(row[key]) + (FILL_MARK if given and key in marked else "") for key in values),
         ]
         for result in results
         for row, given, wrong in zip(result.rows, _given(result), _wrong(evaluation), strict=True)
     ]
     return header, rows
+
+
+def numbered_name(row: Mapping[str, Any]) -> str:
+    """The name of a row's label and its number, which is written once if it is the name.
+
+    >>> numbered_name({"name": "missile", "label": 657}), numbered_name({"name": "3", "label": 3})
+    ('missile (657)', '3')
+    """
+    name, label = str(row["name"]), str(row["label"])
+    return name if name == label else f"{name} ({label})"
 
 
 def _given(result: MethodResult) -> list[bool]:

@@ -17,8 +17,9 @@ from proofmap.core.inputs.frames import (
     Column,
     Library,
     ReadColumn,
-    build_frame,
+    build_table,
     column_names,
+    decimals_of,
     library_of,
     read_column,
 )
@@ -37,7 +38,7 @@ class Columns:
     """The columns of a table, in the order that the model takes them.
 
     A row becomes one float32 number per column: a number is itself, a category is its code, a boolean is 0 or 1, and a missing value is
-    NaN. :meth:`decode` restores the frame: the same columns, order and types. Numbers are rounded to float32.
+    NaN. :meth:`decode` restores the frame: the same columns, order and types. Numbers of many digits are rounded to float32.
 
     Args:
         columns: each :class:`Column`.
@@ -164,13 +165,9 @@ class Columns:
     def decode(self, rows: Tensor) -> Any:
         """Rows ``(N, columns)`` as the model takes them: a frame of the library that described them, or an array in float64.
 
-        A number in a column of whole numbers is rounded.
+        A number in a column of whole numbers is rounded, and one with few decimals has them again.
         """
-        values = self.check(rows).detach().cpu().numpy().astype(np.float64)
-        for k, column in enumerate(self.columns):
-            if column.whole:
-                values[:, k] = np.rint(values[:, k])
-        return values if self.library is None else build_frame(self.library, self.columns, values)
+        return build_table(self.library, self.columns, self.check(rows).detach().cpu().float().numpy())
 
     def check(self, rows: Tensor) -> Tensor:
         """The rows; raises an InputError for infinity, for a missing value in a column without missing values, or for an unknown code."""
@@ -306,7 +303,8 @@ def _described(found: ReadColumn) -> Column:
         return dataclasses.replace(column, **facts, center=float(counts.argmax()))
     mean, spread = float(present.mean()), float(present.std())
     facts |= {"low": float(present.min()), "high": float(present.max()), "spread": spread or 1.0}
-    return dataclasses.replace(column, **facts, center=float(round(mean)) if column.whole else mean)
+    center = float(round(mean)) if column.whole else mean
+    return dataclasses.replace(column, **facts, decimals=decimals_of(column, present), center=center)
 
 
 def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:

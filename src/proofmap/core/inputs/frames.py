@@ -5,6 +5,7 @@ Neither library is imported before a frame of it is used. Everything that differ
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from proofmap.core.errors import InputError, require
 
 Library = Literal["pandas", "polars"]
 Kind = Literal["number", "category", "boolean"]
+_MOST_DECIMALS = 12
 _DATES = (datetime.date, datetime.time, datetime.timedelta)
 
 
@@ -29,6 +31,7 @@ class Column:
         dtype: the name of its type in the frame; empty for a column of an array.
         categories: the values of a category, by their codes 0, 1, ...
         whole: whether the numbers are whole numbers.
+        decimals: how many decimals the numbers have, if they have few.
         ordered: whether the frame's type orders the categories.
         missing: whether a value may be missing.
         none: whether missing values are Python's None in the frame. Some models do not treat None as NaN.
@@ -42,6 +45,7 @@ class Column:
     dtype: str = ""
     categories: tuple[Any, ...] = ()
     whole: bool = False
+    decimals: int | None = None
     ordered: bool = False
     missing: bool = False
     none: bool = False
@@ -98,11 +102,56 @@ def read_column(frame: Any, name: str) -> ReadColumn:
     return _from_pandas(frame[name]) if library_of(frame) == "pandas" else _from_polars(frame[name])
 
 
-def build_frame(library: Library, columns: Sequence[Column], values: NDArray[np.float64]) -> Any:
-    """A frame from the columns of ``values`` ``(N, columns)``: numbers, codes of categories, 0 or 1 of booleans, NaN if missing."""
+def build_table(library: Library | None, columns: Sequence[Column], rows: NDArray[np.float32]) -> Any:
+    """A frame, or an array without a ``library``, from ``rows`` ``(N, columns)``: numbers, codes of categories, 0 or 1 of booleans, NaN if
+    missing."""
+    values = [
+        as_written(column, own) for column, own in zip(columns, np.ascontiguousarray(rows.T), strict=True)
+    ]
+    if library is None:
+        return np.stack(values, axis=1)
     module = require(library, extra=library, purpose="a row of a table as the model takes it")
     build = _to_pandas if library == "pandas" else _to_polars
-    return module.DataFrame({c.name: build(module, c, values[:, k]) for k, c in enumerate(columns)})
+    return module.DataFrame({c.name: build(module, c, own) for c, own in zip(columns, values, strict=True)})
+
+
+def as_written(column: Column, values: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The values of a column in float64, with the decimals of the data: 0.7 is 0.7 again, and not 0.699999988.
+
+    Otherwise a model with the rule ``x >= 0.7`` would give another output than for the row that it was given. A value that is not a number
+    with this many decimals stays as it is.
+
+    >>> as_written(Column(name="a", decimals=1), np.array([0.7, 0.25], dtype=np.float32))
+    array([0.7 , 0.25])
+    """
+    exact = values.astype(np.float64)
+    if column.whole:
+        return np.rint(exact)
+    if column.decimals is None:
+        return exact
+    scale = 10.0**column.decimals
+    short = np.rint(exact * scale) / scale
+    return np.where(short.astype(np.float32) == values, short, exact)
+
+
+def decimals_of(column: Column, values: NDArray[np.float64]) -> int | None:
+    """The least number of decimals with which the values of a column of numbers are restored from float32; None if they are not, or are whole.
+
+    >>> (
+    ...     decimals_of(Column(name="a"), np.array([0.7, 12.25])),
+    ...     decimals_of(Column(name="a"), np.array([1 / 3])),
+    ... )
+    (2, None)
+    """
+    if column.whole:
+        return None
+    for count in range(_MOST_DECIMALS + 1):
+        rounded = dataclasses.replace(column, decimals=count)
+        if all(  # most columns that fail do so in their first rows
+            (as_written(rounded, part.astype(np.float32)) == part).all() for part in (values[:9], values)
+        ):
+            return count
+    return None
 
 
 # ---- pandas -----------------------------------------------------------------------------------------------------
