@@ -445,13 +445,22 @@ def test_every_mark_of_the_scatter_has_its_number_in_one_text() -> None:
     points.append(scatter.ScatterPoint("none", False, (math.nan,) * 3, (0.5, 0.4, 0.6)))
     found = scatter.marks(points)
     assert [m.method for m in found] == list(range(14))  # a method without a value has no mark
-    assert sorted(int(n) for m in found if m.text for n in m.text.split(", ")) == list(range(1, 15))
+    assert sorted(int(n) for m in found if m.text for n in m.text.split(", ")) == [*range(1, 15)]
     assert found[12].text.endswith("13, 14") and found[13].text == ""
     assert found[0].y_ends == (scatter.down(0.1), scatter.down(0.9)) and found[0].x_ends is None
     few = scatter.marks(points, first=3)
     assert [(m.x, m.y) for m in few] == [(m.x, m.y) for m in found]
     assert sorted(int(n) for m in few if m.text for n in m.text.split(", ")) == [1, 2, 3]
     assert all((m.y_ends is None) == (m.method >= 3) for m in few)
+
+
+def test_texts_of_marks_stay_inside_the_drawing_and_off_each_other() -> None:
+    """Marks at the right edge have their text to the left; marks under each other do not write over each other."""
+    places = [(0.99, 0.5), (0.95, 0.51), (0.9, 0.5), (0.91, 0.45), (0.02, 0.98), (1.0, 0.1), (0.97, 0.1)]
+    points = [scatter.ScatterPoint(str(k), False, (x,) * 3, (y,) * 3) for k, (x, y) in enumerate(places)]
+    boxes = [scatter._box((m.x, m.y), m.text_at, m.text) for m in scatter.marks(points) if m.text]
+    assert all(left >= scatter.LEFT and right <= scatter.WIDTH and top >= 0 for left, top, right, _ in boxes)
+    assert not any(scatter._overlap(a, b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
 def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:

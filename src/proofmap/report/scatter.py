@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
@@ -25,6 +26,10 @@ SHAPES = (
 COLOURS = 7
 """A method's mark is its colour and its shape: 42 methods have different marks."""
 _NEAR = (12, 12)  # marks closer than this, across and down, share the text with their numbers
+_LETTER, _LINE, _MARK = 7, 13, 6
+"""Width of a letter, height of a text, and half the width of a mark."""
+_PLACES = [(side * out, up) for out in (9, 24) for up in (-4, 14, -18, 28) for side in (1, -1)]
+"""Where the text of a mark may begin (or end, to its left), across and down from the mark; earlier places are preferred."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,10 @@ def _ends(score: Score) -> Ends:
 
 @dataclass(frozen=True)
 class Mark:
-    """One method in the plot; coordinates in the drawing's units, with y downwards. ``text`` is empty if another mark already shows the same number."""
+    """One method in the plot; coordinates in the drawing's units, with y downwards. ``text`` is empty if another mark already shows the same number.
+
+    ``text_at`` is the place of the text from the mark, across and down; the text ends there if it is to the left of the mark.
+    """
 
     method: int
     x: float
@@ -97,6 +105,7 @@ class Mark:
     y_ends: tuple[float, float] | None
     hollow: bool
     text: str
+    text_at: tuple[int, int] = (0, 0)
 
 
 def across(share: float) -> float:
@@ -114,8 +123,9 @@ def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark
     drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
     places = [(across(p.x[0]), down(p.y[0])) for p in drawn.values()]
     texts = mark_texts(places[:first], [k + 1 for k in drawn][:first], near=_NEAR)
+    at = text_places(places, texts)
     return [
-        Mark(k, *place, _span(p.x, across), _span(p.y, down), p.label_free, texts[i])
+        Mark(k, *place, _span(p.x, across), _span(p.y, down), p.label_free, texts[i], at[i])
         if i < len(texts)
         else Mark(k, *place, None, None, p.label_free, "")
         for i, ((k, p), place) in enumerate(zip(drawn.items(), places, strict=True))
@@ -130,16 +140,64 @@ def mark_texts(
     >>> mark_texts([(0, 0), (50, 0), (1, 2)], [1, 2, 3], near=(9, 9))
     ['1, 3', '2', '']
     """
-    texts: list[str] = []
+    shared: list[list[int]] = []
     for k, ((x, y), number) in enumerate(zip(places, numbers, strict=True)):
-        texts.append("")
+        shared.append([])
         first = next(
             j
             for j, (left, top) in enumerate(places)
-            if j == k or (texts[j] and abs(x - left) < near[0] and abs(y - top) < near[1])
+            if j == k or (shared[j] and abs(x - left) < near[0] and abs(y - top) < near[1])
         )
-        texts[first] += f", {number}" if texts[first] else str(number)
-    return texts
+        shared[first].append(number)
+    return [_in_ranges(own) for own in shared]
+
+
+def _in_ranges(numbers: Sequence[int]) -> str:
+    """Increasing numbers as text, three or more in a row as a range.
+
+    >>> _in_ranges([1, 3, 4, 6, 7, 8])
+    '1, 3, 4, 6–8'
+    """
+    words: list[str] = []
+    for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        own = [str(number) for _, number in run]
+        words += own if len(own) < 3 else [f"{own[0]}–{own[-1]}"]
+    return ", ".join(words)
+
+
+def text_places(places: Sequence[tuple[float, float]], texts: Sequence[str]) -> list[tuple[int, int]]:
+    """Where the text of each mark is written, across and down from the mark: inside the drawing, over as few other texts and marks as possible."""
+    written: list[tuple[float, float, float, float]] = []
+    found: list[tuple[int, int]] = []
+    marks_at = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in places]
+    for place, text in zip(places, texts, strict=False):
+
+        def cost(
+            at: tuple[int, int], place: tuple[float, float] = place, text: str = text
+        ) -> tuple[int, int, int]:
+            box = _box(place, at, text)
+            outside = box[0] < LEFT or box[2] > WIDTH or box[1] < 0
+            return (
+                outside,
+                sum(_overlap(box, other) for other in written),
+                sum(_overlap(box, m) for m in marks_at),
+            )
+
+        found.append(min(_PLACES, key=cost))
+        if text:
+            written.append(_box(place, found[-1], text))
+    return found
+
+
+def _box(place: tuple[float, float], at: tuple[int, int], text: str) -> tuple[float, float, float, float]:
+    """Left, top, right and bottom of a text."""
+    (x, y), (over, below), wide = place, at, _LETTER * len(text)
+    left = x + over - (wide if over < 0 else 0)
+    return left, y + below - _LINE + 3, left + wide, y + below + 3
+
+
+def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 def _span(value: Ends, place: Callable[[float], float]) -> tuple[float, float] | None:

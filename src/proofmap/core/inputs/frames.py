@@ -137,11 +137,8 @@ def as_written(column: Column, values: NDArray[np.float32]) -> NDArray[np.float6
 def decimals_of(column: Column, values: NDArray[np.float64]) -> int | None:
     """The least number of decimals with which the values of a column of numbers are restored from float32; None if they are not, or are whole.
 
-    >>> (
-    ...     decimals_of(Column(name="a"), np.array([0.7, 12.25])),
-    ...     decimals_of(Column(name="a"), np.array([1 / 3])),
-    ... )
-    (2, None)
+    >>> [decimals_of(Column(name="a"), np.array(values)) for values in ([0.7, 12.35], [1 / 3])]
+    [2, None]
     """
     if column.whole:
         return None
