@@ -252,7 +252,7 @@ def test_marks_that_cover_one_another_share_one_text() -> None:
     )
     figure = drawn(ScatterFigure((ScatterPanel("completeness", points),), ""))
     numbers = [t for t in figure.axes[0].texts if t.get_text()]
-    assert [t.get_text() for t in numbers] == ["1, 2, 3", "4", "5", "6"]
+    assert [t.get_text() for t in numbers] == ["1–3", "4", "5", "6"]
     boxes = [t.get_window_extent(figure.canvas.get_renderer()) for t in numbers]
     assert not any(a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[:i])
     assert all(b.x0 >= 0 and b.x1 <= figure.bbox.width for b in boxes)
