@@ -158,6 +158,25 @@ def test_a_model_that_was_fitted_on_one_label_is_refused() -> None:
         pm.Classifier(only, data=frame())
 
 
+def test_rows_that_are_all_equal_are_refused() -> None:
+    """Hidden columns would show the row itself, so every map would be complete and sound."""
+    row = frame()[1:2]
+    for rows in (row, pd.concat([row] * 3)):
+        with pytest.raises(InputError, match=r"every map would score 1\. Give more rows"):
+            pm.Classifier(Model(), data=rows)
+
+
+def test_a_column_that_the_model_was_not_fitted_on_is_refused() -> None:
+    """A pipeline that picks its columns by name takes it without a word, and it would be a position."""
+    fitted = Model()
+    fitted.feature_names_in_ = np.array(["age", "income", "city", "member"])
+    assert pm.Classifier(fitted, data=frame()[["city", "age", "income", "member"]]).inputs.count == 4
+    with pytest.raises(
+        InputError, match=r"the column 'id', which the model was not fitted on.*FILE\?name=id"
+    ):
+        pm.Classifier(fitted, data=frame().assign(id="x"))
+
+
 def test_the_fingerprint_changes_with_the_model() -> None:
     from sklearn.linear_model import LogisticRegression
 

@@ -9,6 +9,7 @@ from proofmap.classifier.outputs import Outputs, check_outputs
 from proofmap.classifier.probability_models import ProbabilityModel, as_function, is_probability_model
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Text
+from proofmap.core.text import counted
 
 
 def described_net(
@@ -35,7 +36,7 @@ def described_inputs(
         if inputs is not None:
             raise InputError("give data= (rows like those that the model was fitted on) or inputs=, not both")
         is_texts = not isinstance(data, (str, bytes)) and Text().takes(data)
-        inputs = Text.of(data) if is_texts else Rows.of(data)
+        inputs = Text.of(data) if is_texts else _rows(net, data)
     if inputs is not None:
         if size is not None:
             raise InputError("give either the size of pictures or inputs=, not both")
@@ -50,3 +51,22 @@ def described_inputs(
         )
     mean, std = tuple(pictures.pop("mean")), tuple(pictures.pop("std"))
     return Pictures(size=size, mean=mean, std=std, **pictures)  # type: ignore[arg-type]
+
+
+def _rows(net: object, data: Any) -> Rows:
+    """Rows like those of ``data``. Refused are rows that are all equal, and columns that the model was not fitted on, if it knows its columns."""
+    inputs = Rows.of(data)
+    rows = inputs.examples
+    if rows is not None and bool((rows == rows[0]).all()):
+        raise InputError(
+            f"data has {counted(len(rows), 'row')}, {'all' if len(rows) > 1 else 'and'} equal to the mean that hidden columns show, so every map would "
+            "score 1. Give more rows like those that the model was fitted on: data=frame, or MODEL?data=FILE.csv&target=COLUMN in a model string"
+        )
+    fitted = getattr(net, "feature_names_in_", None)
+    extra = [] if fitted is None else [name for name in inputs.names if name not in set(map(str, fitted))]
+    if extra and inputs.table is not None and inputs.table.library is not None:
+        raise InputError(
+            f"the table has the column {extra[0]!r}, which the model was not fitted on. Leave it out: frame.drop(columns={extra[:6]!r}). On the "
+            f"command line, --target {extra[0]} if it has the true labels, or FILE?name={extra[0]} if it has the names of rows"
+        )
+    return inputs

@@ -88,7 +88,7 @@ def fill_notes(evaluation: Evaluation) -> list[str]:
     none.
     """
     other = other_fill(evaluation)
-    how = f"--fill {other} (explain), --fills {other} (evaluate), curve={{'fill': '{other}'}} (Python)"
+    how = f"--fill {other} (explain), --fills {other} (evaluate); in Python explain(curve={{'fill': '{other}'}}), evaluate(fills=['{other}'])"
     return [f"{MARK} {cause}. Another fill: {how}" for cause in fill_causes(evaluation)]
 
 
