@@ -315,9 +315,12 @@ def test_a_longer_text_is_cut_if_asked() -> None:
     assert f.inputs.decode(f.inputs.encode(TEXTS[2])) == ["The plot is bad "]
 
 
-def test_a_text_of_one_word_is_judged() -> None:
+def test_a_text_of_one_word_is_judged_and_a_note_says_that_its_scores_are_one() -> None:
     proof = pm.explain(net(), ["Bad."], labels="all", method=["belief-order", "occlusion", "random"])
     assert len(proof.methods) == 3
+    found = pm.evaluate(net(), ["Bad.", "A bad end."], methods=["random"], labels="all")
+    assert found["random"].values["soundness"][0] == found["random"].values["completeness"][0] == 1
+    assert "one position in 1 of 2 texts: there every map is complete and sound" in str(found)
 
 
 def test_gradient_methods_are_refused_without_gradients() -> None:

@@ -339,3 +339,11 @@ def test_pictures_in_memory_are_a_dataset_of_their_own() -> None:
     dataset = TensorData(np.asarray(IMAGES), LABELS, kind=Pictures.kind)
     assert torch.equal(values(dataset), IMAGES) and dataset.names[1] == "image-00001"
     check_dataset(dataset)
+
+
+def test_arrays_of_another_byte_order_are_converted_and_masked_values_are_refused() -> None:
+    values = np.arange(6, dtype=">f4").reshape(2, 3) / 8
+    rows = Rows(columns=3, mean=(0.0,) * 3, std=(1.0,) * 3)
+    assert as_dataset(values, rows).read(1).tolist() == [0.375, 0.5, 0.625]
+    with pytest.raises(InputError, match=r"masked values; replace them, such as by given\.filled"):
+        as_dataset(np.ma.masked_greater(values, 0.5), rows)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from proofmap.classifier.outputs import in_words
+from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL, WRONG, first_wrong, is_by_probability
 from proofmap.core.text import counted
 from proofmap.fills import pools_in
@@ -190,6 +191,19 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
             f"{', '.join(names)}: means over different {noun} ({many} of {counted(n, evaluation.inputs.singular)} by method); compare with: proofmap compare"
         )
     return notes
+
+
+def one_position_notes(evaluation: Evaluation) -> list[str]:
+    """How many inputs have one position. All their maps show the same, so each of them is complete and sound."""
+    inputs = evaluation.inputs
+    if inputs.count > 1 and not isinstance(inputs, TextInputs):
+        return []
+    kept = evaluation.pictured
+    single = sum(evaluation.count_of(index) == 1 for index in kept)
+    what = (
+        f"{single} of {counted(len(kept), inputs.singular)}{' kept' if len(kept) < len(evaluation) else ''}"
+    )
+    return [f"one position in {what}: there every map is complete and sound"] if single else []
 
 
 def best_effort_rule(score: Score) -> str:
