@@ -155,7 +155,7 @@ def _steps(
 
 
 def _randomised_groups(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
-    """The groups that are randomised at each step."""
+    """The groups of layers that are randomised at each step."""
     if order == "last":
         return [parts[-1:]]
     if order == "independent":

@@ -51,7 +51,7 @@ _MOST_IMAGES = 256  # of a dataset held at once
 def image_names_for(
     images: Tensor, names: Sequence[str] | None, first: int = 0, singular: str = "image"
 ) -> tuple[str, ...]:
-    """One distinct name per image; without names, numbers from ``first`` on."""
+    """One distinct name per image. Images without names are numbered from ``first`` on."""
     if names is None:
         return tuple(f"{singular}-{first + i}" for i in range(len(images)))
     if len(names) != len(images):
@@ -104,7 +104,7 @@ class Judge:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all images, and what was prepared for the net: it may be trained before the next ``update``."""
+        """Forget all images and everything prepared for the net, so that it may be trained before the next ``update``."""
         self._seen: list[_Seen] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._first: Tensor | None = None

@@ -152,7 +152,7 @@ def test_methods_work_on_it(checkpoint: Path, method: str) -> None:
         ("?labels=cat", "at least two different labels.*given are cat"),
         ("?labels=cat,Cat", "at least two different labels"),
         ("?labels=missing.txt", "labels file 'missing.txt' cannot be read"),
-        ("?labels=cat,dog&template=a photo", r"must say with \{\} where the label stands"),
+        ("?labels=cat,dog&template=a photo", r"has no \{\}, which marks the place of the label"),
         ("?labels=cat,dog&pretrained=false", "leave out weights and pretrained"),
     ],
 )

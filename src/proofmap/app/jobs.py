@@ -211,7 +211,7 @@ def outcome(work: Callable[[], None]) -> tuple[State, str]:
 
 
 class RateLimit:
-    """Limits events about each thing to one per ``every`` seconds."""
+    """Allows one event per ``every`` seconds about each thing."""
 
     def __init__(self, every: float = _EVERY, clock: Callable[[], float] = time.monotonic) -> None:
         self.every, self.clock = every, clock

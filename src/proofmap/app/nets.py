@@ -169,7 +169,7 @@ class Nets:
         return self.singular in (None, PHOTO)
 
     def settle(self) -> Classifier:
-        """Load the first net now. If it takes no photos, the installed nets, which do, are not offered."""
+        """Load the first net now. If it takes no photos, the installed nets are not offered, because they take photos."""
         found = self.classifier(self.first)
         if not self.of_photos:
             self.offered = {name: offer for name, offer in self.offered.items() if offer.named}

@@ -45,8 +45,8 @@ def top_labels(f: Tensor, label_set: Sequence[int], number: int) -> list[int]:
 
 
 def wrong_labels(f: Tensor, label_set: Sequence[int], image: Tensor, seed: int = 0) -> list[int]:
-    """The wrong labels that the rule ``top3+wrong`` adds (:mod:`proofmap.core.labels`), for probabilities ``(A,)`` of an image
-    ``(1, C, H, W)``: a near one and a far one. If the net believes all labels a little, the least probable one.
+    """The near and the far wrong label that the rule ``top3+wrong`` adds (:mod:`proofmap.core.labels`), for probabilities ``(A,)`` of an
+    image ``(1, C, H, W)``. If the net believes all labels a little, the least probable one.
 
     >>> wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), torch.zeros(1, 3, 2, 2))
     [1]

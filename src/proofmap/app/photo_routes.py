@@ -116,7 +116,7 @@ def photos_router(server: Server) -> APIRouter:
         fill: answers.Spec = DEFAULT_FILL,
         seed: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0,
     ) -> Response:
-        """What hidden pixels of a photo show; the first draw of a random fill."""
+        """A picture of what hidden pixels of a photo show. For a random fill, the first draw."""
         found, chosen, facts = photos[photo], server.choices.fill(fill), await server.facts(net)
 
         def drawn() -> Any:

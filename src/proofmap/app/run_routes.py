@@ -205,7 +205,7 @@ def _images_page(views: RunViews, run: str, search: str, metric: str, sort: str,
 
 
 async def _compare_page(views: RunViews, form: CompareForm) -> Response:
-    """The form, and below it the table if two runs are chosen; an error is shown above the table."""
+    """The form and, if two runs are chosen, the table below it. An error is shown between the two."""
     listed = (await views.read(views.folders.records)).runs
     content: dict[str, object] = {"found": None, "message": "", "drops": [], "drop_notes": ()}
     if form.run and form.against:

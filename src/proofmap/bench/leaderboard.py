@@ -267,7 +267,7 @@ def fills_in(settings: Any) -> set[str]:
 
 
 def _method_of(record: Record) -> tuple[str, str]:
-    """The name of a row's method, and its class in another library."""
+    """The name of a row's method, and the class of another library that it wraps."""
     settings = record.method["settings"]
     of = settings.get("of")
     return str(settings.get("method", record.name)), of if isinstance(of, str) else ""

@@ -301,7 +301,7 @@ def _check_beliefs(record: Record, session: Session) -> None:
 
 
 def _check_missing(record: Record) -> None:
-    """Raise if a value is missing or outside its limits.
+    """Raise if a value is missing or out of bounds.
 
     Every image counts in every score, but for best effort: only images whose second label has f >= e1 do.
     """

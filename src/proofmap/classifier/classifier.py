@@ -353,8 +353,8 @@ class Classifier:
 
     @outside_inference_mode()
     def as_module(self, *, dtype: torch.dtype | None = None) -> nn.Module:
-        """An ``nn.Module`` for Captum, pytorch-grad-cam or torch-cam: images in [0, 1] (normalised inside) to logits ``(N, A)``,
-        differentiable, in evaluation mode, on this device.
+        """An ``nn.Module`` for Captum, pytorch-grad-cam or torch-cam, in evaluation mode, on this device. It takes images in [0, 1],
+        normalises them, and returns logits ``(N, A)`` that are differentiable.
 
         It is a copy, weights included: what a library does to it does not reach the classifier or your net, and it does not change
         when you train the net. Layers are found below ``net``. ``dtype`` is the net's own precision by default. Logits are minus

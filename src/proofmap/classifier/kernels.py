@@ -22,7 +22,7 @@ def outside_inference_mode() -> Iterator[None]:
 
 @contextmanager
 def steady_kernels(*, tf32: bool) -> Iterator[None]:
-    """Use deterministic convolutions; without ``tf32`` also full float32 precision, which cuDNN does not use by default.
+    """Use deterministic convolutions. Without ``tf32``, also use full float32 precision, which is not cuDNN's default.
 
     Learning amplifies the last bit, so kernels that add in a varying order would give other masks. TensorFloat-32 would change
     scores by 1e-3. The old state is restored at the end. These are switches of the whole process: a thread inside :func:`note_kernels` does not

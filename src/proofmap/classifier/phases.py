@@ -77,9 +77,7 @@ class Phases(nn.Module):
 
 
 def _taps(size: int, stride: int, before: int) -> tuple[Tensor, tuple[int, int]]:
-    """The tap t of each phase r and each u, as ``(s, u)``, from the largest u to the smallest; also returns the largest and the
-    smallest u.
-    """
+    """The tap t of each phase r and each u, as ``(s, u)`` in the order of falling u; and the largest and the smallest u."""
     smallest, largest = -((stride - 1 + before) // stride), (size - 1 - before) // stride
     u = torch.arange(largest, smallest - 1, -1)
     taps = stride * u + torch.arange(stride)[:, None] + before

@@ -39,7 +39,7 @@ Group = tuple[int, Tensor]
 
 
 class HasBatches(Protocol):
-    """What is asked of a classifier: passes at once, forward only and with input gradient."""
+    """What this module needs of a classifier: its batch sizes for forward passes, and for passes with input gradient."""
 
     @property
     def batches(self) -> tuple[BatchSize, BatchSize]: ...
@@ -80,7 +80,7 @@ def each_length(
 
 
 def _bunches(groups: Sequence[Group], labels: int, most: int) -> Iterator[list[Group]]:
-    """Groups of adjacent lengths with at most ``most`` rows, one for each label of an input, or a single group."""
+    """Lists of groups of adjacent lengths. A list of several groups has at most ``most`` rows; an input has one row for each label."""
     some: list[Group] = []
     for group in groups:
         if some and labels * sum(len(places) for _, places in [*some, group]) > most:

@@ -28,7 +28,7 @@ class NetVersion:
         return any(tensor._version != version for tensor, version in self._counted)
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy is of another net, which does not change when this one is trained."""
+        """A copy belongs to another net, which does not change when this one is trained."""
         return {"net": None, "state": self.state, "_counted": ()}
 
 

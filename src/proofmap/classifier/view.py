@@ -79,7 +79,7 @@ def dtype_of(net: object) -> torch.dtype:
 
 
 class LogitsModule(nn.Module):
-    """Module from images, as the classifier takes them, to logits ``(N, A)`` in float32 whose softmax is f(x, .).
+    """A module that takes the classifier's images and returns logits ``(N, A)`` in float32 whose softmax is f(x, .).
 
     Logits are minus infinity outside a renormalised label set. Layers are found below ``net``: ``module.net.features[3]``, or by name
     ``"net.features.3"``. Weights require no gradient; the image does if gradients are enabled, so that a library finds the gradient

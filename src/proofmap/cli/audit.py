@@ -160,7 +160,7 @@ def _metric_and_number(option: str, text: str) -> tuple[str, float]:
 
 
 def _limits(texts: Sequence[str]) -> float | dict[str, float]:
-    """One number for all scores, or one number for each metric named."""
+    """The limits: one number for all scores, or one for each named metric."""
     if len(texts) == 1 and "=" not in texts[0]:
         try:
             return float(texts[0])

@@ -69,7 +69,7 @@ class Demo(NamedTuple):
 def demo_without_gradients(
     what: str, out: Path, labels: str | None, methods: str | None, seed: int, quiet: bool
 ) -> None:
-    """Judge methods on a table or on texts; pictures, table and report in ``out``."""
+    """Judge methods on a table or on texts, and write pictures, table and report to ``out``."""
     check_output(out)
     demo = DEMOS[what]()
     if not quiet:
@@ -210,7 +210,7 @@ class DemoSize:
     steps: float = 1.0
 
     def cuts(self, full: DemoSize) -> str:
-        """What is smaller than in ``full``, in words.
+        """What is smaller than in the ``full`` size, in words.
 
         >>> DemoSize(3, 2).cuts(DemoSize(5, 3))
         '3 of 5 photos, 2 of 3 labels'

@@ -202,6 +202,6 @@ def as_text(found: Mapping[str, Any]) -> str:
 
 
 def _row(start: str, text: str) -> list[str]:
-    """A text after the start of a line, wrapped to the same column."""
+    """Lines that begin with ``start``; the text is wrapped, and its further lines are indented below its first."""
     indent = " " * len(start)
     return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)

@@ -274,7 +274,7 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
 
 
 def _print_sanity(found: Sanity, quiet: bool) -> None:
-    """Print what the net does with some of the images. What is suspicious is printed even if quiet."""
+    """Print what the net does with some of the images. Suspicious findings are printed even if quiet."""
     for line in ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]:
         stderr.print(line)
 

@@ -78,7 +78,7 @@ def coloured(proof: WordProof) -> Text:
 
 
 def marked(proof: WordProof) -> str:
-    """A text without colours: the words of the proof stand in brackets.
+    """A text without colours, where the words of the proof are in brackets.
 
     Equal to the text if nothing proves the label.
     """

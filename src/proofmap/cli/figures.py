@@ -79,13 +79,13 @@ def figures(
 
 
 def _rows(name: str, number: int | None) -> dict[str, Any]:
-    """``--number`` as the images of a grid that is drawn from a run."""
+    """The images of a grid that is drawn from a run, as ``--number`` states."""
     takes = inspect.signature(FIGURES[name].make).parameters
     return {"rows": number} if number is not None and "rows" in takes else {}
 
 
 def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any]:
-    """Labels and method as the figure's function takes them."""
+    """The labels and the method, as arguments of the figure's function."""
     takes = inspect.signature(FIGURES[name].make).parameters
     chosen: dict[str, Any] = {}
     if labels is not None:

@@ -162,7 +162,7 @@ class LabelRule:
         keys: Tensor | None = None,
         item: str = "image",
     ) -> Tensor:
-        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first; lists and true labels keep their order.
+        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first. Labels from a list, and true labels, keep their order.
 
         Every image has at least one label; rows are padded with ``NO_LABEL``. The rule ``true`` needs ``truth``, the true labels
         ``(N,)`` or ``(N, T)`` of every image. Wrong labels need ``keys``, the images' streams, from :func:`wrong_keys`.

@@ -86,7 +86,7 @@ class JointProgress:
         self._shown: tuple[str, ProgressTask] | None = None
 
     def part(self, share: float) -> Progress:
-        """Progress of the part that has this share of the work."""
+        """Progress for one part of a job, which has this share of the work."""
         return _Part(self, share)
 
     def enter(self, what: str, passes: int) -> None:

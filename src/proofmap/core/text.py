@@ -51,7 +51,7 @@ def shortened(text: str, most: float, *, dots: str = "…", measure: Callable[[s
 
 
 def wrapped(text: str, width: int, lines: int = 3) -> str:
-    """Text in at most ``lines`` short lines, broken after a space, colon or comma, or else after a hyphen.
+    """Text in at most ``lines`` short lines. They end at a space, colon or comma, or else at a hyphen.
 
     >>> print(wrapped("top-label:learned-mask", 12))
     top-label:

@@ -206,13 +206,13 @@ def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
 
 
 def cifar10(path: str | Path, *, split: str = "test") -> ArrayImages:
-    """CIFAR-10 from ``cifar-10-batches-py`` (or the folder it is in): the test batch, or all training batches."""
+    """CIFAR-10 from ``cifar-10-batches-py``, or from the folder that holds it: the test batch, or all training batches."""
     files = {"test": "test_batch", "train": "data_batch_*"}
     return _cifar("cifar10", path, split, "cifar-10-batches-py", files, CIFAR10_NAMES)
 
 
 def cifar100(path: str | Path, *, split: str = "test") -> ArrayImages:
-    """CIFAR-100 with its fine labels, from ``cifar-100-python`` (or the folder it is in)."""
+    """CIFAR-100 with its fine labels, from ``cifar-100-python`` or from the folder that holds it."""
     return _cifar(
         "cifar100", path, split, "cifar-100-python", {"test": "test", "train": "train"}, cifar100_names()
     )

@@ -46,8 +46,8 @@ class Dataset(ABC):
 
     @abstractmethod
     def read(self, i: int) -> Any:
-        """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture of Pillow in RGB or RGBA, or numbers in the
-        shape and range of the net's input. Raises an InputError that names the item if it cannot be read.
+        """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture of Pillow in RGB or RGBA, or numbers in the shape
+        and range of the net's input. If it cannot be read, an InputError names it.
         """
 
     @abstractmethod

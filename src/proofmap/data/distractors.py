@@ -42,8 +42,8 @@ _CHUNK = 64
 
 @dataclass(frozen=True, eq=False)
 class Distractors:
-    """The sources of a pool: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs; noise if both
-    are empty.
+    """The sources of a pool: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs. If there are neither,
+    noise.
     """
 
     images: Tensor
@@ -167,7 +167,7 @@ def _photographs(n: int) -> str:
 
 
 def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
-    """Add the sample photographs if there are few own images; one image alone is never a distractor."""
+    """Add the sample photographs if there are few own images. A single image is never a distractor."""
     own = len(found.marks)
     photographs = _are_photographs(found.images, inputs)
     enough = all(int(in_part(found.marks, part).sum()) >= ENOUGH for part in _HALVES)

@@ -304,8 +304,8 @@ def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
 
 
 def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
-    """Images in memory as the net takes them: pictures of Pillow are prepared as files are; arrays may hold bytes, have their
-    channels last, and be a single input; a data frame is encoded by its columns.
+    """Images in memory as the net takes them. Pictures of Pillow are prepared like files. Arrays may hold bytes, have their channels last,
+    or be a single input. A data frame is encoded by its columns.
     """
     if inputs.takes(given):
         return inputs.encode(given)

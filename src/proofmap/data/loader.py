@@ -23,8 +23,8 @@ Objects = Mapping[int, Sequence[Box]]
 
 
 def among_outputs(objects: Objects, places: Sequence[int | None] | None) -> Objects:
-    """Objects by the outputs of the net, given the output index of each label (:func:`~proofmap.data.dataset.output_places`);
-    labels that the net does not have are left out.
+    """Objects by the outputs of the net, given the output index of each label (:func:`~proofmap.data.dataset.output_places`). Labels that
+    the net does not have are left out.
     """
     if places is None:
         return objects

@@ -64,8 +64,8 @@ def can_be_halved(marks: Tensor) -> bool:
 
 
 def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
-    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``, from a folder, files, an array, a dataset (an object, or a string such as
-    ``cifar10:FOLDER[train]``) or ``"samples"``.
+    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``. The source is a folder, files, an array, a dataset (an object, or a string
+    such as ``cifar10:FOLDER[train]``) or ``"samples"``.
 
     With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
     1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
@@ -161,7 +161,7 @@ def _openers(source: Any) -> Sequence[Opener]:
 
 
 def _from_item(source: Any, index: int) -> Image.Image:
-    """An item of an array, tensor or dataset as a picture: CHW or HWC, 8-bit or floats in [0, 1], or (image, label)."""
+    """An item of an array, tensor or dataset as a picture. It may be CHW or HWC, of bytes or of floats in [0, 1], or a pair (image, label)."""
     item = source[index]
     if isinstance(item, (tuple, list)):
         item = item[0]

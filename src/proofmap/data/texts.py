@@ -99,7 +99,7 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
 
 
 def is_rows(given: object) -> bool:
-    """Whether it is a ``datasets.Dataset`` of Hugging Face, several splits of one, or an object with the same columns."""
+    """Whether an object is a ``datasets.Dataset`` of Hugging Face, several splits of one, or has the same columns."""
     if isinstance(given, Mapping):
         return bool(given) and all(is_rows(part) for part in given.values())
     return hasattr(given, "column_names") and hasattr(given, "features") and hasattr(given, "__getitem__")

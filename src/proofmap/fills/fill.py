@@ -55,7 +55,7 @@ class Fill(Plugin):
         raise NotImplementedError(f"{type(self).__name__} defines neither backgrounds() nor prepare()")
 
     def backgrounds_behind(self, images: Tensor, keys: Tensor, keep: Tensor, inputs: Inputs) -> Tensor:
-        """Backgrounds if the positions ``keep`` ``(N, *positions)``, boolean, are shown; for a fill that reads the mask."""
+        """Backgrounds if the positions ``keep`` ``(N, *positions)``, boolean, are shown. For a fill that depends on what is shown."""
         return self.backgrounds(images, keys, inputs)
 
     def record(self, inputs: Inputs) -> dict[str, object]:

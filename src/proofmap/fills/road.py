@@ -138,7 +138,7 @@ class _Level:
 
 
 def _levels(hidden: Tensor) -> list[_Level]:
-    """The grid, and ever coarser grids of half the side; a coarse pixel is unknown if all of its four pixels are."""
+    """The grid, and coarser grids, each with half the side of the one before. A coarse pixel is unknown if all of its four pixels are."""
     weights = _neighbours(torch.ones_like(hidden[:1]))  # fewer at the border
     level = _Level(hidden, weights.clamp_min(_CORNER))
     if min(hidden.shape[-2:]) < _COARSEST:
@@ -160,7 +160,7 @@ def _smoothed(levels: Sequence[_Level], residual: Tensor) -> Tensor:
 
 
 def _gathered(u: Tensor) -> Tensor:
-    """Sums over the finer grid ``(N, C, H, W)``, each pixel shared among the coarse pixels around it: the transpose of _spread."""
+    """Sums over the finer grid ``(N, C, H, W)``. Each pixel is divided among the coarse pixels around it: the transpose of _spread."""
     n, channels, height, width = u.shape
     even = F.pad(u, (0, width % 2, 0, height % 2)).flatten(0, 1)[:, None]
     coarse = F.conv2d(even, _between(u), stride=2, padding=1)

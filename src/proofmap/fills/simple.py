@@ -40,8 +40,9 @@ class Gray(Fill):
 
 @FILLS.register
 class Blur(Fill):
-    """The input, blurred. The default is that of RISE: an 11 x 11 kernel of sigma 5 whose mass outside the window is folded back,
-    and gray beyond the border (zero padding after normalisation)."""
+    """The input, blurred. By default as in RISE: an 11 x 11 kernel of sigma 5 whose mass outside the window is folded back. Beyond the
+    border everything is gray (zero padding after normalisation).
+    """
 
     name = "blur"
     description = "the input itself, blurred; gray beyond the border"
@@ -56,7 +57,7 @@ class Blur(Fill):
         _check_odd(self)
 
     def weights(self) -> Tensor:
-        """The one-dimensional kernel: a Gaussian cut at 4 sigma, reflected at the window's edges; sums to 1."""
+        """The one-dimensional kernel: a Gaussian, cut at 4 sigma and reflected at the window's edges, which sums to 1."""
         radius = int(4 * self.sigma + 0.5)
         folded = torch.zeros(self.kernel, dtype=torch.float64)
         for offset in range(-radius, radius + 1):
@@ -156,7 +157,7 @@ def _check_neighbours(inputs: Inputs) -> None:
 
 
 def _colour(what: str, given: tuple[float, ...] | None, inputs: Inputs) -> Tensor:
-    """The given colour, one value per channel (or one for all) within the limits, or the neutral colour."""
+    """The given colour, one value within the limits per channel (or one for all); by default the neutral colour."""
     if given is None:
         return inputs.neutral
     if len(given) == 1:

@@ -89,7 +89,8 @@ def _whole(attention: Tensor, probe: Probe) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionMethod(Method):
-    """A map from the attention matrices of a net, and for each label from the gradients of its logit to them.
+    """A map made from the attention matrices of a net and, unless it is label-free, the gradients of the label's logit with respect to
+    them.
 
     The net may be of timm, of Hugging Face, or built on ``nn.MultiheadAttention``: see
     :mod:`proofmap.methods.attention_maps`.
@@ -132,8 +133,9 @@ class AttentionMethod(Method):
         return ready.in_batches(of_patches, images, labels, progress)
 
     def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        """The relevance ``(N, L, T)`` of each token for each label, from one forward pass for all labels and one backward pass for each;
-        L is 1 if the method is label-free."""
+        """The relevance ``(N, L, T)`` of each token for each label. It takes one forward pass, and one backward pass for each label. L is 1
+        if the method is label-free.
+        """
         free, n, tokens = self.label_free, len(images), ready.state
         with torch.set_grad_enabled(not free or tokens is None):
             with AttentionMaps(differentiable=True) as recorded:

@@ -106,8 +106,9 @@ class AttentionMaps(TorchFunctionMode):
         out_bias: Tensor | None,
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
-        """``nn.MultiheadAttention`` on tokens ``(T, N, C)``, some of which may be padding; with other masks or added keys it runs unchanged and is not
-        recorded."""
+        """``nn.MultiheadAttention`` on tokens ``(T, N, C)``, some of which may be padding. A call with other masks, or with added keys, is
+        left unchanged and is not recorded.
+        """
         unusual = (bias_k, bias_v, *(options.get(name) for name in ("attn_mask", "static_k")))
         if query.ndim != 3 or add_zero_attn or any(part is not None for part in unusual):
             given = (embed_dim, heads, in_weight, in_bias, bias_k, bias_v, add_zero_attn, dropout_p)

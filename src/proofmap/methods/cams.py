@@ -214,7 +214,7 @@ class ScoreCAM(CAM):
     align_corners: bool = setting(False, "enlarge channels so that corners lie on corners")
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
-        """One pass to compute the channels, and one pass for each channel."""
+        """One pass for the activations, and one for each channel."""
         return Cost(forward=1 + ready.state.channels)
 
     def make_maps(

@@ -202,7 +202,7 @@ class Rarity(Blind):
 
 
 def _rare_words(texts: Tensor, pool: Tensor, inputs: TextInputs) -> Tensor:
-    """-log((1 + c) / (1 + m)) of the words of texts ``(N, n)``; a text is not compared with itself."""
+    """-log((1 + c) / (1 + m)) for each word of texts ``(N, n)``. A text is not compared with itself."""
     others = [[word.lower() for word in inputs.names_of(text)] for text in pool]
     counts = Counter(word for words in others for word in set(words))
     maps = torch.zeros(len(texts), inputs.length)

@@ -72,7 +72,7 @@ class MethodFacts:
     reference: str
 
     def record(self) -> dict[str, Any]:
-        """As plain data; the passes are numbers."""
+        """The facts as plain data; the passes are numbers."""
         return {**asdict(self), "needs": list(self.needs)}
 
     @property

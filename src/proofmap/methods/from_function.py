@@ -47,7 +47,7 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
 
 
 def as_tensor(found: Any, who: str) -> Tensor:
-    """A tensor, an array, or a list of equally shaped ones, as float32."""
+    """A float32 tensor from a tensor, an array, or a list of such with equal shapes."""
     if isinstance(found, (list, tuple)) and any(isinstance(item, Tensor) for item in found):
         found = torch.stack([torch.as_tensor(item) for item in found])
     if isinstance(found, Tensor):

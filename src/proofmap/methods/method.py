@@ -312,7 +312,7 @@ class ReadyMethod(Ready):
             return torch.cat(in_batches(run, len(images), self.classifier.batches[1 if gradients else 0]))
 
     def spread(self, maps: Tensor, labels: Tensor) -> Tensor:
-        """Check computed maps, one for all labels if the method is label-free, and expand them to labels ``(N, L)``."""
+        """Check computed maps and expand them to labels ``(N, L)``: a label-free method has one map for all labels."""
         computed = labels[:, :1] if self.label_free else labels
         maps = self._checked(maps, (*computed.shape, *self.classifier.inputs.positions), computed)
         maps = maps.expand(*labels.shape, *maps.shape[2:])
@@ -372,7 +372,7 @@ ADOPTED: list[Callable[[Any], Method | None]] = []
 
 
 def adopt(thing: Any) -> Method | None:
-    """A method from an object of another library or a function; None from anything else."""
+    """A method from a function or from an object of another library; None from anything else."""
     return next((method for make in ADOPTED if (method := make(thing)) is not None), None)
 
 

@@ -91,7 +91,7 @@ class Wrapper(Method):
         seed: int,
         progress: Progress,
     ) -> Tensor:
-        """The changed maps, from the maps that METHOD made for all labels; not yet expanded to all labels."""
+        """The changed maps, from the maps that METHOD made for all labels; a label-free method has only one."""
         return self.changed_maps(maps[:, :1] if self.label_free else maps)
 
     @classmethod
@@ -185,7 +185,7 @@ class Inverse(Wrapper):
 
 @METHODS.register
 class Blurred(Wrapper):
-    """Another method's map, blurred by a Gaussian: it shows whether a method wins by where it points, or by being smooth.
+    """Another method's map, blurred by a Gaussian. It shows whether a method wins because of where it points, or because it is smooth.
 
     Near the border the kernel is cropped and renormalised. Columns of a table have no neighbours and are refused.
     """

@@ -54,7 +54,7 @@ def features_of(output: Any) -> Tensor:
 def zero_shot(
     name: str, labels: Sequence[str], template: str, transformers: Any, where: Mapping[str, Any]
 ) -> ZeroShot:
-    """The net for a checkpoint and the labels; ``where`` are further arguments of ``from_pretrained``."""
+    """The net for a checkpoint and the labels. ``where`` has further arguments of ``from_pretrained``."""
     model = transformers.AutoModel.from_pretrained(name, **where).float().eval()
     if not all(hasattr(model, part) for part in ("get_image_features", "get_text_features", "logit_scale")):
         raise ModelError(
@@ -82,7 +82,7 @@ def zero_shot_arguments(
     names = read_labels(labels)
     if "{}" not in template:
         raise InputError(
-            f"the template {template!r} must say with {{}} where the label stands, as in {TEMPLATE!r}"
+            f"the template {template!r} has no {{}}, which marks the place of the label, as in {TEMPLATE!r}"
         )
     transformers = require("transformers", extra="hf", purpose=f"the model clip:{name}")
     where = folder_or_repository("clip", name)

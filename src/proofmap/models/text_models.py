@@ -280,7 +280,7 @@ def _labels(spec: ModelSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
 def _sentences(spec: ModelSpec, names: Sequence[str]) -> list[str]:
     template = spec.options.get("template", _TEMPLATES[spec.scheme or spec.name])
     if "{}" not in template:
-        raise InputError(f"the template {template!r} must say with {{}} where the label stands")
+        raise InputError(f"the template {template!r} has no {{}}, which marks the place of the label")
     return [template.replace("{}", name) for name in names]
 
 

@@ -130,7 +130,7 @@ class Plugin(ABC):
 
     @classmethod
     def expanded(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """These settings with shortcuts replaced by the settings they stand for."""
+        """These settings, where each shortcut is replaced by the settings it stands for."""
         check_names(f"{cls.noun} {cls.name!r}", options, [*cls.shortcuts, *setting_names(cls)])
         given: dict[str, Any] = {}
         for key in cls.shortcuts:
@@ -174,9 +174,7 @@ class Plugin(ABC):
         return self._title_name() + (f":{','.join(changes)}" if changes else "")
 
     def changes(self) -> list[str]:
-        """The settings that differ from their defaults, each written as in a spec. Of the settings without a default, only the main one
-        is listed.
-        """
+        """The settings that differ from their defaults, each written as in a spec. Of those without a default, only the main one is listed."""
         written = []
         for info in settings_of(type(self)):
             text = _text(getattr(self, info.name))

@@ -41,7 +41,7 @@ SIGNED_NOTE = "white is zero; each map has a scale of its own"
 
 
 def heat_colours(values: np.ndarray, *, signed: bool = False) -> np.ndarray:
-    """Values in [0, 1] of any shape to RGB in 0..255, last axis added; 1/2 is the zero of a signed map."""
+    """Colours ``(..., 3)`` in 0..255 for values ``(...)`` in [0, 1]; 1/2 is the zero of a signed map."""
     stops = DIVERGING if signed else INFERNO
     places = np.linspace(0, 1, len(stops))
     return np.stack([np.interp(values, places, stops[:, c]) for c in range(3)], axis=-1)
@@ -111,7 +111,7 @@ def hidden_of(evaluation: Evaluation) -> Hidden:
 
 
 def drawn_colour(inputs: Inputs, colour: Sequence[float]) -> Colour:
-    """A colour, one value per channel of the inputs, as pictures show it."""
+    """A colour as pictures show it, from one value per channel of the inputs."""
     whole = inputs.per_channel(torch.tensor([float(v) for v in colour])).expand(inputs.shape)
     red, green, blue = inputs.picture(whole)[0, 0].tolist()
     return red, green, blue

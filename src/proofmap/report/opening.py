@@ -1,9 +1,10 @@
 """The opening of the report: one image, a method's pixels for a label that the net believes, and its pixels for a label that it does
 not believe.
 
-The method is the first that the verdict names, or else the first with a map for each label. The image is the first of those shown in full
-on which the method proves the top label and a label with f < .01 was judged; if there is none, the first with such a label. The label is
-the one with f < .01 that the method proves most. The page of ``explain`` opens with sentences instead.
+The method is the first that the verdict names, or else the first with a map for each label. Only images that are shown in full and have a
+judged label with f < .01 count. Of these, the first is chosen on which the method proves the top label; if there is none, the first of
+all. The label that the net does not believe is the one with f < .01 that the method proves most. The page of ``explain`` opens with
+sentences instead.
 """
 
 from __future__ import annotations

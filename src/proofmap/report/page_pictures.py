@@ -71,8 +71,8 @@ def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
 def list_maps(
     evaluation: Evaluation, result: MethodResult, index: int, places: Sequence[int]
 ) -> dict[str, Any]:
-    """For each label: the shade 0..255 of each position, its rank in the map (0 first), the number of positions that suffice for the
-    belief, and the probability of the label while 0, 1, 2, ... positions are shown.
+    """Four things for each label: the shade 0..255 of each position; its rank in the map (0 first); the number of positions that suffice
+    for the belief; the probability of the label while 0, 1, 2, ... positions are shown.
     """
     count = evaluation.count_of(index)
     found: dict[str, Any] = {"heat": [], "order": [], "enough": [], "curve": []}
@@ -93,8 +93,9 @@ _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, which would show t
 
 @dataclass(frozen=True)
 class Picture:
-    """One image in full: a plain record, the photo as a data URI, the levels of each method's maps as a data URI, and the original if the
-    net sees only a part of it. Rows and texts have a record only."""
+    """One image in full: a plain record; data URIs of the photo and of the levels of each method's maps; and the original, if the net sees
+    only a part of it. Rows and texts have only a record.
+    """
 
     record: dict[str, Any]
     photo: str
@@ -122,7 +123,7 @@ def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
 
 
 def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = False) -> list[int]:
-    """The brightness 0..255 of each level 0..steps: the mean of what :func:`displayed` shows there."""
+    """The brightness 0..255 of each level 0..steps: the mean that :func:`displayed` has at its positions."""
     bright = 255 * displayed(heat, signed=signed).reshape(-1)
     sums = np.bincount(levels, weights=bright, minlength=steps + 1)
     sizes = np.bincount(levels, minlength=steps + 1).clip(min=1)

@@ -119,7 +119,7 @@ def save_run(
 
 @dataclass
 class SavedRun:
-    """Saves the run of a study when it ends (``on_end``). Then ``evaluation`` has its numbers, if there are any."""
+    """Saves the run of a study when it ends (``on_end``). Afterwards ``evaluation`` has its numbers, if there are any."""
 
     pictures: bool = True
     evaluation: Evaluation | None = None

@@ -48,7 +48,7 @@ class ScatterPoint:
 
 @dataclass(frozen=True)
 class ScatterPanel:
-    """All methods by two scores: one of a kind (completeness or best effort) across, soundness up."""
+    """All methods by two scores: completeness or best effort across, soundness up."""
 
     kind: str
     points: tuple[ScatterPoint, ...]
@@ -119,7 +119,7 @@ def down(share: float) -> float:
 
 
 def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark]:
-    """The points that have both values. The ``first`` of them, or all, have their intervals and numbers."""
+    """The points that have both values. Intervals and numbers are drawn for the ``first`` of them, or for all."""
     drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
     places = [(across(p.x[0]), down(p.y[0])) for p in drawn.values()]
     texts = mark_texts(places[:first], [k + 1 for k in drawn][:first], near=_NEAR)

@@ -42,8 +42,9 @@ class SheetCell:
 
 
 def draw_shape(draw: ImageDraw.ImageDraw, shape: ProofShape, x: int, y: int, width: int) -> None:
-    """The picture of a proof in a box 18 high: the belief pale, the average in the colour of the verdict, a line up to the peak, and
-    below the share of the positions that reaches the belief."""
+    """The picture of a proof in a box 18 high: the belief (pale), the average (in the colour of the verdict), and a line up to the peak.
+    Below is the share of the positions that reaches the belief.
+    """
 
     def at(p: float | None) -> int:
         return x if p is None or p != p else x + round(min(max(p, 0.0), 1.0) * (width - 1))

@@ -106,7 +106,7 @@ def _fonts(size: int) -> tuple[Font, ...]:
 
 @cache
 def _has(font: Font, letter: str) -> bool:
-    """Whether a font has a character: missing characters all have the same picture."""
+    """Whether a font has a character. A font draws the same picture for all characters that it lacks."""
     return _picture(font, letter) != _picture(font, _NO_CHARACTER)
 
 
@@ -192,7 +192,7 @@ def _broken(widths: Sequence[int], gaps: Sequence[int], most: int) -> list[list[
 
 
 def _visual(directions: Sequence[str | None], base: str) -> list[int]:
-    """The words of a line from left to right on paper, by the rules of Unicode for two directions.
+    """The words of a line in the order in which they stand on paper, left to right, by Unicode's rules for two directions.
 
     A word without a direction, such as a number, takes that of its neighbours if they agree, otherwise that of the text.
 

@@ -105,7 +105,7 @@ class ReadAs(Generic[Given, Read]):
     @staticmethod
     @abstractmethod
     def convert(value: Any) -> Any:
-        """The value as it is read, from the value as it was given or as it is read."""
+        """Convert a value for reading. One that is converted already is returned unchanged."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name

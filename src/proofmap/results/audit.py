@@ -247,7 +247,8 @@ _NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of 
 
 
 def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None = None) -> str:
-    """One ``testcase`` per bar, per score that is compared with another run, and per control; a control must miss a bar.
+    """One ``testcase`` per bar, per score that is compared with another run, and per control. The test of a control fails
+    if it reaches all bars.
 
     Args:
         run: what was audited; test reports group by it.

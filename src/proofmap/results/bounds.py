@@ -311,7 +311,7 @@ def _meaning_notes(evaluation: Evaluation, found: Reach) -> list[str]:
 
 
 def _search_words(result: MethodResult) -> str:
-    """A bound and the effort of its search: ``belief-mask:target=weakest (passes 200, grid 56, fills gray, blur)``."""
+    """A bound in words, with the effort of its search: ``belief-mask:target=weakest (passes 200, grid 56, fills gray, blur)``."""
     settings = result.settings
     words = [f"{key} {settings[key]}" for key in ("passes", "grid") if key in settings]
     fills = settings.get("fills")

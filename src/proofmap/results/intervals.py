@@ -90,7 +90,7 @@ def mean_interval(
 
 
 def pooled_interval(values: ArrayLike, *, limits: Limits = NO_LIMITS) -> tuple[float, float]:
-    """The interval of the mean R over all pairs of ``(N, L)`` values, if images are sampled with all their labels.
+    """The interval of the mean R over all pairs of ``(N, L)`` values. The sample is one of images, each with all its labels.
 
         R = sum_i s_i / sum_i c_i,      s_i the sum and c_i the number of image i's values that count
 

@@ -71,7 +71,8 @@ def distractor_notes(evaluation: Evaluation) -> list[str]:
 def distractor_words(
     methods: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """The random images that methods learned on and that metrics judged on, from their records, and whether an image can be in both.
+    """A sentence on the random images that methods learned on and that metrics judged on, from their records. It says whether an image can
+    be in both.
 
     Methods or metrics are named if their pools differ. Empty if no random images were drawn.
     """
@@ -117,7 +118,7 @@ def coverage_words(evaluation: Evaluation) -> str:
 
 
 def coverage_notes(evaluation: Evaluation) -> list[str]:
-    """The number of labels over which soundness is the worst case, and whether they were selected by the net's probabilities."""
+    """Over how many labels soundness is the worst case, and whether they were selected by the net's probabilities."""
     sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
     names = [score.name for score in sound]
     if not names:
@@ -137,7 +138,7 @@ def coverage_notes(evaluation: Evaluation) -> list[str]:
 
 
 def certificate_notes(evaluation: Evaluation) -> list[str]:
-    """For scores with a guarantee, what they guarantee; for scores that search, how much they searched."""
+    """What scores with a guarantee guarantee, and how much scores that search have searched."""
     scores = evaluation.results[0].scores
     return [
         f"{s.name}: {s.settings[key]}"

@@ -60,7 +60,7 @@ def holm(p: ArrayLike) -> Doubles:
 
 
 def smallest_p(n: int, resamples: int = 10_000) -> float:
-    """The smallest p that :func:`sign_flip_p` can give for ``n`` images: two of the 2^n sign patterns are always as extreme.
+    """The smallest p that :func:`sign_flip_p` can give for ``n`` images: at least two of the 2^n sign patterns are as extreme as the data.
 
     >>> smallest_p(5), smallest_p(6)
     (0.0625, 0.03125)
@@ -83,8 +83,8 @@ def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
 def images_needed(
     difference: float, spread: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
 ) -> int | None:
-    """The number of images needed to tell two methods apart with probability ``power``, if their means differ by ``difference`` and the
-    differences of single images have the standard deviation ``spread``; None if no number suffices.
+    """The number of images needed to tell two methods apart with probability ``power``; None if no number suffices. Their means differ by
+    ``difference``; the differences on single images have the standard deviation ``spread``.
 
         n = (z_{1 - a/2} + z_power)^2 (spread / difference)^2 + z_{1 - a/2}^2 / 2,      a = level / comparisons
 
@@ -102,7 +102,7 @@ def images_needed(
 
 
 def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Doubles]:
-    """Rows of +1 and -1, ``(R, n)`` at a time. Random ones are the lowest bits of a Mersenne Twister, those of ``torch.randint(2, ...)``."""
+    """Rows of +1 and -1, ``(R, n)`` at a time. Random signs are the lowest bits of a Mersenne Twister, as in ``torch.randint(2, ...)``."""
     if n <= _EXACT:
         numbers = np.arange(2**n)[:, None]
         yield 2.0 * doubles((numbers >> np.arange(n)) & 1) - 1

@@ -55,14 +55,12 @@ def strength(completeness: float, soundness: float) -> Strength:
 
 
 def _rounded_below_bar(value: float) -> float:
-    """Two decimals, but never the bar itself."""
+    """A value below the bar, rounded to two decimals but never up to the bar."""
     return min(float(f"{value:.2f}"), BAR - 0.01)
 
 
 def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
-    """Completeness and soundness of one map, from the first scores of these kinds. If there is no such score, or none for this label,
-    they are computed from the drawn curve.
-    """
+    """Completeness and soundness of one map, from the first score of each kind. A value that is missing is computed from the drawn curve."""
     f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
     alpha, beta = (_scored(result, kind, index, place) for kind in (COMPLETENESS, SOUNDNESS))
     if math.isnan(alpha):

@@ -116,7 +116,7 @@ class SanityChecks(Tables):
         return MethodVerdict(method, "undecided", f"{what}; more of them may tell")
 
     def tables(self) -> list[Cells]:
-        """Header and rows: every step, with what any two images have in common; then the verdicts."""
+        """Header and rows of two tables: every step, with what any two images have in common; then the verdicts."""
         rows = []
         for method in self.methods:
             steps = dict.fromkeys((a.order, a.step, a.layers) for a in self.lines if a.method == method)

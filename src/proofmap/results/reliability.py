@@ -85,7 +85,7 @@ class Reliability(Tables):
         return tuple(sorted(self.methods, key=lambda m: (self.find("rank", m).value, self.methods.index(m))))
 
     def tables(self) -> list[Cells]:
-        """Header and rows: of the metrics, of their pairs, of the methods, of who wins."""
+        """Header and rows of four tables: metrics, pairs of metrics, methods, who wins."""
         columns = ("inter-rater", "kendall-w", "inter-method")
         by_metric = [
             [name, *(str(self.find(what, name)) for what in columns), str(self.find(columns[0], name).n)]
@@ -210,7 +210,7 @@ def _mean_over_methods(table: Tensor) -> float:
 
 
 def _ranks(names: Sequence[str], by_score: dict[str, Tensor]) -> tuple[list[Number], Tensor]:
-    """Mean ranks, 1 is the best: of each method over all metrics, then by each; and the latter as ``(metrics, methods)``."""
+    """Mean ranks (1 is the best) of each method over all metrics, then by each metric; and the latter as ``(metrics, methods)``."""
     ranked = {score: mean_ranks(-table) for score, table in by_score.items()}
     found = []
     for k, method in enumerate(names):

@@ -126,7 +126,7 @@ def score_table(evaluation: Evaluation, width: int | None = None) -> str:
 
 
 def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
-    """Header and one row per (method, image, label); the method's name is left out when there is one.
+    """Header and one row per (method, image, label). If there is only one method, its name is left out.
 
     Completeness and soundness of a label that the fill gives by itself carry a mark.
     """
@@ -220,7 +220,7 @@ def best_two(evaluation: Evaluation) -> list[list[bool]]:
 
 
 def score_markdown(evaluation: Evaluation) -> str:
-    """The scores as a Markdown table, the best two of each column bold, with notes below, without folders in names."""
+    """The scores as a Markdown table with notes below. The best two of each column are bold; names have no folders."""
     evaluation = shared(evaluation)
     return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
 

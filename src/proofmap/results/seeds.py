@@ -153,7 +153,7 @@ def _lines(evaluations: Sequence[Evaluation], method: str) -> list[SeedLine]:
 
 
 def _rows(entry: Entry, place: Mapping[str, int]) -> list[int]:
-    """The entry's rows in the order of the first evaluation."""
+    """The rows of the entry, in the order of the first evaluation."""
     names = entry.evaluation.image_names
     return sorted(range(len(names)), key=lambda i: place[names[i]])
 

@@ -113,5 +113,5 @@ def mean_score(
     kind: str = "",
     limits: Limits = NO_LIMITS,
 ) -> Score:
-    """The mean over images of ``(N,)`` values (NaN: not counted) with its interval, inside the ``limits`` of a value."""
+    """The mean over images of ``(N,)`` values, with its interval inside the ``limits`` of a value. NaN does not count."""
     return Score.unmeasured(name, higher_is_better, kind=kind, limits=limits).over(values)

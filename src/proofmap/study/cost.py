@@ -54,7 +54,8 @@ def unit_cost(
     method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
 ) -> Cost | None:
     """Passes for one image with this number of labels: those of the maps (unless they are ``taken`` from another method), of every distinct
-    game with the ends that games share, and of metrics. None if a cost is unknown."""
+    game, of the ends that games share, and of metrics. None if a cost is unknown.
+    """
     made = method.cost_from_source() if taken else method.cost(labels)
     beyond = [ready.metric.cost(labels, made) for ready in metrics]
     if made is None or any(cost is None for cost in beyond):

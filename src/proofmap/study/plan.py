@@ -138,7 +138,7 @@ def work_of(
 
 
 def _sort_key(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
-    """Sort key of a method: the study's order, but after the method that it takes its maps from."""
+    """Sort key of a method: the study's order, except that a method follows the one that it takes its maps from."""
     return tuple(names.index(one) for one in _chain_of_sources(name, sources))
 
 

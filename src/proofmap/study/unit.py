@@ -66,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """The result of a unit: parts (one, unless an image failed), the reasons for failures by image index, and the cost."""
+    """The result of a unit: its parts (one, unless an image failed), the reasons of failures by image index, and the cost."""
 
     parts: tuple[Part, ...]
     failures: Mapping[int, str]

@@ -37,7 +37,7 @@ LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
 
 
 def maps(inputs: Inputs = PICTURES) -> Tensor:
-    """Maps ``(N, L, *positions)``, all different."""
+    """Maps ``(N, L, *positions)``, no two of which are equal."""
     return normal(*LABELS.shape, *inputs.positions, seed=1)
 
 

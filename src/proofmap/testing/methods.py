@@ -173,7 +173,7 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
 
 @check_method.promise
 def inputs_that_lack_what_it_needs_are_refused(method: Method) -> None:
-    """A map without meaning is not made: the first words of a row, the middle of a text."""
+    """No map without meaning is made, such as one of the first words of a row or the middle of a text."""
     for inputs in (SERIES, ROWS, TEXT):
         lacking = [n for n, (there, _) in INPUT_NEEDS.items() if n in method.needs and not there(inputs)]
         if not lacking:
@@ -208,7 +208,7 @@ def nets_of_half_precision_get_maps(method: Method) -> None:
 
 @check_method.promise
 def nets_without_convolution_and_functions_get_maps_or_are_refused(method: Method) -> None:
-    """A method that needs a layer, or a net that it can see into, says so in an InputError."""
+    """If a method needs a layer, or needs to see into the net, its InputError says so."""
     net = linear_net(PICTURES)
     for what, given in (("a net without convolution", net), ("a function", lambda x: net(x))):
         with may_be_refused(PICTURES, what):

@@ -72,7 +72,7 @@ def usual_maps(
     order: tuple[int, ...] = tuple(range(N)),
     labels: tuple[tuple[int, ...], ...] = tuple(map(tuple, LABELS.tolist())),
 ) -> Tensor:
-    """A method's maps on the usual net: most promises about most metrics need the same ones."""
+    """A method's maps on the usual net. Cached, because most promises about metrics need the same ones."""
     some = list(order)
     return method(shared_classifier(inputs), values(inputs, N)[some], torch.tensor(labels)[some])
 
@@ -326,7 +326,7 @@ IMAGES = 7
 
 
 def run_values(methods: Sequence[int] = (0, 1, 2, 3), images: int = IMAGES) -> RunValues:
-    """Scores of some methods on some images; not every image counts."""
+    """Scores of some methods on some images; some images do not count."""
     found: dict[str, dict[str, Tensor]] = {}
     for k in methods:
         table = normal(len(SCORES), IMAGES, seed=k).sigmoid() / 2 + 0.1 * k
@@ -354,7 +354,7 @@ def a_run_of_one_method_or_one_image_gets_numbers_or_nan(metric: RunMetric) -> N
 
 @per_run
 def the_order_of_methods_changes_no_number(metric: RunMetric) -> None:
-    """Only numbers with the same subject are compared, as a subject may be an ordered pair of methods."""
+    """Only numbers with the same subject are compared, because a subject may be an ordered pair of methods."""
     one, other = (numbers(metric.over_run(run_values(order))) for order in ([0, 1, 2, 3], [3, 1, 0, 2]))
     for subject in one.keys() & other.keys():
         (a, n), (b, m) = one[subject], other[subject]

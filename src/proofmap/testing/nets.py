@@ -38,7 +38,7 @@ def pixels(n: int, size: int | tuple[int, int], *, channels: int = 3, seed: int 
 
 
 def values(inputs: Inputs, n: int, *, seed: int = 0) -> Tensor:
-    """``n`` inputs ``(n, *shape)`` of independent values: 8-bit pixels, rows of a table, or normal ones around the mean."""
+    """``n`` inputs ``(n, *shape)`` of independent values: 8-bit pixels, rows of a table, or normal numbers around the mean."""
     if isinstance(inputs, Pictures):
         return pixels(n, inputs.size, channels=inputs.channels, seed=seed)
     if isinstance(inputs, TextInputs) or (isinstance(inputs, Rows) and inputs.table is not None):
@@ -49,7 +49,7 @@ def values(inputs: Inputs, n: int, *, seed: int = 0) -> Tensor:
 
 
 def conv_net(labels: int = 4, *, seed: int = 0, channels: int = 3, width: int = 6) -> nn.Sequential:
-    """Two convolutions, a rectifier after each, global pooling, a linear head."""
+    """Two convolutions, each followed by a rectifier; then global pooling and a linear head."""
     net = nn.Sequential(
         nn.Conv2d(channels, width, 3, padding=1),
         nn.ReLU(),
@@ -95,7 +95,7 @@ def conv_classifier(
 
 
 def picture_net(inputs: Pictures, labels: int = 4, *, attention: bool = False) -> nn.Module:
-    """:func:`conv_net`, or :func:`token_net` for what needs attention."""
+    """:func:`conv_net`; :func:`token_net` for plug-ins that need attention."""
     if attention:
         return token_net(inputs.size, labels, channels=inputs.channels)
     return conv_net(labels, channels=inputs.channels)
@@ -164,7 +164,7 @@ class Counted(nn.Module):
 def counted_classifier(
     net: nn.Module | None = None, *, size: int | tuple[int, int] = 8, **options: Any
 ) -> tuple[Classifier, PassCounter]:
-    """A classifier over a net (:func:`conv_net` when left out) and the counter of its passes, at zero."""
+    """A classifier of a net (by default :func:`conv_net`), and the counter of its passes, which starts at zero."""
     inner = Counted(net or conv_net())
     f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
     inner.tally.reset()
@@ -178,7 +178,7 @@ WIDTH, SLOTS, MASK, UNKNOWN = 8, 3, 0, 1
 
 
 class ToyReader:
-    """Tokens are pieces of three letters; the number of a piece follows from its letters."""
+    """Splits words into tokens of three letters. The number of a token is computed from its letters."""
 
     most = 40
     has_mask = True
@@ -218,5 +218,5 @@ class ToyReader:
 
 
 def toy_tokens(length: int = 12) -> Tokens:
-    """Texts of up to ``length`` words for nets of toy tokens."""
+    """The inputs of nets of toy tokens: texts of up to ``length`` words."""
     return Tokens(width=WIDTH, slots=SLOTS, length=length, reader=ToyReader())

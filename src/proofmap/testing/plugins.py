@@ -258,7 +258,7 @@ def hooks(net: nn.Module) -> int:
 
 
 def assert_net_stays_as_it_is(run: Callable[[Classifier], object], *, attention: bool = False) -> None:
-    """Assert that a net in training mode is unchanged after its classifier was used."""
+    """Assert that a net in training mode is the same after its classifier was used."""
     net = nn.Sequential(picture_net(PICTURES, attention=attention), nn.Dropout(0.5)).train()
     before = copy.deepcopy(net.state_dict())
     run(Classifier(net, inputs=PICTURES, batch_size=64))

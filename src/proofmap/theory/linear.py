@@ -53,7 +53,7 @@ def number_of_sets(d: int, length: int, *, wrap: bool = False) -> int:
 
 
 def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
-    """sum_{i in S} z_i of every interval ``(..., number_of_sets)``, by its first coordinate; O(d) whatever the length.
+    """The sum of z_i over every interval ``(..., number_of_sets)``, by its first coordinate; O(d) for every length.
 
     Sums that cannot be distinguished from 0 in float64 are 0, and certify nothing.
     """

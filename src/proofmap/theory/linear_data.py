@@ -77,7 +77,7 @@ MADE: Mapping[str, Callable[[int, float], LinearInput]] = {
 
 
 def made_input(name: str, d: int, gamma: float, *, seed: int = 0) -> LinearInput:
-    """A synthetic input; the seed matters if it is random."""
+    """A synthetic input. The seed matters only if the input is random."""
     if name not in MADE:
         raise InputError(f"there is no synthetic input {name!r}; known are {', '.join(MADE)}")
     return gaussian(d, gamma, seed=seed) if name == "gaussian" else MADE[name](d, gamma)
@@ -107,8 +107,8 @@ def digits(number: int, rivals: int = 9) -> list[LinearInput]:
 
 
 def languages(number: int, rivals: int = 5) -> list[LinearInput]:
-    """Sentences judged by py3langid, a naive Bayes classifier of 142 languages: the predicted language against each of the
-    ``rivals`` next most probable ones.
+    """Sentences judged by py3langid, a naive Bayes classifier of 142 languages: the predicted language against each of the next ``rivals``
+    by probability.
 
     The score is linear in x_i = log(1 + count of the feature i), with the log-probabilities of features as weights. The
     coordinates are the features that occur, since the others are 0. The priors are left out, because they are the same for every set of features.

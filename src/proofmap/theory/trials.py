@@ -144,7 +144,7 @@ class Cell:
 
     @property
     def complete(self) -> bool:
-        """Whether completeness, and one fixed interval, fails less often than delta at L1, with 95 % confidence."""
+        """Whether both completeness and one fixed interval fail less often than delta at L1, with 95 % confidence."""
         return max(self.first.incomplete.high, self.first.one.high) <= self.delta
 
     @property
@@ -199,7 +199,7 @@ def _cells(found: LinearInput, deltas: Sequence[float], trials: int, seed: int) 
 
 
 def spread(d: int, number: int) -> list[int]:
-    """About ``number`` lengths from 1 to d, in equal ratios.
+    """About ``number`` lengths from 1 to d, each larger than the one before by about the same factor.
 
     >>> spread(100, 5)
     [1, 3, 10, 32, 100]
@@ -209,7 +209,7 @@ def spread(d: int, number: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Point:
-    """At one share of the coordinates: simulated probabilities, and the lower bounds."""
+    """The simulated probabilities at one share of the coordinates, and the lower bounds there."""
 
     share: float
     complete: Rate
@@ -236,7 +236,7 @@ class Curve:
 
 
 def curve(title: str, inputs: Sequence[LinearInput], *, points: int, trials: int, seed: int = 0) -> Curve:
-    """The simulation of each input at ``points`` shares, pooled; each input is shuffled ``trials`` times."""
+    """The results of all inputs together at ``points`` shares. Each input is shuffled ``trials`` times."""
     shares = [(k + 1) / points for k in range(points)]
     rows: list[list[Failures]] = []
     for found in inputs:

@@ -229,13 +229,13 @@ def has_signs(name: str, options: Mapping[str, Any]) -> bool:
 
 
 def takes_target(kind: Any) -> bool:
-    """Whether its attributions belong to a label."""
+    """Whether the attributions of the class belong to a label."""
     called = Parameters.of(kind.attribute)
     return "target" in called.names or called.any_other
 
 
 def takes_baselines(kind: Any) -> bool:
-    """Whether its attributions are relative to a baseline input."""
+    """Whether the attributions of the class are relative to a baseline input."""
     return _BASELINES in Parameters.of(kind.attribute).names
 
 

@@ -314,7 +314,7 @@ def own_generators(key: int, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Suppress a library's warnings, and its tqdm bars, which would mix with ours."""
+    """Suppress a library's warnings and its tqdm bars, because bars would mix with ours."""
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     usual = None if bars is None else bars.__init__
     if bars is not None:

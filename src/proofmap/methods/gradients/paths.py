@@ -57,7 +57,7 @@ class BaselineMethod(Method):
         return {**self.settings(), "baseline": ready.state.record()}
 
     def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
-        """The keys ``(N,)`` that the baselines of each way are drawn with."""
+        """The keys ``(N,)`` with which the baselines of each way are drawn."""
         return [streams.image_keys(images, seed, way, self.name) for way in range(self.ways)]
 
 
@@ -66,7 +66,7 @@ TOLERANCE = 0.05
 
 
 class SumRuleWarning(UserWarning):
-    """Maps do not add up to the number that they distribute."""
+    """The values of a map do not add up to the number that they distribute."""
 
 
 def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
@@ -127,7 +127,7 @@ def sums_over_points(
 
 
 def blocks(total: int, classifier: Classifier, count: int) -> list[slice]:
-    """Blocks of images whose points fill a batch, so that the sums of few images are in memory."""
+    """Blocks of images whose points fill a batch, so that only the sums of a few images are in memory."""
     size = max(1, classifier.frozen().batches[1].size // count)
     return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 

@@ -43,7 +43,7 @@ def input_gradients(
 
 
 def label_gradients(chosen: Tensor, tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    """For each label, the gradients of its logits ``chosen[:, j]`` ``(N, L)`` with respect to tensors; frees the graph at the end."""
+    """For each label, the gradients of its logits ``chosen[:, j]`` ``(N, L)`` with respect to tensors. The graph is freed at the end."""
     last = chosen.shape[1] - 1
     for j in range(last + 1):
         yield torch.autograd.grad(chosen[:, j].sum(), tensors, retain_graph=j < last)

@@ -151,8 +151,9 @@ class BeliefNet(nn.Module):
         return x
 
     def forward(self, field: Tensor, cams: Tensor, log_f: Tensor) -> Tensor:
-        """Maps ``(N, L, h, w)`` from the field, standardised Grad-CAM maps ``(N, L, 2, h, w)`` of labels and of their
-        rivals, and log f ``(N, L, 2)`` of both."""
+        """Maps ``(N, L, h, w)`` from three things: the field; standardised Grad-CAM maps ``(N, L, 2, h, w)`` of labels and their rivals;
+        log f ``(N, L, 2)`` of both.
+        """
         log_f = log_f.clamp_min(-10.0)
         seen = torch.einsum("nlsp,ndp->nlsd", cams.flatten(3).softmax(dim=3), field.flatten(2))
         code = self.code(torch.cat([seen.flatten(2), log_f / 5, log_f.exp()], dim=2))

@@ -85,7 +85,7 @@ def area(masks: Tensor, power: float) -> Tensor:
 
 
 def smoothness(masks: Tensor, border: float = 0.3) -> Tensor:
-    """Half the sum of squared differences of neighbours and of ``border`` times the squares along the border, ``(N,)``.
+    """Half the sum of squared differences of neighbours and of ``border`` times the squared values on the border, ``(N,)``.
 
     >>> smoothness(torch.tensor([[[0.0, 1.0], [0.0, 1.0]]]))  # (1 + 1 + .3 (1 + 1 + 2)) / 2
     tensor([1.6000])

@@ -164,8 +164,8 @@ class RealTimeSaliency(TrainedMasker):
     """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features. The label sets a gate on the coarsest features.
 
     See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's
-    evidence before the gate, so that labels with little evidence get empty masks. It is 0 as in training; the preset
-    ``released`` has 6, as the released code, which suits its masker: a masker with less training has less evidence.
+    evidence before the gate, so that labels with little evidence get empty masks. It is 0 as in training. The preset
+    ``released`` has 6, like the released code. This suits the released masker; one with less training has less evidence.
     ``weights`` may be the authors' own checkpoint, for a ResNet-50 (:mod:`~proofmap.methods.maskers.checkpoints`).
 
     >>> RealTimeSaliency.preset("released").confidence

@@ -306,7 +306,7 @@ def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float, mome
 
 
 def decayed(rate: float, step: Tensor, steps: int | None) -> Tensor:
-    """The rate at steps ``(P,)`` counted from zero: it falls to zero as a half cosine over ``steps``, or is constant.
+    """The rate at steps ``(P,)`` counted from zero. It is constant, or falls to zero over ``steps`` like half a cosine wave.
 
     >>> decayed(0.2, torch.tensor([0, 50, 100]), 100)
     tensor([0.2000, 0.1000, 0.0000])

@@ -144,7 +144,7 @@ class ExtremalProblem(MaskProblem):
         }
 
     def pyramid(self, images: Tensor) -> Tensor:
-        """Images ``(P, *shape)`` blurred less at each level, the last one not at all, normalised.
+        """Images ``(P, *shape)``, normalised, at several levels of blur. Each is less blurred than the one before; the last is not blurred.
 
         All levels lie in one row, so that one index gives level and place: ``(P, channels, levels x places)``.
         """

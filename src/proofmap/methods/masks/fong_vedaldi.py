@@ -115,7 +115,7 @@ class FongVedaldi(WholeNet, FilledMaskMethod):
 
 
 class FongVedaldiProblem(MaskProblem):
-    """The deletion game of pairs in slots. The weights are 1 - m, because a small deletion would be lost in rounding next to 1."""
+    """The deletion game of pairs in slots. The weights are 1 - m, because next to 1 a small deletion would be lost by rounding."""
 
     cost = 1
 

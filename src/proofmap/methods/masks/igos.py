@@ -137,7 +137,7 @@ class IGOSProblem(MaskProblem):
     # ---- the objective ------------------------------------------------------------------------------------------
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        """F along the path; its gradient is the integrated one."""
+        """F along the path, whose gradient is the integrated gradient."""
         return self.objective(weights[:, None], slots, self.way, self.settings.noise)[:, 0]
 
     def objective(self, weights: Tensor, slots: Slots, way: Tensor, noise: float) -> Tensor:
@@ -214,7 +214,7 @@ class IGOSProblem(MaskProblem):
         return (slots["weights"][:, None] - lengths * direction[:, None]).clamp(0, 1)
 
     def tried_together(self, pairs: int) -> int:
-        """Number of steps that ``pairs`` pairs try in one pass: all, or equal parts that fit a batch."""
+        """Number of steps that ``pairs`` pairs try in one pass: all of them, or an equal part that fits into a batch."""
         most = max(1, self.classifier.batches[1].size // (_GAMES * pairs))
         parts = -(-len(self.lengths) // most)
         return -(-len(self.lengths) // parts)

@@ -215,7 +215,7 @@ class Stage:
         self.classifier, self.fills = classifier, fills
 
     def enter(self, slots: Slots) -> Slots:
-        """What pairs remember, made once per image; nothing for fills that are drawn again at each step."""
+        """What pairs remember, made once per image: the normalised image and the backgrounds of fills that are not random."""
         first, place = distinct_images(slots)
         images, keys = slots["images"][first], slots["keys"][first]
         brought = {"seen": self.classifier.normalised(images)[place]}

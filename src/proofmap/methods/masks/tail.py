@@ -25,7 +25,7 @@ _AGREE = 0.01
 
 
 class Tail:
-    """The net behind ``layer``: ``features(images)`` is the output of the layer, ``tail(features)`` the logits from it.
+    """The net behind ``layer``: ``features(images)`` is the output of the layer, and ``tail(features)`` has the logits.
 
     Earlier layers are not run again: in a private view of the net, which shares its weights, they return their output for a blank input.
     """

@@ -103,7 +103,9 @@ class MaskedNet:
             self._fixed = private_copy(fill(images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
-        """If there is no fill, hide positions behind the mean of their region ``(N, *positions)``, or of the image."""
+        """Hide positions behind the mean of their region ``(N, *positions)``, or of the image if there are no regions. With a fill, do
+        nothing.
+        """
         if self._fill is None:
             self._fixed = region_means(self.images, region, self.inputs)
 

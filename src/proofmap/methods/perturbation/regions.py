@@ -37,12 +37,12 @@ class Regions:
     count: int
 
     def keep(self, image: Tensor, shown: Tensor) -> Tensor:
-        """Masks ``(B, *positions)`` of images ``(B,)`` from how much of each region is shown ``(B, count)``."""
+        """Masks ``(B, *positions)`` of images ``(B,)``, given the shown share of each region ``(B, count)``."""
         index = self.index[image]
         return shown.gather(1, index.flatten(1)).view(index.shape)
 
     def spread(self, values: Tensor) -> Tensor:
-        """Values ``(N, L, count)`` at every position, ``(N, L, *positions)``."""
+        """The values ``(N, L, count)`` of regions, at every position ``(N, L, *positions)``."""
         index = self.index.flatten(1)[:, None].expand(-1, values.shape[1], -1)
         return values.gather(2, index).view(*values.shape[:2], *self.index.shape[1:])
 
@@ -149,7 +149,7 @@ def _means(features: Tensor, index: Tensor, count: int) -> Tensor:
 
 
 def colours(images: Tensor) -> Tensor:
-    """Colours whose distances match perception: CIELAB (D65) for three channels, else values times 100.
+    """Colours whose distances match perception: CIELAB (D65) if there are three channels; otherwise the values times 100.
 
     >>> colours(torch.ones(1, 3, 1, 1)).flatten().round().abs().tolist()  # white
     [100.0, 0.0, 0.0]

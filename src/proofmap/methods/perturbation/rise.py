@@ -113,8 +113,9 @@ class RISE(PerturbationMethod):
             sums.add(place, values[k], own, begins=samples.start == 0)
 
     def random_masks(self, keys: Tensor, inputs: Inputs) -> Tensor:
-        """One mask ``(B, *positions)`` for each stream ``(B,)``: a small grid of zeros and ones, enlarged linearly to one cell
-        more than the input and cropped at a random place in the first cell. Columns of a table are shown one by one."""
+        """One mask ``(B, *positions)`` for each stream ``(B,)``. A small grid of zeros and ones is enlarged linearly to one cell more than
+        the input, and cropped at a random place in the first cell. Columns of a table are shown one by one.
+        """
         if not inputs.has_neighbours:
             return (streams.uniform(keys, inputs.count) < self.shown).float().view(-1, *inputs.positions)
         grid = [min(self.grid, side) for side in inputs.positions]

@@ -55,7 +55,7 @@ class SensitivityMethod(PerturbationMethod):
 
 
 def quasi_random(net: MaskedNet, points: int, dimension: int) -> Tensor:
-    """Points ``(N, points, dimension)`` in [0, 1) for each image: a Sobol' sequence, shifted by the image's own amount."""
+    """Points ``(N, points, dimension)`` in [0, 1) for each image: a Sobol' sequence, shifted by an amount that belongs to the image."""
     most = torch.quasirandom.SobolEngine.MAXDIM
     if dimension > most:
         raise InputError(

@@ -156,7 +156,7 @@ def _taken(x: Tensor, places: Tensor) -> Tensor:
 
 @METHODS.register
 class DeepLIFT(BaselineMethod):
-    """(x - x') * m, m the multiplier of the logit between the baseline x' and the input x (Shrikumar et al. 2017, rescale).
+    """(x - x') * m, where m is the multiplier of the logit between the baseline x' and the input x (Shrikumar et al. 2017, rescale rule).
 
     The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random one is
     drawn ``draws`` times and the maps averaged (with random images: DeepSHAP, Lundberg and Lee 2017). Values are signed

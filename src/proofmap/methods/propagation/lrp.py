@@ -106,8 +106,9 @@ class RelevanceMethod(Method):
     def _propagated(
         self, classifier: Classifier, composite: Composite, x: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Relevance per position ``(N, L, *positions)``; the total that arrived at the input and at biases, and the total that
-        started, ``(N, L)``."""
+        """Relevance per position ``(N, L, *positions)``, and two totals ``(N, L)``: what arrived at the input and at biases, and what
+        started.
+        """
         inputs = classifier.inputs
         limits = inputs.limits or (0.0, 0.0)
         mean, std = classifier.inputs.scale(classifier.device)

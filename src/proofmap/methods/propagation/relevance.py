@@ -308,7 +308,7 @@ class Relevance(Rewriting):
         return out
 
     def _follow(self, raw: Raw | None, out: Tensor, change: Callable[[Tensor], Tensor]) -> None:
-        """Limits of the input, shifted or scaled with it."""
+        """Note the limits of an input after a shift or a scaling."""
         if raw is not None and out.shape == raw.ones.shape:
             ends = change(raw.low.clone()), change(raw.high.clone())
             self._raw[out] = Raw(raw.ones, torch.minimum(*ends), torch.maximum(*ends))

@@ -140,7 +140,9 @@ def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: f
 
 
 def line_style(k: int, line: Line) -> dict[str, Any]:
-    """The style of the k-th line: seven colours, thinner when they repeat; dashed for one map for all labels."""
+    """The style of the k-th line. There are seven colours; lines that repeat one are thinner. A method with one map for all labels is
+    dashed.
+    """
     width = 1.2 / (1 + 0.4 * (k // len(COLOURS)))
     return {
         "color": COLOURS[k % len(COLOURS)],

@@ -212,7 +212,7 @@ def desk_of_photo(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Desk:
-    """The paper's example on another photo: two labels; the learned mask, the same with less smoothing, and one map for both."""
+    """The paper's example on another photo with two labels: the learned mask, the same with less smoothing, and one map for both labels."""
     return desk_of(
         evaluate(
             classifier,

@@ -122,7 +122,7 @@ def tv_curves(
 
 
 def panels_by_fill(found: Mapping[str, Mapping[str, Curves]]) -> tuple[tuple[Panel, ...], ...]:
-    """The rows of :class:`TVCurves` from curves of the top two labels, by the fill's name and the line's."""
+    """The rows of :class:`TVCurves`, from the curves of the top two labels by fill and line."""
     return tuple(
         tuple(
             Panel(
@@ -234,7 +234,9 @@ def masks_by_k(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Learn K masks for the top label of each image, for several K; or show ``masks`` ``(N, K, *positions)`` by K, already learned."""
+    """Learn K masks for the top label of each image, for several K. If masks ``(N, K, *positions)`` are given for each K, show those
+    instead.
+    """
     images = classifier.check_images(images)
     inputs, labels = classifier.inputs, _chosen("top1", classifier, images)
     hidden = drawn_colour(inputs, inputs.neutral.tolist())

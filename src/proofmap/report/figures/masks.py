@@ -95,7 +95,7 @@ def mask_pairs(
     rows: int = ROWS,
     share: float = SHARE,
 ) -> GridFigure:
-    """The paper's grids of learned masks: for each method the masked photo and the mask, a row per image, the photo last.
+    """The paper's grids of learned masks. A row per image: masked photo and mask of each method, then the photo.
 
     Below a masked photo is f of the label when only these positions are shown on gray. A mask with values in [0, 1] is drawn as it
     is, from black (0) to white (1); maps with other values are scaled.
@@ -246,7 +246,7 @@ def _label(evaluation: Evaluation, i: int, place: int) -> int:
 
 
 def _marks(evaluation: Evaluation) -> str:
-    """What the star and the hidden positions mean, and whether the signs come from another curve."""
+    """A sentence on what the star and the hidden positions mean, and on whether the signs come from another curve."""
     star = "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""
     other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
     return f"{star}{hidden_of(evaluation).words} {other}"

@@ -131,7 +131,7 @@ def draw_figure(
 
 
 def _has_believed(evaluation: Evaluation) -> bool:
-    """Whether a row with stored maps believes a label."""
+    """Whether some row with stored maps has a label that the net believes."""
     rows = list(evaluation.pictured)
     return bool(rows) and bool((evaluation.f[rows] >= evaluation.results[0].threshold("e1")).any())
 

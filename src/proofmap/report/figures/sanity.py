@@ -119,7 +119,7 @@ def randomised_maps(
     layers: str,
     settings: str,
 ) -> GridFigure:
-    """The figure of maps that were made already.
+    """The figure of maps that are already made.
 
     Args:
         labels: the label of each image, ``(N,)``.

@@ -88,7 +88,7 @@ def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
 
 
 def _best_effort_images(evaluation: Evaluation) -> str:
-    """The images that best effort counts, in words; with its rule if nothing else leaves images out."""
+    """The images that best effort counts, in words. Its rule is added if nothing else leaves images out."""
     scores = [score for r in evaluation.results if (score := r.first_score(BEST_EFFORT)) is not None]
     if not scores:
         return ""

@@ -162,7 +162,7 @@ def _goes_together(unit: object) -> bool:
 
 
 class _Jobs(Generic[Unit]):
-    """The jobs to hand out: a queue, with returned jobs at its front, that is filled from the units."""
+    """The jobs to hand out: a queue that is filled from the units. Returned jobs come first."""
 
     def __init__(self, units: Iterator[Unit]) -> None:
         self._units = units

@@ -34,7 +34,7 @@ def check_values(store: Store, method: int) -> None:
 
 
 def check_references(store: Store) -> None:
-    """Raise if a row is missing that results refer to. Otherwise the next row could get its id."""
+    """Raise if a row is missing that results refer to, because a new row could get its id."""
     for problem in _missing_rows(store):
         raise damaged(problem.path, problem.what)
 

@@ -210,7 +210,7 @@ class Store(Connection):
     # ---- units --------------------------------------------------------------------------------------------------
 
     def done(self) -> dict[tuple[int, int, int], str]:
-        """(method, block, metric) of everything finished, and the key of what it was made from."""
+        """Everything finished as (method, block, metric), each with the key of what it was made from."""
         query = "SELECT d.method, d.block, d.metric, units.key FROM done d JOIN units ON units.id = d.unit"
         return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
 

@@ -121,7 +121,7 @@ class Watcher(Protocol):
         """The study starts or resumes; ``study`` holds its settings."""
 
     def update(self, status: Status) -> None:
-        """A unit has finished, or passes were made inside one: several times a second at most."""
+        """A unit has finished, or has made passes. Called several times a second at most."""
 
     def end(self, status: Status) -> None:
         """The last call. It comes even if the study failed or was interrupted."""

@@ -64,7 +64,7 @@ class Tally:
         images: int,
         remote_passes: int = 0,
     ) -> None:
-        """A unit has ended: ``images`` have values for the first time; ``remote_passes`` were made in another process."""
+        """Count a unit that has ended. ``images`` have values for the first time; ``remote_passes`` were made in another process."""
         with self._lock:
             self._units["failed" if failed else "done"] += 1
             self._images[method] += images

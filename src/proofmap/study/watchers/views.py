@@ -155,7 +155,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 class LiveView:
-    """A few lines, redrawn four times a second at most and cleared at the end."""
+    """A few lines, redrawn at most four times a second and cleared at the end."""
 
     widest = 100
     most_metrics = 5
