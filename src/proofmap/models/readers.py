@@ -111,7 +111,7 @@ def special_tokens(tokenizer: Any, pair: bool = False) -> tuple[list[int], list[
     whole = tokenizer("a", "a")["input_ids"] if pair else tokenizer("a")["input_ids"]
     at = next((k for k in range(len(whole)) if whole[k : k + len(marker)] == marker), None)
     if at is None:
-        raise ModelError("the tokenizer splits a text differently next to special tokens, which is not supported")
+        raise ModelError("tokenizers that split a text differently next to special tokens are not supported")
     rest = whole[at + len(marker) :]
     return whole[:at], rest
 
