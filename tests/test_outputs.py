@@ -15,9 +15,9 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.classifier import Classifier
-from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.outputs import in_words
 from proofmap.methods import make_method
 from proofmap.report.html import write_report
 from proofmap.study import Run, Study, run_study

@@ -22,7 +22,6 @@ from proofmap.classifier.outputs import (
     check_declaration,
     check_finite,
     check_rows,
-    is_independent,
     names_of,
 )
 from proofmap.classifier.probability_models import has_gradient
@@ -34,6 +33,7 @@ from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import LabelRule, Labels, is_by_probability, wrong_keys
+from proofmap.core.outputs import is_independent
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
 from proofmap.plugins.code import Digest

@@ -9,9 +9,10 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier.outputs import Outputs, is_independent
+from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import InputError
 from proofmap.core.label_names import label_index
+from proofmap.core.outputs import is_independent
 
 
 @dataclass(frozen=True, eq=False)

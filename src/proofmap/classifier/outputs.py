@@ -10,13 +10,14 @@ A net of independent labels with one output z has two labels, no and yes: its lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError, ModelError
+from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted
 
 Outputs = Literal["logits", "probabilities", "sigmoid", "sigmoid-probabilities"]
@@ -36,11 +37,6 @@ def check_outputs(outputs: str) -> Outputs:
             return known  # type: ignore[no-any-return]
     *others, last = map(repr, get_args(Outputs))
     raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
-
-
-def is_independent(outputs: object) -> bool:
-    """Whether every label has its own sigmoid, so that f does not sum to one over the labels."""
-    return outputs in ("sigmoid", "sigmoid-probabilities")
 
 
 def as_logits(out: Tensor, outputs: Outputs) -> Tensor:
@@ -78,17 +74,6 @@ def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> t
         order = "" if one_output else "; give one name for each output, in their order"
         raise InputError(f"names has {len(names)} entries, but the net returns {returns}{order}")
     return tuple(names)
-
-
-def in_words(settings: Mapping[str, object]) -> str:
-    """A phrase for captions that says how f was computed, from the settings of a classifier.
-
-    >>> in_words({"outputs": "logits", "renormalise": False})
-    'softmax over all outputs'
-    """
-    if is_independent(settings.get("outputs")):
-        return "independent labels (sigmoid)"
-    return "renormalised over the label set" if settings["renormalise"] else "softmax over all outputs"
 
 
 # ---- checks -------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_written, stderr
 from proofmap.core.files import output_file
-from proofmap.report.runs import write_run_report
 from proofmap.results.score_tables import TABLES
 from proofmap.study.export import DATA, TEXT, export_run
 from proofmap.study.results import Run
@@ -31,6 +30,8 @@ def report(
     random: Annotated[int, typer.Option(min=0, help="Number of random images shown in full.")] = 6,
     title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
 ) -> None:
+    from proofmap.report.runs import write_run_report
+
     with Run(run) as opened:
         page = output_file(out or run / "report.html")
         path = write_run_report(opened, page, worst=worst, random=random, title=title)

@@ -6,10 +6,9 @@ A finished run is read and audited with NumPy alone, because importing torch tak
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from proofmap.metrics.curves import Curves
 
 Array = NDArray[Any]
-Given = TypeVar("Given")
-Read = TypeVar("Read")
 
 
 def as_array(values: Tensor | Array) -> Array:
@@ -40,8 +37,8 @@ class TensorTable(Mapping[str, "Tensor"]):
     """Tensors by name. Each may be given as an array, and becomes a tensor when it is read.
 
     >>> table = TensorTable({"soundness": np.array([0.5, 1.0])})
-    >>> table["soundness"], table.array("soundness")
-    (tensor([0.5000, 1.0000], dtype=torch.float64), array([0.5, 1. ]))
+    >>> table.given("soundness"), table["soundness"]
+    (array([0.5, 1. ]), tensor([0.5000, 1.0000], dtype=torch.float64))
     """
 
     def __init__(self, columns: Mapping[str, Tensor | Array]) -> None:
@@ -51,9 +48,9 @@ class TensorTable(Mapping[str, "Tensor"]):
         found = self._columns[name] = as_tensor(self._columns[name])
         return found
 
-    def array(self, name: str) -> Array:
-        """The values under this name as an array."""
-        return as_array(self._columns[name])
+    def given(self, name: str) -> Tensor | Array:
+        """The values under this name, without a conversion."""
+        return self._columns[name]
 
     def __contains__(self, name: object) -> bool:  # that of a mapping reads the tensor
         return name in self._columns
@@ -99,56 +96,63 @@ class CurveArrays:
         return Curves(**found)
 
 
-class ReadAs(Generic[Given, Read]):
+def as_table(columns: Mapping[str, Tensor | Array]) -> TensorTable:
+    return columns if isinstance(columns, TensorTable) else TensorTable(columns)
+
+
+def as_curves(curves: Curves | CurveArrays) -> Curves:
+    return curves.curves() if isinstance(curves, CurveArrays) else curves
+
+
+class ReadAs:
     """A field of a dataclass that is converted when it is first read."""
 
-    @staticmethod
-    @abstractmethod
-    def convert(value: Any) -> Any:
-        """Convert a value for reading. One that is converted already is returned unchanged."""
+    def __init__(self, name: str, convert: Callable[[Any], Any]) -> None:
+        self.name, self.convert = name, convert
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: object | None, owner: type | None = None) -> Read:
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
         if instance is None:  # so that the dataclass finds no default
             raise AttributeError(self.name)
         held = vars(instance)
-        found: Read = self.convert(held[self.name])
-        held[self.name] = found
-        return found
+        held[self.name] = self.convert(held[self.name])
+        return held[self.name]
 
-    def __set__(self, instance: object, value: Given) -> None:
+    def __set__(self, instance: object, value: Any) -> None:
         vars(instance)[self.name] = value
 
 
-class TensorField(ReadAs["Tensor | Array", "Tensor"]):
-    """A field that is given as an array or a tensor, and read as a tensor."""
-
-    @staticmethod
-    def convert(value: Tensor | Array) -> Tensor:
-        return as_tensor(value)
-
-
-class TableField(ReadAs["Mapping[str, Tensor] | Mapping[str, Array]", TensorTable]):
-    """A field that is given as a mapping, and read as a :class:`TensorTable`."""
-
-    @staticmethod
-    def convert(value: Mapping[str, Tensor | Array]) -> TensorTable:
-        return value if isinstance(value, TensorTable) else TensorTable(value)
-
-
-class CurvesField(ReadAs["Curves | CurveArrays", "Curves"]):
-    """A field that is given as curves or their arrays, and read as :class:`~proofmap.metrics.curves.Curves`."""
-
-    @staticmethod
-    def convert(value: Curves | CurveArrays) -> Curves:
-        return value.curves() if isinstance(value, CurveArrays) else value
-
-
 class HoldsArrays:
-    """A dataclass with such fields, which can be read as arrays too."""
+    """A dataclass some of whose ``tensors``, ``tables`` of tensors and ``curves`` may be given as arrays; they are read as annotated.
+
+    >>> @dataclass
+    ... class Answers(HoldsArrays, tensors=["labels"]):
+    ...     labels: Tensor
+    >>> answers = Answers(np.array([1, 2]))
+    >>> answers.array("labels"), answers.labels
+    (array([1, 2]), tensor([1, 2]))
+    """
+
+    def __init_subclass__(
+        cls, tensors: Sequence[str] = (), tables: Sequence[str] = (), curves: Sequence[str] = ()
+    ) -> None:
+        for names, convert in ((tensors, as_tensor), (tables, as_table), (curves, as_curves)):
+            for name in names:
+                setattr(cls, name, ReadAs(name, convert))
+
+    @classmethod
+    def from_arrays(cls, **values: Any) -> Self:
+        """An object whose fields may be given as arrays; type checkers know the fields as they are read."""
+        return cls(**values)
 
     def array(self, name: str) -> Array:
         """A tensor of this name as an array."""
         return as_array(vars(self)[name])
+
+    def array_of(self, table: str, name: str) -> Array:
+        """A tensor in a table of tensors, as an array."""
+        return as_array(as_table(vars(self)[table]).given(name))
+
+    def replaced(self, **changes: Any) -> Self:
+        """:func:`dataclasses.replace`, with arrays that stay arrays."""
+        held = {each.name: vars(self)[each.name] for each in fields(self)}  # type: ignore[arg-type]
+        return self.from_arrays(**{**held, **changes})

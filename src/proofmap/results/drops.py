@@ -99,10 +99,10 @@ def find_drops(
     lines = []
     for name in methods:
         now, before = _result(evaluation, name, "this run"), _result(against, name, "the other run")
-        pair = {"before": against.with_results(before), "now": evaluation.with_results(now)}
+        pair = {"before": against.replaced(results=(before,)), "now": evaluation.replaced(results=(now,))}
         metrics = _metrics(now, before, [metric for metric in limits if metric])
         for d in compare(pair, metrics=metrics, allow_mismatch=True).differences:
-            counted_before = not np.isnan(before.values.array(d.metric)).all()
+            counted_before = not np.isnan(before.array_of("values", d.metric)).all()
             lines.append(_line(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before))
     return tuple(lines), tuple(_notes(evaluation, against, methods))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
-from proofmap.results.arrays import HoldsArrays, TensorField
+from proofmap.results.arrays import HoldsArrays
 from proofmap.results.display import display
 from proofmap.results.records import MethodResult
 from proofmap.results.statistics import RunScore
@@ -30,8 +29,8 @@ class HasEvaluation(Protocol):
     def evaluation(self) -> Evaluation | Callable[[], Evaluation]: ...
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class Evaluation(HoldsArrays):
+@dataclass(frozen=True, repr=False)
+class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     """The results of methods on images: the one type that tables, comparisons, audits, reports and figures read.
 
     :func:`proofmap.evaluate` returns one; :meth:`proofmap.Run.evaluation` reads one from a run directory. It prints as a table.
@@ -41,11 +40,11 @@ class Evaluation(HoldsArrays):
     """
 
     results: tuple[MethodResult, ...]
-    images: TensorField = TensorField()
+    images: Tensor
     image_names: tuple[str, ...]
-    labels: TensorField = TensorField()
+    labels: Tensor
     label_names: tuple[str, ...]
-    f: TensorField = TensorField()
+    f: Tensor
     settings: Mapping[str, object]
     pictured: tuple[int, ...] = ()
     run_scores: tuple[RunScore, ...] = ()
@@ -105,12 +104,6 @@ class Evaluation(HoldsArrays):
         raise InputError(
             f"no method {method!r} was judged; there are {', '.join(r.name for r in self.results)}"
         )
-
-    def with_results(self, *results: MethodResult) -> Evaluation:
-        """The evaluation with these results alone."""
-        found = copy(self)
-        object.__setattr__(found, "results", results)
-        return found
 
     def select_images(self, places: Sequence[int]) -> Evaluation:
         """The evaluation of the images with these indices, in this order. Means and intervals are over these images.

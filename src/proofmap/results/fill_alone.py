@@ -12,20 +12,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
+from proofmap.core.deferred import torch
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
-from proofmap.fills import Gray
-from proofmap.metrics import proof
-from proofmap.metrics.curves import Curves
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.statistics import Score
 from proofmap.results.tables import Cells, metric_with_arrow, metric_words, number, with_interval
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proofmap.metrics.curves import Curves
 
 MARK = "†"
 GIVEN = 0.9
@@ -46,6 +47,8 @@ def f_of_fill(curves: Curves) -> Tensor:
 
 def given_by_fill(result: MethodResult) -> Tensor:
     """A mask ``(N, L)`` of the pairs whose label the fill alone gives."""
+    from proofmap.metrics import proof
+
     curves = result.insertion
     alone, auc, f = f_of_fill(curves), curves.auc.double().cpu(), curves.f.double().cpu()
     too_strong = proof.soundness(auc, f, result.threshold("e2")) < BAR
@@ -62,7 +65,7 @@ def fill_words(result: MethodResult, index: int, place: int) -> str:
 
 def is_marked(evaluation: Evaluation, score: Score) -> bool:
     """Whether a score of completeness or soundness depends on labels that the fill alone gives."""
-    drawn = evaluation.results[0].insertion.settings.get("fill")
+    drawn = evaluation.results[0].curve_settings.get("fill")
     same_fill = setting_text(score.settings.get("fill", drawn)) == setting_text(drawn)
     rests = score.kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT) and same_fill
     return rests and any(bool(given_by_fill(result).any()) for result in evaluation.results)
@@ -110,7 +113,7 @@ def other_fill(evaluation: Evaluation) -> str:
 def fill_text(evaluation: Evaluation) -> str:
     """The fill of the curves. For inputs other than pictures, its meaning is added: ``gray (the mean of each channel)``."""
     fill, words = _fill(evaluation.results[0]), evaluation.inputs.neutral_words
-    return f"{fill} ({words})" if fill == Gray.name and words else fill
+    return f"{fill} ({words})" if fill == "gray" and words else fill
 
 
 def _labels(evaluation: Evaluation) -> Iterator[str]:
@@ -128,7 +131,7 @@ def _labels(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _fill(result: MethodResult) -> str:
-    return str(result.insertion.settings.get("fill", "the fill"))
+    return str(result.curve_settings.get("fill", "the fill"))
 
 
 # ---- scores with several fills ------------------------------------------------------------------------------

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import torch
 
+from proofmap.core.deferred import torch
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.ranking import rank
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import ProofShape, shape_of
 from proofmap.results.records import MethodResult
@@ -19,6 +18,8 @@ _SHOWN = 3
 
 def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> list[int]:
     """The positions of an input in the order of the map, best first. Equal values keep their order, and padding is left out."""
+    from proofmap.core.ranking import rank
+
     heat = evaluation.map_of(result, index, place)
     if evaluation.count_of(index) < evaluation.inputs.count:
         heat = heat[: evaluation.count_of(index)]

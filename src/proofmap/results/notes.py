@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from proofmap.classifier.outputs import in_words
+import numpy as np
+
 from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL, WRONG, first_wrong, is_by_probability
+from proofmap.core.outputs import in_words
 from proofmap.core.text import counted
-from proofmap.fills import pools_in
-from proofmap.metrics.proof import SECOND_LABEL_FLOOR
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, SOUNDNESS
 from proofmap.results.statistics import Score
@@ -24,14 +24,14 @@ Kind = Literal["", "near", "far"]
 def wrong_kind(evaluation: Evaluation, index: int, place: int) -> Kind:
     """``near`` or ``far`` for a wrong label that ``+wrong`` added; empty for other labels."""
     first = first_wrong(str(evaluation.settings.get("labels", "")))
-    if first is None or place < first or int(evaluation.labels[index, place]) == NO_LABEL:
+    if first is None or place < first or int(evaluation.array("labels")[index, place]) == NO_LABEL:
         return ""
     return "near" if place == first else "far"
 
 
 def place_names(evaluation: Evaluation) -> list[str]:
     """A name for each column of the label table, the same for all images: ``label 1``, ..., ``near wrong``, ``far wrong``."""
-    width = evaluation.labels.shape[1]
+    width = evaluation.array("labels").shape[1]
     first = first_wrong(str(evaluation.settings.get("labels", "")))
     names = [f"label {k + 1}" for k in range(width)]
     return names if first is None else [*names[:first], *["near wrong", "far wrong"][: width - first]]
@@ -90,6 +90,8 @@ def distractor_words(
 
 def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
     """For each pool (in words) and part, the names of those that draw from it."""
+    from proofmap.fills import pools_in
+
     users: dict[tuple[str, str], list[str]] = {}
     for name, record in records.items():
         for drawn in pools_in(record).items():
@@ -103,7 +105,7 @@ def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
 
 def coverage_words(evaluation: Evaluation) -> str:
     """How many of the labels that count were judged for an image: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
-    judged = (evaluation.labels != NO_LABEL).sum(dim=1)
+    judged = (evaluation.array("labels") != NO_LABEL).sum(axis=1)
     least, most = int(judged.min()), int(judged.max())
     label_set = evaluation.settings.get("label_set", "all")
     everything = len(label_set) if isinstance(label_set, Sequence) and not isinstance(label_set, str) else 0
@@ -154,7 +156,7 @@ def different_images(evaluation: Evaluation) -> list[bool]:
     for scores in zip(*(r.scores for r in evaluation.results), strict=True):
         with_images = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
         sizes = {s.n for s, _ in with_images}
-        sets = {tuple(r.values[s.name].isnan().tolist()) for s, r in with_images}
+        sets = {tuple(np.isnan(r.array_of("values", s.name)).tolist()) for s, r in with_images}
         found.append(len(sizes) > 1 or len(sets) > 1)
     return found
 
@@ -213,6 +215,8 @@ def best_effort_rule(score: Score) -> str:
     """
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""
+    from proofmap.metrics.proof import SECOND_LABEL_FLOOR
+
     e1 = float(str(score.settings["e1"]))
     second = f"whose second label has f >= {SECOND_LABEL_FLOOR:g}"
     judged = "where a label other than the top one was judged"

@@ -14,10 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
-
-from proofmap.metrics import proof
-from proofmap.metrics.curve_shape import peak_of, reach_of
+from proofmap.core.deferred import torch
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 
@@ -61,6 +58,8 @@ def _rounded_below_bar(value: float) -> float:
 
 def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
     """Completeness and soundness of one map, from the first score of each kind. A value that is missing is computed from the drawn curve."""
+    from proofmap.metrics import proof
+
     f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
     alpha, beta = (_scored(result, kind, index, place) for kind in (COMPLETENESS, SOUNDNESS))
     if math.isnan(alpha):
@@ -79,7 +78,7 @@ def _scored(result: MethodResult, kind: str, index: int, place: int) -> float:
 def judged_on_another_curve(evaluation: Evaluation) -> bool:
     """Whether completeness or soundness was scored on an insertion curve with other settings than the one drawn."""
     result = evaluation.results[0]
-    drawn = result.insertion.settings
+    drawn = result.curve_settings
     for kind in (COMPLETENESS, SOUNDNESS):
         score = result.first_score(kind)
         used = {} if score is None else score.settings
@@ -144,6 +143,8 @@ class ProofShape:
 
 def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> ProofShape:
     """The shape of the proof of one label of one image, computed from the curve that is shown."""
+    from proofmap.metrics.curve_shape import peak_of, reach_of
+
     curves = result.insertion
     some = curves.counts > 0
     values = (

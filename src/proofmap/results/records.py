@@ -12,15 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.arrays import (
-    Array,
-    CurveArrays,
-    CurvesField,
-    HoldsArrays,
-    TableField,
-    TensorField,
-    as_array,
-)
+from proofmap.results.arrays import Array, CurveArrays, HoldsArrays, as_array
 from proofmap.results.statistics import RunScore, Score
 
 if TYPE_CHECKING:
@@ -38,22 +30,22 @@ def setting_text(setting: object) -> str:
     return json.dumps(setting, sort_keys=True, default=str)
 
 
-@dataclass(frozen=True, repr=False, kw_only=True)
-class MethodResult(HoldsArrays):
+@dataclass(frozen=True, repr=False)
+class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], curves=["insertion"]):
     """One method, judged: its scores, the per-image values behind them, and one row per (image, label)."""
 
     name: str
     settings: Mapping[str, object]
     label_free: bool
     scores: tuple[Score, ...]
-    values: TableField = TableField()
-    """Tensors ``(N,)`` for each score; NaN where an image does not count."""
-    pairs: TableField = TableField()
-    """Tensors ``(N, L)`` for each score that has values per label."""
-    maps: TensorField = TensorField()
-    """A tensor ``(P, L, *positions)`` of the pictured images; ``(P, 1, *positions)`` for a label-free method."""
-    insertion: CurvesField = CurvesField()
-    """The :class:`~proofmap.Curves` of all images; with the label x label matrix where there are few enough labels."""
+    values: Mapping[str, Tensor]
+    """``(N,)`` for each score; NaN where an image does not count."""
+    pairs: Mapping[str, Tensor]
+    """``(N, L)`` for each score that has values per label."""
+    maps: Tensor
+    """``(P, L, *positions)`` of the pictured images; ``(P, 1, *positions)`` for a label-free method."""
+    insertion: Curves
+    """Curves of all images; with the label x label matrix where there are few enough labels."""
     seconds: float
     image_names: Sequence[str]
     label_names: Sequence[str]
@@ -66,6 +58,12 @@ class MethodResult(HoldsArrays):
         return tuple(self._each_row())
 
     @property
+    def curve_settings(self) -> Mapping[str, object]:
+        """The settings of the curves."""
+        settings: Mapping[str, object] = vars(self)["insertion"].settings
+        return settings
+
+    @property
     def curve_arrays(self) -> CurveArrays:
         """The curves as arrays."""
         held = vars(self)["insertion"]
@@ -74,7 +72,7 @@ class MethodResult(HoldsArrays):
     def _each_row(self) -> Iterator[Mapping[str, object]]:
         curves = self.curve_arrays
         for i, row in enumerate(curves.labels.tolist()):
-            values = {key: self.pairs.array(key)[i].tolist() for key in self.pairs}
+            values = {key: self.array_of("pairs", key)[i].tolist() for key in self.pairs}
             believed = curves.f[i].tolist()
             for j, label in enumerate(row):
                 if label != NO_LABEL:
@@ -103,7 +101,7 @@ class MethodResult(HoldsArrays):
     def pair_array(self, kind: str) -> Array | None:
         """The values of :meth:`pairs_of_kind` as an array."""
         name = self._with_pairs(kind)
-        return None if name is None else self.pairs.array(name)
+        return None if name is None else self.array_of("pairs", name)
 
     def _with_pairs(self, kind: str) -> str | None:
         return next((s.name for s in self.scores if s.kind == kind and s.name in self.pairs), None)
@@ -196,7 +194,7 @@ def method_result(
         replace(score, settings={**score.settings, **judged_by}).over(as_array(values[score.name]))
         for score in scores
     )
-    return MethodResult(
+    return MethodResult.from_arrays(
         name=name,
         settings=settings,
         label_free=label_free,

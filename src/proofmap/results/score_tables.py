@@ -8,9 +8,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from proofmap.classifier.outputs import is_independent
+import numpy as np
+
 from proofmap.core.errors import InputError, require
 from proofmap.core.labels import NO_LABEL
+from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted
 from proofmap.results.controls import soundness_notes
 from proofmap.results.evaluation import Evaluation
@@ -92,9 +94,9 @@ def _header(evaluation: Evaluation, score: Score) -> str:
 
 def score_notes(evaluation: Evaluation) -> list[str]:
     """What the numbers depend on, in a few lines."""
-    settings, curve = evaluation.settings, evaluation.results[0].insertion.settings
+    settings, curve = evaluation.settings, evaluation.results[0].curve_settings
     thresholds = thresholds_words(evaluation)
-    error = max(float(r.insertion.error.nan_to_num(0).max()) for r in evaluation.results)
+    error = max(float(np.nan_to_num(r.curve_arrays.error).max()) for r in evaluation.results)
     quoted = [
         f"{subject_words(evaluation)}; 95 % intervals over {evaluation.inputs.noun}",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill_text(evaluation)}, "

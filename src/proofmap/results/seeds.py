@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, stdev
 
-import torch
-
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results.comparability import Entry, shared_metrics, what_differs

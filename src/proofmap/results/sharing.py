@@ -71,8 +71,7 @@ def shared(evaluation: Evaluation) -> Evaluation:
     if any(_ABSOLUTE.match(name) for name in images):
         images = tuple(distinct_names([_last_part(n) if _ABSOLUTE.match(n) else n for n in images]))
     names = shared_names([result.name for result in evaluation.results])
-    return replace(
-        evaluation,
+    return evaluation.replaced(
         results=tuple(_shared_result(r, n, images) for r, n in zip(evaluation.results, names, strict=True)),
         image_names=images,
         settings=shared_settings(evaluation.settings),
@@ -80,11 +79,11 @@ def shared(evaluation: Evaluation) -> Evaluation:
 
 
 def _shared_result(result: MethodResult, name: str, images: Sequence[str]) -> MethodResult:
-    return replace(
-        result,
+    curves = vars(result)["insertion"]  # arrays, or curves that were read
+    return result.replaced(
         name=name,
         settings=shared_settings(result.settings),
         scores=tuple(replace(s, settings=shared_settings(s.settings)) for s in result.scores),
-        insertion=replace(result.insertion, settings=shared_settings(result.insertion.settings)),
+        insertion=replace(curves, settings=shared_settings(curves.settings)),
         image_names=images,
     )

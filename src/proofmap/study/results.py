@@ -260,7 +260,7 @@ class Run:
         found = tuple(result for result in results if result is not None)
         if not found:
             raise self._no_results()
-        return Evaluation(
+        return Evaluation.from_arrays(
             results=found,
             images=np.empty(0, dtype=np.float32),
             image_names=names,

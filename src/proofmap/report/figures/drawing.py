@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
 from proofmap.core.labels import is_by_probability
+from proofmap.core.outputs import in_words
 from proofmap.core.pictures import OWN_SOFTWARE
 from proofmap.core.text import counted, one_line, wrapped
 from proofmap.results.evaluation import Evaluation

@@ -9,9 +9,9 @@ from typing import Any, Literal
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.outputs import in_words
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels
+from proofmap.core.outputs import in_words
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted, one_line
 from proofmap.fills import Fill, make_fill
