@@ -199,7 +199,7 @@ def test_what_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
     nli = bert(tmp_path / "nli", ["neutral", "entailment"])
     with pytest.raises(InputError, match="the labels 'Cat' and 'cat' have the same tokens"):
         pm.load_classifier(f"hf-nli:{nli}", labels=["Cat", "cat"])
-    with pytest.raises(InputError, match="labels is for zero-shot models of texts"):
+    with pytest.raises(InputError, match="takes no labels; only zero-shot models of texts do"):
         pm.load_classifier("cifar10-resnet20", pretrained=False, labels=["a", "b"])
     with pytest.raises(ModelError, match="there is no folder"):
         pm.load_classifier("hf-text:./nowhere-at-all")

@@ -1,8 +1,8 @@
 """Methods and fills that visitors may choose: as on the command line, but without access to files or code.
 
-A visitor's spec may set numbers, booleans, choices and the names of layers. Settings that hold any other text (a masker's weights,
-a folder of images, a class of another library) and ``FILE.py:NAME`` are reserved for whoever started the server: what its
-command line names is offered under its title.
+A visitor's spec may set numbers, booleans, choices and the names of layers. Settings that hold any other text (a masker's weights, a folder
+of images, a class of another library) and ``FILE.py:NAME`` are reserved for whoever started the server. What the command line names is
+offered to visitors under its title.
 
 The cost of a request is limited too, because one thread serves all visitors:
 

@@ -89,7 +89,7 @@ def items_router(server: Server) -> APIRouter:
         found, facts = server.subjects[photo], await server.facts(net)
         image, inputs = (await server.seen(found, net))[0], facts.inputs
         if nets.of_photos:
-            raise InputError("a photo has no list of positions; they are its pixels")
+            raise InputError("a photo has no list of positions, because its positions are pixels")
         if isinstance(inputs, Series):
             return await run_in_threadpool(_series, image, inputs)
         if isinstance(inputs, TextInputs):

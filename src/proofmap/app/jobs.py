@@ -40,7 +40,8 @@ _EVERY = 0.2
 class JobIds:
     """Ids of jobs: 8 digits that identify this start of the server, 16 random digits, and 8 check digits.
 
-    They tell why a server has no job of an id: a mistyped id fails the check, and a job of an earlier start has other first digits.
+    If there is no job with an id, the id tells why: a mistyped id fails the check, and an id from an earlier start of the server has other
+    first digits.
     """
 
     def __init__(self) -> None:

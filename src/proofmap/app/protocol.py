@@ -1,8 +1,8 @@
 """HTTP with deadlines: a client must send each request completely, and read what is sent, within a given time each.
 
-uvicorn closes connections that are idle after an answer. Without the deadline, connections on which nothing, part of the headers or
-part of a body was sent would stay open forever, and a thousand of them would block the server. A client that does not read its
-answer keeps the answer in memory: the connection is closed if the client takes nothing for as long.
+uvicorn closes connections that are idle after an answer. Without the deadline, connections that never send a complete request would stay
+open forever, and a thousand of them would block the server. A client that does not read its answer keeps the answer in memory: the
+connection is closed if the client takes nothing for as long.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ T = TypeVar("T")
 class RunViews:
     """Pages and numbers of the runs below a folder. Pages and evaluations are kept until their run changes.
 
-    Requests do their work in threads: :meth:`read` for what only reads, and :meth:`draw`, one at a time, for pages and comparisons.
+    A request works in a thread: by :meth:`read` if it only reads; by :meth:`draw`, one at a time, if it makes a page or a comparison.
     """
 
     def __init__(self, root: Path) -> None:

@@ -17,10 +17,11 @@ unit roundoff (:func:`rounding_of`) and ``e`` normal. Seeds stay as they are, an
 
 Both are standardised by their mean and variance under random exchanges: in each image, a value ``k`` drawn from ``0, ..., R`` takes the place of the
 record's, the same ``k`` for all scores. The largest of ``|shift|`` and ``spread`` over all scores is compared with the largest under
-:data:`EXCHANGES` random exchanges; its p is the share of these that reach it. A record is refused if p < :data:`LEVEL` for a score whose mean is off, or whose values
-are away from those here, by more than :data:`GAP`. An honest record is therefore refused with a probability of at most :data:`LEVEL`,
-whatever the method's distribution is, however scores depend on one another, and for any number of scores and images. ``shift`` finds scores
-that were raised; ``spread`` finds raised scores that were hidden under added noise, and a few scores that were raised by much.
+:data:`EXCHANGES` random exchanges; its p is the share of these that reach it. A record is refused if p < :data:`LEVEL` for a score whose
+mean, or whose values, differ from those here by more than :data:`GAP`. An honest record is therefore refused with a probability of at most
+:data:`LEVEL`, whatever the method's distribution is, however scores depend on one another, and for any number of scores and images.
+``shift`` finds scores that were raised; ``spread`` finds raised scores that were hidden under added noise, and a few scores that were
+raised by much.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The leaderboard: the records of a folder, and what they say: means with intervals, which differences are decided, what each row cost.
+"""The leaderboard: the records of a folder, their means with intervals, which differences are decided, and what each row cost.
 
 Scores of one image are averaged over the fills of a *view* first: all fills, those that methods may learn on, those never learned on, or one
 fill. Means, intervals and differences are then taken over images, as everywhere in Proofmap. Two methods are compared image by image, and a

@@ -28,8 +28,8 @@ def passes_of(method: ReadyMethod, image: Tensor, labels: Tensor, *, seed: int =
     """Passes for one image ``(1, *shape)`` with labels ``(1, L)``.
 
     Methods of Proofmap state their cost, and the contract of methods tests it. Any other method runs once on this image, and the
-    images that the net is given are counted. If the method computes without calling the net as a whole, its work counts: a pass with its
-    gradient is at most three times the operations of a pass.
+    images that the net is given are counted. If the method computes without calling the net as a whole, its operations are counted: a pass
+    with gradient has at most three times the operations of a pass.
     """
     stated = method.cost(labels.shape[1])
     if stated is not None and type(method.method).__module__.startswith("proofmap."):

@@ -1,4 +1,4 @@
-"""Run a task: a study like any other, in a run directory that continues where it was stopped; then its record."""
+"""Run a task as a study, in a run directory that can be continued after a stop, and make its record."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Models that return probabilities and are not torch nets: scikit-learn, XGBoost, LightGBM, CatBoost, ONNX, Keras, functions of a data
 frame.
 
-They have no gradients. Rows ``(N, columns)`` become the data frame or the array that the model was fitted on, and texts a list of strings
-(:meth:`~proofmap.core.inputs.Inputs.decode`), whole batches in one call, because most of the time of a small call is overhead.
+They have no gradients. Rows ``(N, columns)`` become a data frame or an array like the one that the model was fitted on; texts become a list
+of strings (:meth:`~proofmap.core.inputs.Inputs.decode`). A whole batch is one call, because most of the time of a small call is overhead.
 """
 
 from __future__ import annotations

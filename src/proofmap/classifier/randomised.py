@@ -1,9 +1,9 @@
 """Copies of a net with randomised layers, for sanity checks of methods.
 
-A layer is a module with its own weights, in the order of a forward pass; a normalisation belongs to the layer before it. Randomised
-means as before training: weights ~ N(0, 2 / fan in), biases 0, scale and shift of a normalisation 1 and 0, its statistics mean 0 and
-variance 1, other vectors shuffled. The numbers for a weight depend on the seed and the weight's name alone, so all steps of a cascade use
-the same numbers. The net itself is not changed.
+A layer is a module with its own weights, in the order of a forward pass; a normalisation belongs to the layer before it. Randomised means
+as before training: weights ~ N(0, 2 / fan in) and biases 0; normalisations with scale 1, shift 0, mean 0 and variance 1; other vectors
+shuffled. The numbers for a weight depend on the seed and the weight's name alone, so all steps of a cascade use the same numbers. The net
+itself is not changed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Checks that a net is a function: the outputs for an image are the same in every call and in every batch.
 
 Two outputs are compared by their largest difference, relative to 1 + the largest output. Repeated calls may differ by 1e-4 (.02 in half
-precision); calls with other images in the batch, or in another order, by .01. Rounding is smaller: other batches and numbers of
-threads move the logits of EfficientNet-Lite0 by 1.4e-6 (3e-5 in bfloat16), those of CIFAR's ResNets and ViT by 4e-7. The second limit
-is wider because reduced precision inside a net (TF32, autocast) depends on the batch.
+precision); calls with other images in the batch, or in another order, by .01. Rounding is smaller: another batch or number of threads
+changes the logits of EfficientNet-Lite0 by 1.4e-6 (3e-5 in bfloat16), and those of CIFAR's ResNets and ViT by 4e-7. The second limit is
+wider because reduced precision inside a net (TF32, autocast) depends on the batch.
 """
 
 from __future__ import annotations

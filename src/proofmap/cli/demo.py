@@ -1,5 +1,5 @@
-"""``demo``: methods judged on sample photos, reduced so that it takes a few minutes on any machine; ``demo table`` on rows of a table,
-``demo text`` on sentences of several languages, both with models without gradients."""
+"""``demo``: judges methods on sample photos, and is reduced so that it takes a few minutes on any machine. ``demo table`` uses rows of a
+table and ``demo text`` sentences of several languages; their models have no gradients."""
 
 from __future__ import annotations
 

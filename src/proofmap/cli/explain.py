@@ -1,5 +1,5 @@
-"""``explain``: pictures of what maps prove, for one method or several side by side; texts also in the terminal, with coloured words (in a file,
-the words of a proof stand in brackets)."""
+"""``explain``: pictures of what maps prove, for one method or several side by side. Texts are also printed, with coloured words; in a file,
+the words of a proof are in brackets."""
 
 from __future__ import annotations
 

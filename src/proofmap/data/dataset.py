@@ -117,9 +117,9 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
     """The output index of each label, given the names of both; None for a label that the net does not have.
 
     Labels are found by name (case and ``_`` do not matter, and 1.0 is 1), by one of several names ("tench" is "tench, Tinca tinca"),
-    or by index if the label is a number. Labels are matched by position in two cases only: if the net's outputs have numbers for names,
-    or if nearly all names agree in position and none of the others is the name of another output. The second case is for ImageNet,
-    whose labels have several vocabularies.
+    or by index if the label is a number. Labels are matched by position in only two cases. In one, the names of the net's outputs are
+    numbers. In the other, nearly all names agree in position, and none of the remaining ones is the name of another output. The second case
+    is for ImageNet, whose labels have several vocabularies.
 
     >>> match_labels(["cat", "dog"], ["dog", "cup", "Cat"])
     (2, 0)

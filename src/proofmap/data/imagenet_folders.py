@@ -76,9 +76,9 @@ def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet"
 class Corners(Dataset):
     """One corner of each picture of another dataset, instead of its centre.
 
-    The shorter side is resized to 256 pixels (the paper says "256 x 256"; the released code keeps the proportions), one of the four
-    corners of 180 x 180 pixels is cut out and resized to 224 x 224, all bilinear. The corner is drawn from the seed and the
-    picture's content, so it does not depend on other pictures.
+    The shorter side is resized to 256 pixels (the paper says "256 x 256"; the released code keeps the proportions). One of the four
+    corners, 180 x 180 pixels, is cut out and resized to 224 x 224. Both times resizing is bilinear. The corner is drawn from the seed and
+    the picture's content, so it does not depend on other pictures.
     """
 
     cropped = True

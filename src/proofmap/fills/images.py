@@ -44,9 +44,9 @@ class Images(Fill):
     unchanged. ``size`` is the number of pictures in the pool. For other kinds
     of input the source is ``"own"``, or an array or tensor ``(M, *shape)``.
 
-    ``part`` keeps what is learned on apart from what is judged on: a method draws from one half of the sources, a metric
-    from the other, whatever else is in the study. The content of a source decides its half
-    (:func:`proofmap.data.pool.in_part`). The record says which part was drawn from: ``all`` if there are too few sources.
+    ``part`` separates learning from judging: methods draw from one half of the sources and metrics from the other, whatever else is in the
+    study. The content of a source decides its half (:func:`proofmap.data.pool.in_part`). The record says which part was drawn from: ``all``
+    if there are too few sources.
     """
 
     name = "images"

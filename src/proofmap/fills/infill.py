@@ -2,8 +2,8 @@
 
     background = net(x where shown and gray elsewhere, holes),      holes = 1 where hidden.
 
-Such fills stand behind masks in Chang et al. 2019 (with the net of Yu et al. 2018) and in Phang et al. 2020 (also with DFNet, Hong et al.
-2019). No such net comes with Proofmap; any function or torch module of this form serves.
+Chang et al. 2019 hide pixels in this way (with the net of Yu et al. 2018), and so do Phang et al. 2020 (also with DFNet, Hong et al. 2019).
+No such net comes with Proofmap; any function or torch module of this form serves.
 """
 
 from __future__ import annotations

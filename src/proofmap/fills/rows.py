@@ -1,4 +1,4 @@
-"""Fills for rows of a table that draw on other rows: near rows, and the typical row of a class; and fills for series that use the series itself.
+"""Fills for rows of a table that use other rows (near rows, the typical row of a class), and fills for series that use the series itself.
 
 With the usual ``gray`` (the mean or the most frequent value of each column) and ``images`` (another row, the marginal draw), these are
 the four usual ways to hide columns. A model reads a row as a whole, so scores can differ much between them.

@@ -218,9 +218,9 @@ class Chefer(AttentionMethod):
 class LeGrad(AttentionMethod):
     """LeGrad (Bousselham et al. 2024): the mean over layers l of the mean over heads and rows of relu(d s_l / d A_l).
 
-    s_l is the logit of label a that the net's head reads from the tokens of layer l: the net runs once, and once more
-    for each layer with the tokens of the last one replaced. With ``score="net"`` it is the net's own logit at every
-    layer, from one forward pass; at the last layer both are the same.
+    s_l is the logit of label a that the net's head reads from the tokens of layer l. For this the net runs once more for each layer l, with
+    the tokens of its last layer replaced by those of layer l. With ``score="net"`` it is the net's own logit at every layer, from one
+    forward pass; at the last layer both are the same.
     """
 
     name = "legrad"

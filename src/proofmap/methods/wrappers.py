@@ -1,8 +1,8 @@
 """Methods around another method: its maps, changed. If both are judged, the maps are made once.
 
-``top-label:METHOD`` uses the maps that METHOD is judged by. Which method uses whose maps depends on which methods are judged together, never on
-their order or on where they run: if the maps of METHOD are missing, they are made as METHOD makes them, for all labels of the block. So the bits are
-the same in a run that was stopped, and on a cluster.
+``top-label:METHOD`` uses the maps that METHOD is judged by. Whose maps a method uses depends on which methods are judged together, never on
+their order or on where they run. If the maps of METHOD are missing, they are made as METHOD makes them, for all labels of the block. So the
+bits are the same in a run that was stopped, and on a cluster.
 """
 
 from __future__ import annotations

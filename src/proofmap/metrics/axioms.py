@@ -8,9 +8,9 @@ Scores use only the order of a map's values. If an axiom is about zero, the chec
 things in a mask and in a gradient.
 A method that satisfies the axioms may still be wrong. A violation is a property of the method, not of a photo.
 
-Two kinds of net are defined first: nets whose evidence is known, and nets that compute the same function in another way. All take
-pictures of 16 x 16 pixels whose neutral gray is 0 after normalisation, have convolutions for methods that need a layer, and weights that
-are the same on every machine.
+Two kinds of net are defined first: nets whose evidence is known, and nets that compute the same function in another way. All take pictures
+of 16 x 16 pixels whose neutral gray is 0 after normalisation. They have convolutions, for methods that need a layer, and the same weights
+on every machine.
 """
 
 from __future__ import annotations

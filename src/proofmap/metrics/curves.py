@@ -1,8 +1,7 @@
 """Playing a game: show the net the top s positions of a map (or hide them), for many s.
 
-Each map is ranked once, on the device; all steps of all maps go through the net in full batches; a masked pass yields
-every label's probability, so the label x label matrix costs nothing more. Games on the same maps share a
-:class:`~proofmap.metrics.board.GameBoard`.
+Each map is ranked once, on the device. All steps of all maps go through the net in full batches. A masked pass yields every label's
+probability, so the label x label matrix has no further cost. Games on the same maps share a :class:`~proofmap.metrics.board.GameBoard`.
 """
 
 from __future__ import annotations

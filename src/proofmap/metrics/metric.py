@@ -1,7 +1,7 @@
 """The interface of metrics: what a metric measures, how to read it, and how it computes values.
 
-Values come per image (a mean over images with an interval is the score), per (image, label) pair behind them, or per
-run, from the values of all methods together.
+A metric has a value per image, whose mean over images, with an interval, is the score; behind it may be a value per (image, label) pair. Or
+it has values per run, computed from the values of all methods together.
 """
 
 from __future__ import annotations

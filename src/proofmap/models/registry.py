@@ -175,7 +175,7 @@ def load_classifier(
             raise InputError(f"{spec}: the function decides on the weights; leave out weights and pretrained")
         return call_function_file(wanted.name, wanted.function, device=device, batch_size=batch_size)
     if labels is not None and not is_text_model(wanted):
-        raise InputError(f"labels is for zero-shot models of texts, such as {MINILM}, not for {spec}")
+        raise InputError(f"{spec} takes no labels; only zero-shot models of texts do, such as {MINILM}")
     net: Any
     if wanted.name == LANGUAGES and not wanted.scheme:
         net, arguments = language_model()
@@ -184,7 +184,7 @@ def load_classifier(
     elif wanted.scheme in FILE_SCHEMES:
         net, arguments = load_model_file(wanted, data)
     elif data is not None:
-        raise InputError(f"data is for models of tables in files ({', '.join(FILE_SCHEMES)}), not for {spec}")
+        raise InputError(f"{spec} takes no data; only models of tables in files do: {', '.join(FILE_SCHEMES)}")
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)

@@ -72,9 +72,10 @@ class TokenNet(nn.Module):
             p_j = m_j exp(s_j) / sum over k of m_k exp(s_k)     (attention to token j),      sentence = sum m_j h_j / sum m_j
 
         A token of the fills ``delete`` and ``closed`` has no embedding between shown and hidden, so a gradient at the embedding says little about hiding
-        it. The gradient at the gate of a shown token says what its removal changes. That of a hidden token is the one of the sentence alone: the slope of its
-        attention at zero is far steeper than the change to one (in a net that reads one token, hidden tokens have no gradient). Shown tokens have the places
-        that they have without removed ones. Gates have a gradient only in texts with hidden tokens.
+        it. The gradient at the gate of a shown token says what its removal changes. The gradient at the gate of a hidden token is that of
+        the sentence alone. Its attention is left out, because the slope at zero is far steeper than the change up to one. (In a net that
+        reads one token, hidden tokens have no gradient.) Shown tokens have the places that they have without removed ones. Gates have a
+        gradient only in texts with hidden tokens.
         """
         n = len(tokens)
         ends = [end.to(tokens).expand(n, -1, -1) for end in (self.before, self.after)]

@@ -3,10 +3,10 @@
 A slider with K steps can show K + 1 different pictures of a map, one for each count of positions. A position's *level*
 is the first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel, the level of its
 position, therefore holds everything that the slider can show. Colour is a function of the level too, because a map's value
-falls with the rank: a heat map is the same bytes with a table of K + 1 colours. The bytes of a method's maps are the gray
-values of one PNG picture, which the browser decompresses before the page counts as loaded; so it can be printed at once.
+falls with the rank: a heat map is the same bytes with a table of K + 1 colours. The bytes of a method's maps are the gray values of one PNG
+picture. The browser decompresses it before the page counts as loaded, so the page can be printed at once.
 
-Texts, rows and series with segments have lists instead: the words, columns or lines, and for each map the shade and the rank of each, and the
+Texts, rows and series with segments have lists instead: the words, columns or lines, and for each map their shades, their ranks and the
 probability after each. At step k their slider shows the first k of a map, or all if there are fewer.
 """
 
@@ -133,8 +133,8 @@ def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = F
 def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
     """The indices of the labels that are drawn for this image, in their order.
 
-    If there are more than ``most``: the most probable ones, and the one with the lowest soundness of any method, because readers look
-    for proofs of what the net does not believe.
+    If there are more than ``most``, these are the most probable ones and the one with the lowest soundness of any method, because readers
+    look for proofs of what the net does not believe.
     """
     places = evaluation.places_of(index)
     if len(places) <= most:

@@ -1,5 +1,5 @@
-"""Pictures of maps made with Pillow: heat maps over photos, masked photos, pictures as files and text; lines of series as data; and small
-originals of photos that were cropped, with a frame around the part that the net sees."""
+"""Pictures of maps, made with Pillow: heat maps over photos, masked photos, and pictures as files and text. Also lines of series as data,
+and small originals of cropped photos with a frame around the part that the net sees."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Which columns carry the proofs: for each label, a dot per row and column at the column's rank in the map.
 
-The dots are data; the figure ``columns`` and the HTML page draw them. On a sheet, a row has its columns in the order of the map: line k has the
-name and the value of the k-th column, and the probability of the label while the first k columns are shown. A dark line is the net's belief on
-the whole row. The lines up to the one that reaches it have the colour of the verdict: green for a proof, orange if the map is too strong, blue if
-it is too weak.
+The dots are data; the figure ``columns`` and the HTML page draw them. On a sheet, the columns of a row are listed in the order of the map.
+Line k has the name and the value of the k-th column, and the probability of the label while the first k columns are shown. A dark line is
+the net's belief on the whole row. The lines up to the one that reaches it have the colour of the verdict: green for a proof, orange if the
+map is too strong, blue if it is too weak.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The proof of one label of a text, as pictures need it: words, shades, order, and the belief while the words appear.
 
-Sheets (:mod:`proofmap.report.word_sheets`), notebooks and terminals draw texts from this record, pages from :mod:`proofmap.report.page_pictures`. Everywhere the shade of a word is
-the value of the map, and the words of the proof, the first of the map that give the belief, are underlined.
+Sheets (:mod:`proofmap.report.word_sheets`), notebooks and terminals draw texts from this record, pages from
+:mod:`proofmap.report.page_pictures`. Everywhere the shade of a word is the value of the map. The words of the proof are underlined: the
+first words of the map, as many as give the belief.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ number = 100                    # holdout images, at random
 data = "imagenette:{data}/imagenette[train]"    # left out, or if the run keeps its maps: its first images, at most a third
 deltas = [0.0, 0.2]             # thresholds; 0 to 5 in steps of .2 when left out
 
-A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study, and each row keeps
-the one that was best for it on the holdout, under the plain name. The order of a run's images is random. Images of the holdout do not
-count in this score, and no map is made only for tuning.
+A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study. Each row keeps the metric that was
+best for it on the holdout, under the plain name. The order of a run's images is random. Images of the holdout do not count in this score,
+and no map is made only for tuning.
 """
 
 from __future__ import annotations

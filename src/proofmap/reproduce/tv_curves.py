@@ -1,8 +1,8 @@
 """The experiment ``curves``: the net's probability while the pixels of learned masks are shown, with several fills.
 
-The masks are those of a study of the top two labels, and the insertion game is played on them again as metrics of the study
-play it. The figure has the mean curves, the table the areas under them: a large area for the top label means complete, a small area for
-the second label means sound.
+The masks come from a study of the top two labels. The insertion game is then played again on them, as metrics of the study play it. The
+figure has the mean curves, the table the areas under them: a large area for the top label means complete, a small area for the second label
+means sound.
 
 [settings.lines]                # rows of the study from the least regularised on, and what the figure calls them
 "TV 0" = "0"

@@ -17,8 +17,8 @@ The part *by choice* is what a map at the bound would have avoided. If even the 
 forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
 other by swaps of two neighbours, each of which changes a single term of the area. All are means over pairs, in natural logarithms.
 
-lo and hi come from a search, not from a proof. A longer search can only widen the interval [lo, hi], so the parts by choice and the
-share of pairs that can be matched are lower bounds.
+lo and hi come from a search, not from a proof. A longer search can only widen the interval [lo, hi]. So the parts by choice, and the share
+of pairs that can be matched, are lower bounds.
 """
 
 from __future__ import annotations

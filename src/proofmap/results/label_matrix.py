@@ -21,8 +21,8 @@ from proofmap.results.tables import Cells, Tables
 class LabelMatrices(Tables):
     """Row a, column b: the mean over images of the AUC of label b under the map of label a.
 
-    A sound proof has a diagonal near f and columns that stay below it: a value above the f of its column means that pixels shown for one
-    label prove another one more than the net believes. Prints as one table per method, with f in the last row.
+    A sound proof has a diagonal near f, and columns that stay below f. A value above the f of its column means that pixels shown for one
+    label prove another label more than the net believes it. Prints as one table per method, with f in the last row.
     """
 
     labels: tuple[int, ...] | None

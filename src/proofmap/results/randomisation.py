@@ -94,8 +94,8 @@ class SanityChecks(Tables):
     def verdicts(self) -> tuple[MethodVerdict, ...]:
         """One for each method.
 
-        It uses the lines with the most layers randomised, and a net trained on shuffled labels: ``passes`` if the whole interval of every
-        rank correlation is below .5, ``fails`` if the interval of one is above, else ``undecided``.
+        It uses the lines with the most layers randomised, and those of a net trained on shuffled labels. It is ``passes`` if the whole
+        interval of every rank correlation is below .5, ``fails`` if the whole interval of one is above, else ``undecided``.
         """
         return tuple(self._verdict(method) for method in self.methods)
 

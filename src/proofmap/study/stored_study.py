@@ -23,8 +23,8 @@ from proofmap.study.survey import changed_images
 def what_changed(run: Run, device: str = "cpu") -> list[str]:
     """A line for everything that has changed since the run was computed; empty if it would be computed in the same way.
 
-    The net, the data, the methods and the metrics are opened again from where the run says they are: this compares
-    their weights, code, settings and pictures, and the version of Proofmap. Nothing is computed.
+    The net, the data, the methods and the metrics are opened again from where the run says they are. Compared are their weights, code,
+    settings and pictures, and the version of Proofmap. Nothing is computed.
     """
     kept: Any = run.manifest.study
     if kept["model"] is None or not kept["dataset"]:

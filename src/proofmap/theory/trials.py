@@ -126,9 +126,9 @@ Number = TypeVar("Number", int, float)
 class Cell:
     """One input and one delta: the theorem's lengths, and the failures there.
 
-    ``first`` and ``second`` belong to L1 and L2 of the theorem, which uses only margin and B; ``sharp`` to the smallest length
-    that suffices for soundness by the same bounds with the input's own variance and range. ``needed`` is the smallest
-    tried length from which soundness failed in at most a share delta of the trials.
+    ``first`` and ``second`` belong to L1 and L2 of the theorem, which uses only margin and B. ``sharp`` belongs to the smallest length that
+    suffices for soundness by the same bounds, but with the input's own variance and range. ``needed`` is the smallest tried length from
+    which soundness failed in at most a share delta of the trials.
     """
 
     inputs: str

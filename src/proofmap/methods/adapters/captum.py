@@ -1,5 +1,5 @@
-"""Captum's attributions by the name of their class: ``captum:IntegratedGradients(n_steps=20)``; for texts, attributions of tokens as maps of
-words."""
+"""Captum's attributions by the name of their class: ``captum:IntegratedGradients(n_steps=20)``. For texts, attributions of tokens become
+maps of words."""
 
 from __future__ import annotations
 

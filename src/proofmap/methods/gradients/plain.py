@@ -126,8 +126,8 @@ class Gradient(GradientMethod):
 class GradientInput(GradientMethod):
     """x * d logit_a / d x, signed, summed over the channels (Shrikumar et al. 2017).
 
-    With ``absolute`` the map is |x * d logit_a / d x|, summed over the channels: the size of each channel's value, as
-    Captum's ``Saliency(abs=True)`` takes the size of each channel's gradient.
+    With ``absolute`` the map is |x * d logit_a / d x|, summed over the channels. Captum's ``Saliency(abs=True)`` takes absolute values of
+    each channel in the same way.
 
     >>> GradientInput().signed, GradientInput(absolute=True).signed
     (True, False)

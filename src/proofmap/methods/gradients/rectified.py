@@ -1,8 +1,8 @@
 """Gradients with another backward pass through rectifiers: guided backpropagation and RectGrad.
 
-Both decide at every rectifier (ReLU, ReLU6, a clamp at zero) which part of the gradient passes. They do so in autograd's
-graph of one forward pass, where a rectifier is a node whether the net calls a module, a function or a method, once or
-many times. The net is not changed and no hook stays: the graph is freed after the pass.
+Both decide at every rectifier (ReLU, ReLU6, a clamp at zero) which part of the gradient passes. They do so in autograd's graph of one
+forward pass. There, every call of a rectifier is a node, whether the net calls a module, a function or a method. The net is not changed and
+no hook stays: the graph is freed after the pass.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Maskers that other authors published, read from their own checkpoints as tensors only (``weights_only``).
 
 Dabkowski and Gal 2017 (PiotrDabkowski/pytorch-saliency, ``model-1.ckpt``): a table of modules, each a table of tensors. ``up2``, ``up1`` and
-``up0`` are the steps up, ``to_saliency_chans`` makes the two channels of the mask, and ``selector_module`` has a row for each label. The encoder is
-not in the file: it is torchvision's ResNet-50, and gets 4 x - 2 for pixels x in [0, 1], about what normalising makes of them. The features are
-read with this input here, too. Their mask is enlarged by ``F.upsample``, which aligned corners in the torch of its time; here corners are not
-aligned, as in any torch since.
+``up0`` are the steps up, ``to_saliency_chans`` makes the two channels of the mask, and ``selector_module`` has a row for each label. The
+encoder is not in the file: it is torchvision's ResNet-50. Its input is 4 x - 2 for pixels x in [0, 1], which is close to the usual
+normalisation. The features are read with this input here, too. Their mask is enlarged by ``F.upsample``, which aligned corners in the torch
+of its time; here corners are not aligned, as in any torch since.
 
 Phang et al. 2020 (zphang/saliency_investigation, ``ca.chk`` and ``fix.chk``): ``state_dict_masker`` has ``conv1x1_K`` for each stage K = 1 to 4 of a
 ResNet-50 that is read (the published ones read 3 and 4) and ``final``; ``state_dict_classifier`` is the ResNet-50 itself, which CA trained further.

@@ -123,8 +123,9 @@ class MaskEngine:
 
     Args:
         batch: passes of the net at once.
-        fixed: keep the number of slots to the end, also idle ones, because a compiled net needs one shape.
-        scale: factor of losses, by which gradients are divided again; for half precision. It falls for a pair whose gradient overflows.
+        fixed: keep all slots to the end, even idle ones, because a compiled net needs one shape.
+        scale: for half precision, losses are multiplied by this number and gradients divided by it. It falls for a pair whose gradient
+            overflows.
         watch: callback that receives every mask after each ``every`` steps; it does not change what is learned.
     """
 

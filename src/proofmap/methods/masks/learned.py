@@ -3,8 +3,8 @@
     min over M of   E[ -log f(x~, a) ]  +  tv * TV(M up)  +  l1 * |M up|_1 ,      x~ = M up * x + (1 - M up) * x'
 
 M = sigmoid(W) lives on a grid ``scale`` times coarser than the image, "up" is linear enlargement along every axis, x' is
-a random image (the fill). Every (image, label) pair is a separate problem. Many are solved together in one batch; the loss is summed over
-pairs and random numbers belong to the pair, so the result does not depend on the batch.
+a random image (the fill). Every (image, label) pair is a separate problem. Many are solved together in one batch. The result does not
+depend on the batch, because the loss is a sum over pairs and each pair has its own random numbers.
 """
 
 from __future__ import annotations

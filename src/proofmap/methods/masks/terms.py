@@ -1,8 +1,8 @@
 """The terms of mask objectives, and cheap noise.
 
 Each term is a pure function that sums over a mask and keeps the batch. Fresh noise for a picture costs as much as a pass of a small net. So
-every draw is a piece of one long line of normal numbers, which is made once; a piece that starts at a random place of the line, with a
-random sign, blurs a gradient as well, and is a copy.
+one long line of normal numbers is made once, and every draw is a copy of a piece of it, with a random start and a random sign. Such noise
+blurs a gradient just as well.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ Every executor keeps the same contract, which :func:`proofmap.testing.check_exec
 - ``make_worker`` is called once per process, and not at all when there are no units. It may be slow and its worker
   large, since it loads the net.
 - Each unit is yielded exactly once, with its result or with :class:`Lost`.
-- ``units`` may be any iterator. It is drawn from in the consumer's thread and only a little ahead of what the consumer
-  has taken, so a slow consumer slows the workers down and no queue grows.
+- ``units`` may be any iterator. Units are drawn from it in the consumer's thread, and only a few more than the consumer has taken. So a
+  slow consumer slows the workers down, and no queue grows.
 - A worker reports the failure of a unit in its result. An exception from a worker, or from ``make_worker``, is an error in
   the setup: it ends the run and is raised unchanged.
 - When the generator ends or is closed, everything that the executor started has stopped. Close it if you may leave

@@ -1,8 +1,8 @@
 """The database of a run: its tables, and the seals that detect damage.
 
 Methods, metrics and labels are rows, never columns: nothing here knows one by name. ``per_image`` and ``per_label`` are
-views with names instead of ids, for people and pandas. A value that does not count (NaN) is NULL. Everything that a number depends
-on has a ``seal``: a digest of a row, of a picture with its labels, or of all values of a unit.
+views with names instead of ids, for people and pandas. A value that does not count (NaN) is NULL. Everything that a number depends on has a
+``seal``, which is a digest of a row, of a picture with its labels, or of all values of a unit.
 """
 
 from __future__ import annotations
