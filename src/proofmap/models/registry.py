@@ -184,7 +184,7 @@ def load_classifier(
     elif wanted.scheme in FILE_SCHEMES:
         net, arguments = load_model_file(wanted, data)
     elif data is not None:
-        raise InputError(f"{spec} takes no data; only models of tables in files do: {', '.join(FILE_SCHEMES)}")
+        raise InputError(f"{spec} takes no data; only models of tables do: {', '.join(FILE_SCHEMES)}")
     else:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
