@@ -406,6 +406,7 @@ def test_a_record_with_entries_of_other_types_is_no_record(
         {"passes": "1"},
         {"seconds": -1.0},
         {"method": {**made["random"].method, "files": {"a.py": 3}}},
+        {"machine": {}},
     ):
         path = replace(made["random"], **change).write(tmp_path / "record.json")
         with pytest.raises(InputError, match="is not a record"):

@@ -17,7 +17,7 @@ from PIL import Image
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Series
+from proofmap.core.inputs import Series, Text
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS
 from proofmap.metrics import METRICS
@@ -48,6 +48,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         Image.fromarray(np.full((6, 6, 3), 60 * k, np.uint8)).save(tmp_path / "photos" / label / f"{k}.png")
     (tmp_path / "customers.csv").write_text(CUSTOMERS)
     (tmp_path / "beats.ts").write_text(SERIES)
+    (tmp_path / "notes.txt").write_text("a good end\nbad\n")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -62,6 +63,12 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (("customers.csv",), "customers.csv?target=churned", "2 rows of customers.csv"),
         (("customers.csv", "--target", "city"), "customers.csv?target=city", "2 rows of customers.csv"),
         (("beats.ts",), "series:beats.ts", "the series of beats.ts"),
+        (("notes.txt",), "notes.txt", "2 texts of notes.txt"),
+        (
+            ("customers.csv", "--text-column", "city", "--target", "churned"),
+            "customers.csv?column=city&target=churned",
+            "2 texts of customers.csv",
+        ),
         ((), ".", "3 photos in ., in a sub-folder"),
     ],
 )
@@ -111,7 +118,7 @@ def test_many_images_are_sampled(world: Path) -> None:
     assert tomllib.loads(draft(found, Path("study.toml")))["images"] == {"number": 200}
 
 
-def test_the_study_of_photos_and_of_series_runs_as_written(
+def test_the_study_of_photos_of_series_and_of_texts_runs_as_written(
     world: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch.manual_seed(0)
@@ -126,6 +133,9 @@ def test_the_study_of_photos_and_of_series_runs_as_written(
             torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2)),
             inputs=Series(length=4, mean=(0.0,), std=(1.0,)),
             names=["a", "b"],
+        ),
+        "notes.txt": pm.Classifier(
+            lambda texts: [0.2 + 0.6 * ("bad" in text) for text in texts], inputs=Text(length=4)
         ),
     }
     for place, net in nets.items():
@@ -144,6 +154,7 @@ def test_the_study_of_photos_and_of_series_runs_as_written(
         (("photos", "--target", "age"), "--target names a column of a table"),
         (("customers.csv", "--target", "name"), "has no column 'name'; it has age, city, churned"),
         (("blank.csv",), "is empty"),
+        (("customers.csv", "--text-column", "note"), "has no column 'note'"),
         (("photos", "--out", "customers.csv"), "customers.csv exists"),
         (("photos", "--out", "photos"), "exists"),
     ],

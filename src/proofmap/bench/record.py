@@ -84,6 +84,8 @@ class Record:
                 raise ValueError(f"{key} of its method is no {kind.__name__}")
         if not all(isinstance(text, str) for text in self.method["files"].values()):
             raise ValueError("the files of its method are no texts")
+        if not all(isinstance(self.machine[key], str) for key in ("device", "device_name")):
+            raise ValueError("the device of its machine is no text")
         if not isinstance(self.passes, int) or not isinstance(self.seconds, int | float):
             raise ValueError("its passes or seconds are no number")
         if self.passes < 0 or not self.seconds >= 0:

@@ -17,10 +17,13 @@ from proofmap.study.file_schema import study_schema
 
 
 def init(
-    data: Annotated[Path, typer.Argument(help="A folder or file: photos, a table, or series.")] = Path("."),
+    data: Annotated[Path, typer.Argument(help="A folder or file: photos, a table, series, or texts.")] = Path(
+        "."
+    ),
     target: Annotated[
         str | None, typer.Option(help="The column of true labels of a table.", show_default="the last column")
     ] = None,
+    text_column: Annotated[str | None, typer.Option(help="The column of texts of a file of texts.")] = None,
     out: Annotated[Path, options.path_option("The study file to write.")] = Path("study.toml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing study file.")] = False,
     schema: Annotated[
@@ -30,7 +33,7 @@ def init(
     if schema:
         print_result(json.dumps(study_schema(), indent=1))
         return
-    found, *others = find_data(data, target or "")
+    found, *others = find_data(data, target or "", text_column or "")
     if out.exists() and not force:
         raise InputError(f"{out} exists; choose another --out, or replace it with --force")
     file = output_file(out, such_as="study.toml")

@@ -15,6 +15,7 @@ from proofmap.core.pictures import SUFFIXES, files_below
 from proofmap.core.text import counted, one_line
 from proofmap.data.folders import image_folder
 from proofmap.data.table_rows import PARQUET
+from proofmap.data.texts import text_file
 from proofmap.models import DEFAULT_MODEL
 
 SCHEMA_FILE = "study.schema.json"
@@ -22,6 +23,7 @@ SAMPLE_ABOVE = 200
 """If there are more images than this, the draft judges a random sample of this size."""
 _TABLES = (".csv", ".tsv", *PARQUET)
 _SERIES = (".ts",)
+_TEXTS = (".txt", ".jsonl")
 _MODELS = {".onnx": "onnx", ".skops": "sklearn"}
 
 
@@ -30,11 +32,12 @@ class FoundData:
     """Data that a study can judge.
 
     Attributes:
-        kind: photos, table or series.
+        kind: photos, table, series or texts.
         place: its file or folder.
         words: what it is, for a comment.
-        number: how many images, rows or series; None if that is not known without reading everything.
-        target: the column of true labels, for a table.
+        number: how many images, rows, series or texts; None if that is not known without reading everything.
+        target: the column of true labels, for a table or texts.
+        column: the column of texts.
         labelled: whether true labels are known.
         model: a model file of the same folder, for a table.
     """
@@ -44,19 +47,23 @@ class FoundData:
     words: str
     number: int | None = None
     target: str = ""
+    column: str = ""
     labelled: bool = False
     model: Path | None = None
 
 
-def find_data(place: str | Path, target: str = "") -> list[FoundData]:
+def find_data(place: str | Path, target: str = "", column: str = "") -> list[FoundData]:
     """The data in a folder, or of one file: photos first, then series, then tables.
 
     Args:
         target: the column of true labels of a table; its last column by default.
+        column: the column of texts of a file.
     """
     place = Path(place)
     if not place.exists():
         raise InputError(f"there is no file or folder {place}.{suggest_path(place)}")
+    if column or place.suffix.lower() in _TEXTS:
+        return [_texts(place, target, column)]
     files = sorted(path for path in place.iterdir() if path.is_file()) if place.is_dir() else [place]
 
     def by_suffix(suffixes: Iterable[str]) -> list[Path]:
@@ -73,9 +80,16 @@ def find_data(place: str | Path, target: str = "") -> list[FoundData]:
     if not found:
         raise InputError(
             f"{place} has no photos, no table (.csv, .tsv, .parquet) and no series (.ts). Name the folder or file of your data: "
-            "proofmap init photos/. Other data is listed by: proofmap list datasets"
+            "proofmap init photos/, proofmap init texts.txt. Other data is listed by: proofmap list datasets"
         )
     return found
+
+
+def _texts(path: Path, target: str, column: str) -> FoundData:
+    """The texts of a file, which are read to find mistakes in it and to count them."""
+    texts = text_file(path, column=column, target=target)
+    words = f"{counted(len(texts), 'text')} of {path.name}"
+    return FoundData("texts", path, words, len(texts), target, column, labelled=bool(target))
 
 
 def _photos(place: Path) -> Iterable[FoundData]:
@@ -121,6 +135,7 @@ def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str
         "photos": (("belief-mask", "grad-cam", "random"), "top5+wrong"),
         "series": (("belief-mask", "gradient-x-input", "occlusion", "random"), "all"),
         "table": (("belief-order", "kernel-shap", "random"), "all"),
+        "texts": (("belief-order", "kernel-shap", "random"), "all"),
     }[found.kind]
     also = [f"# Also found: {_quoted(_data(other, file))}, {other.words}." for other in others]
     sample = found.number is not None and found.number > SAMPLE_ABOVE
@@ -165,7 +180,12 @@ def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str
     return "\n".join(lines) + "\n"
 
 
-_FILLS = {"photos": ("gray", "blur"), "series": ("gray", "time-shift"), "table": ("gray", "near-rows")}
+_FILLS = {
+    "photos": ("gray", "blur"),
+    "series": ("gray", "time-shift"),
+    "table": ("gray", "near-rows"),
+    "texts": ("gray", "images"),
+}
 
 
 def has_model(found: FoundData) -> bool:
@@ -185,6 +205,13 @@ def _model(found: FoundData, file: Path) -> list[str]:
     if found.kind == "series":
         return [
             "# The net: a function of yours that returns a pm.Classifier with inputs=Series(...). Write it before you run the study.",
+            'model = "model.py:make"',
+        ]
+    if found.kind == "texts":
+        return [
+            "# The model: hf-text:FOLDER, minilm-zero-shot?labels=A,B, or a function of yours. Write it before you run the study:",
+            "#     def make():",
+            "#         return pm.Classifier(MODEL, data=TEXTS)  # a function of a list of strings, or anything with predict_proba",
             'model = "model.py:make"',
         ]
     if found.model is not None:
@@ -216,7 +243,10 @@ def _data(found: FoundData, file: Path) -> str:
     place = _relative(found.place, file)
     if found.kind == "series":
         return f"series:{place}"
-    return f"{place}?target={found.target}" if found.kind == "table" and found.target else place
+    columns = [
+        f"{key}={column}" for key, column in (("column", found.column), ("target", found.target)) if column
+    ]
+    return f"{place}?{'&'.join(columns)}" if found.kind in ("table", "texts") and columns else place
 
 
 def _relative(place: Path, file: Path) -> str:
