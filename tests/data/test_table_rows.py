@@ -30,6 +30,7 @@ def written(at: Path) -> tuple[Path, pd.DataFrame]:
 def test_a_csv_file_is_read_as_the_frame_it_was(tmp_path: Path) -> None:
     path, frame = written(tmp_path)
     data = load_dataset(f"{path}?target=left&name=id")
+    assert load_dataset(f"{path}?name=id").names == data.names  # without labels it is a table too
     assert isinstance(data, TableData) and data.title == "customers.csv"
     pd.testing.assert_frame_equal(data.frame, frame)
     assert data.names[:2] == ["customer 0", "customer 1"] and data.label_names == ("leaves", "stays")

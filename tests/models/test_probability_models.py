@@ -226,6 +226,8 @@ def test_an_onnx_model_of_tables_gives_its_own_probabilities(tmp_path: Path) -> 
     assert named.inputs.position_names == ("a", "b", "c")
     with pytest.raises(InputError, match=r"is a model of tables and needs rows.*data=FILE\.csv"):
         pm.load_classifier(f"onnx:{file}")
+    with pytest.raises(InputError, match=r"write onnx:.*\?names=a,b&data=FILE\.csv&target=COLUMN"):
+        pm.load_classifier(f"onnx:{file}?names=a,b")
     broken = tmp_path / "broken.onnx"
     broken.write_bytes(b"no model")
     with pytest.raises(ModelError, match="not an ONNX model that onnxruntime can run"):

@@ -248,7 +248,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
             )
         if kind in ("csv", "table") and "column" in options:
             kind = "text"
-        if kind == "csv" and "target" in options:  # a table of files has no setting
+        if kind == "csv" and ("target" in options or "name" in options):  # a table of files has no setting
             kind = "table"
         if kind == "npz" and holds_series(place):
             kind = "series"

@@ -36,7 +36,7 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         if "data" not in spec.options:
             raise InputError(
                 f"{spec.text} is a model of tables and needs rows like those that it was fitted on: write "
-                f"{spec.scheme}:{spec.name}?data=FILE.csv&target=COLUMN, or load_classifier(..., data=frame)"
+                f"{spec.text}{'&' if '?' in spec.text else '?'}data=FILE.csv&target=COLUMN, or load_classifier(..., data=frame)"
             )
         data = _table(Path(spec.options["data"]), spec.options.get("target"))
     return model, {**arguments, "data": data}
