@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import subprocess
 import sys
@@ -11,8 +12,11 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
+from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.metrics import Curves
 from proofmap.study import Run, Study, run_study
 from proofmap.study.stored_study import what_changed
 from tests.command import run
@@ -75,6 +79,25 @@ def test_commands_that_read_a_finished_run_do_not_import_torch(two_runs: Path, t
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert len(found) == len(commands) and not [command for command, torch in found.items() if torch]
+
+
+def test_results_of_a_run_are_read_as_tensors_before_and_after_they_were_used_as_arrays(
+    two_runs: Path,
+) -> None:
+    with Run(two_runs / "main") as run:
+        evaluation, again = run.evaluation(), run.evaluation()
+    result = evaluation["random"]
+    arrays = result.array_of("values", "soundness").copy(), result.curve_arrays.auc.copy()
+    read = pickle.loads(pickle.dumps(replace(again, settings={})))  # from tensors
+    for each in (evaluation, pickle.loads(pickle.dumps(evaluation)), read):
+        found = each["random"]
+        assert isinstance(found.insertion, Curves) and isinstance(found.maps, Tensor)
+        assert each.labels.dtype == torch.int64 and each.f.dtype == torch.float32
+        assert found.values["soundness"].tolist() == arrays[0].tolist()
+        assert found.insertion.auc.tolist() == arrays[1].tolist() == found.curve_arrays.auc.tolist()
+        assert set(dict(found.pairs)) == set(found.pairs) <= set(found.values)
+    result.values["soundness"][0] = 7.0
+    assert result.array_of("values", "soundness")[0] == 7.0  # the memory is shared
 
 
 @pytest.fixture
