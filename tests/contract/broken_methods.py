@@ -129,7 +129,7 @@ METHODS: dict[str, tuple[Method, str]] = {
     ),
     "inputs_that_lack_what_it_needs_are_refused": (
         method(needs=frozenset({"neighbours"}), check_needs=lambda method, classifier: None),
-        "it needs neighbours, which rows have not, but takes them",
+        "it needs neighbours, which rows lack, but takes them",
     ),
     "pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps": (
         computing(halved),

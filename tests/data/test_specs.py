@@ -123,7 +123,7 @@ def test_what_cannot_be_opened_says_how_to_write_it(place: Path, spec: str, told
 
 
 def test_a_string_and_an_argument_must_not_disagree(place: Path) -> None:
-    with pytest.raises(InputError, match="says split=val, the argument 'train'"):
+    with pytest.raises(InputError, match="says split=val, but the argument is 'train'"):
         load_dataset("imagenette:nette[val]", split="train")
 
 

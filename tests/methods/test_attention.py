@@ -404,7 +404,7 @@ class Reduced(PatchNet):
     "net, told",
     [
         (conv_net(), "Sequential has no attention; use a class activation map"),
-        (drawn(Windows(SIZE)), "the attention of Windows runs within windows"),
+        (drawn(Windows(SIZE)), "the attention of Windows works in windows"),
         (drawn(Reduced(SIZE)), "the attention of Reduced runs .* between changing numbers of tokens"),
         (lambda x: conv_net()(x), "a map of attention needs a torch module"),
     ],

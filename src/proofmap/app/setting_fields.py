@@ -1,5 +1,5 @@
-"""The settings of methods as fields of a form, generated from the settings themselves: kind, bounds, default and help; and the limits of
-numbers that visitors may set (:mod:`proofmap.app.choices`)."""
+"""The settings of methods as fields of a form, with kind, bounds, default and help, all generated from the settings themselves. Also the
+limits of numbers that visitors may set (:mod:`proofmap.app.choices`)."""
 
 from __future__ import annotations
 

@@ -4,24 +4,24 @@
 every device: their maps depend on rounding only in the last digits.
 
 **As a whole.** A method that learns a mask amplifies rounding: another kind of device, or another precision, leads to another mask. Values of
-single images then differ by up to .5, though means over images hardly do. So no value can be checked by itself, and the record is compared with
-``R`` computations here: ``z_1`` as the task states it, ``z_2, ..., z_R`` with maps of a copy of the net in which every weight ``w`` is ``w (1 + u e)``, ``u`` the
-unit roundoff (:func:`rounding_of`) and ``e`` normal. Seeds stay as they are, and the scores use the net itself. If the record is what the method gives, its value ``y`` of an image and
-``z_1, ..., z_R`` are draws from one distribution, so each of them could as well have been the record's. For a score and an image with values
-``v_0 = y, v_1 = z_1, ..., v_R = z_R``, let
+single images then differ by up to .5, though means over images hardly do. So no value can be checked by itself, and the record is compared
+with ``R`` computations here. ``z_1`` is computed as the task states it. For ``z_2, ..., z_R``, maps are made by a copy of the net in which
+every weight ``w`` is ``w (1 + u e)``, with ``u`` the unit roundoff (:func:`rounding_of`) and ``e`` normal. Seeds stay as they are, and the
+scores use the net itself. If the record is honest, its value ``y`` of an image and ``z_1, ..., z_R`` are draws from one distribution, so
+each of them could as well have been the record's. For a score and an image with values ``v_0 = y, v_1 = z_1, ..., v_R = z_R``, let
 
     a_k = clip(v_k - mean of the others, -CLIP, CLIP)        how far value k is above the others
     b_k = |v_k - mean of the others|                         how far it is away from them
 
     shift = sum of a_0 over images        spread = sum of b_0 over images
 
-Both are standardised by their mean and variance under random exchanges: in each image, a value ``k`` drawn from ``0, ..., R`` takes the place of the
-record's, the same ``k`` for all scores. The largest of ``|shift|`` and ``spread`` over all scores is compared with the largest under
-:data:`EXCHANGES` random exchanges; its p is the share of these that reach it. A record is refused if p < :data:`LEVEL` for a score whose
-mean, or whose values, differ from those here by more than :data:`GAP`. An honest record is therefore refused with a probability of at most
-:data:`LEVEL`, whatever the method's distribution is, however scores depend on one another, and for any number of scores and images.
-``shift`` finds scores that were raised; ``spread`` finds raised scores that were hidden under added noise, and a few scores that were
-raised by much.
+Both are standardised by their mean and variance under random exchanges. In an exchange, for each image a ``k`` is drawn from ``0, ..., R``,
+and ``v_k`` takes the place of the record's value ``v_0``. All scores have the same ``k``. The largest of ``|shift|`` and ``spread`` over
+all scores is compared with the largest under :data:`EXCHANGES` random exchanges; its p is the share of these that reach it. A record is
+refused if p < :data:`LEVEL` for a score whose mean, or whose values, differ from those here by more than :data:`GAP`. An honest record is
+therefore refused with a probability of at most :data:`LEVEL`, whatever the method's distribution is, however scores depend on one another,
+and for any number of scores and images. ``shift`` finds scores that were raised; ``spread`` finds raised scores that were hidden under
+added noise, and a few scores that were raised by much.
 """
 
 from __future__ import annotations

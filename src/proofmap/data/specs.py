@@ -137,7 +137,7 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
     doubled = [key for key in options if key in written and str(options[key]) != written[key]]
     if doubled:
         raise InputError(
-            f"{spec} says {doubled[0]}={written[doubled[0]]}, the argument {options[doubled[0]]!r}"
+            f"{spec} says {doubled[0]}={written[doubled[0]]}, but the argument is {options[doubled[0]]!r}"
         )
     known = _options(kind)
     arguments: dict[str, object] = {}

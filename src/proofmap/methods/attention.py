@@ -59,7 +59,7 @@ def find_tokens(classifier: Classifier) -> AttentionTokens:
         parts = any(not _whole(attention, probe) for attention in probe.attention)
         if len(counts) > 1 or parts or probe.reduced:
             raise InputError(
-                f"the attention of {classifier.name} runs within windows or between changing numbers of tokens "
+                f"the attention of {classifier.name} works in windows, or its number of tokens changes "
                 f"({', '.join(map(str, counts))}), so its layers cannot be joined{_INSTEAD}"
             )
         grid = probe.grid(counts[0], 1) or probe.grid(counts[0], 0)

@@ -128,7 +128,9 @@ class BoxIoU(LocalisationMetric):
 
     def pairs(self, judged: Judged) -> Tensor:
         if not judged.inputs.has_neighbours:
-            raise InputError(f"box-iou draws a box; {judged.inputs.noun} have none, so leave this metric out")
+            raise InputError(
+                f"box-iou draws a box, and {judged.inputs.noun} have no neighbours; leave this metric out"
+            )
         found = torch.full(judged.labels.shape, torch.nan, device=judged.maps.device)
         known = list(known_places(judged))
         if not known:

@@ -57,7 +57,7 @@ class BoxMetric(Metric):
         """One for each map, in the order of ``judged.maps.flatten(0, 1)``."""
         if not judged.inputs.has_neighbours:
             raise InputError(
-                f"{self.name} draws a box; {judged.inputs.noun} have none, so leave this metric out"
+                f"{self.name} draws a box, and {judged.inputs.noun} have no neighbours; leave this metric out"
             )
         keep = above_threshold(judged.maps.flatten(0, 1), self.delta, self.reading)
         if self.empty == "whole":

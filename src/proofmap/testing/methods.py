@@ -182,7 +182,7 @@ def inputs_that_lack_what_it_needs_are_refused(method: Method) -> None:
             method.prepare(shared_classifier(inputs))
         except InputError:
             continue
-        raise AssertionError(f"it needs {lacking[0]}, which {inputs.noun} have not, but takes them")
+        raise AssertionError(f"it needs {lacking[0]}, which {inputs.noun} lack, but takes them")
 
 
 @check_method.promise

@@ -130,7 +130,7 @@ def read_phang(path: Path, classifier: Classifier, features: Features) -> tuple[
         raise _unlike(path, "the masker of Phang et al.", error) from None
     if not stages or 0 in stages or final.shape[1] != sum(len(kernel) for kernel in kernels):
         raise InputError(
-            f"{path} reads the stem of its net, or labels; only maskers of the stages 1 to 4 alone can be used"
+            f"{path} also reads the stem of its net, or labels; only maskers of the stages 1 to 4 can be used"
         )
     reader = classifier
     if features == "own":

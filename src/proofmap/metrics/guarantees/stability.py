@@ -151,11 +151,11 @@ def answer(classifier: Classifier, logits: Tensor, labels: Tensor) -> Tensor:
 class CertifiedPixels(Metric):
     """The share of positions that randomised smoothing certifies; at the others it abstains.
 
-    ``samples`` maps of x + sigma * noise are cut at their top ``share``. A position is certified as shown if a binomial test, at the
-    level alpha / positions, rejects that it is shown with probability tau or less; and likewise for hidden. All certificates of one map
-    hold together with probability 1 - alpha: no change of the input by less than sigma * Phi^-1(tau) in the l2 norm changes a certified
-    position. For pictures, noise is in units of pixels (0 to 1); for other inputs, in units of the input's std. Noisy pixels are
-    clamped to what a picture can hold.
+    ``samples`` maps of x + sigma * noise are cut at their top ``share``. A binomial test at the level alpha / positions decides: a position
+    is certified as shown if "it is shown with probability tau or less" is rejected, and as hidden if "it is hidden with probability tau or
+    less" is. All certificates of one map hold together with probability 1 - alpha: no change of the input by less than sigma * Phi^-1(tau)
+    in the l2 norm changes a certified position. For pictures, noise is in units of pixels (0 to 1); for other inputs, in units of the
+    input's std. Noisy pixels are clamped to what a picture can hold.
 
     The value of an image is that of its first label. Maps that do not depend on the input are certified everywhere, and prove nothing.
     """
