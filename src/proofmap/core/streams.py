@@ -158,7 +158,7 @@ def normal(keys: Tensor, n: int) -> Tensor:
 def permutations(keys: Tensor, n: int) -> Tensor:
     """A random permutation of ``0 .. n-1`` for each key: int64 ``(*keys.shape, n)``.
 
-    32-bit words may collide; two words make collisions (which a stable sort settles by index) negligible.
+    Entries are sorted by two 32-bit words each, so equal ones are very rare; these stay in the order of their index.
     """
     pairs = random_words(keys, 2 * n)
     wide = (pairs[..., :n] << 31) ^ pairs[..., n:]

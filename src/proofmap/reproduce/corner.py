@@ -3,7 +3,7 @@
 [settings.whole]                # the study of the whole photos
 data = "imagenette:..."
 holdout = "imagenette:..."      # of [settings.tuned]
-methods = ["Random"]            # rows of the study, which get a second one: "Random, whole photos"
+methods = ["Random"]            # rows of the study to repeat, as "Random, whole photos"
 """
 
 from __future__ import annotations
