@@ -128,7 +128,7 @@ def test_ctrl_c_while_pytorch_is_imported_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "torch.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
     places = [str(tmp_path), *(os.environ.get("PYTHONPATH", "").split(os.pathsep)), *sys.path]
     ended = subprocess.run(
-        [sys.executable, "-c", "import proofmap_command as p; p.main()", "list", "methods"],
+        [sys.executable, "-c", "import proofmap_command as p; p.main()", "evaluate", "--help"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(places)},
         capture_output=True,
         text=True,
