@@ -94,6 +94,21 @@ def test_a_function_of_tensors_has_gradients_if_it_lets_them_through() -> None:
     assert through.differentiable and not blocked.differentiable
 
 
+def test_a_function_of_photos_may_call_numpy() -> None:
+    """``x.numpy()`` fails on a tensor that requires a gradient, as Proofmap gives it to find out whether there is one."""
+
+    def by_numpy(x: torch.Tensor) -> NDArray[np.float32]:
+        share = x.numpy().mean(axis=(1, 2, 3))
+        return np.stack([1 - share, share], axis=1)
+
+    x = torch.rand(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    for function in (by_numpy, lambda x: torch.from_numpy(by_numpy(x))):
+        net = pm.Classifier(function, size=4, mean=(0.0,) * 3, std=(1.0,) * 3, outputs="probabilities")
+        found = pm.evaluate(net, x, methods=["occlusion"], labels=[1])
+        assert not net.differentiable
+        torch.testing.assert_close(found.f[:, 0], x.mean(dim=(1, 2, 3)))
+
+
 def test_probabilities_that_do_not_sum_to_one_are_refused_in_any_batch() -> None:
     data = frame()
     with pytest.raises(ModelError, match=r"Model returned for row 0 of a batch sum to 1\.5"):

@@ -267,7 +267,7 @@ class Classifier:
         x = self.inputs.for_net(x.to(self.dtype))
         found = ask(self.net, x, self.inputs) if self._longer and is_together() else self.net(x)
         found = check_rows(found, len(x), self.inputs.singular)
-        out = found.to(torch.float32, copy=True)  # a net may use its tensor again
+        out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
             check_finite(out, self.inputs.singular)
             noise = partial(outputs_on_noise, self.net, self.inputs, self.device, self.dtype)

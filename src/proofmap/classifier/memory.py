@@ -30,7 +30,7 @@ def probe_batch_sizes(
     limit.
     """
     saved = _saved_bytes(forward, image, weights)
-    largest, values = max((image.numel() * image.element_size(), image.numel()), *saved)
+    largest, values = max([(image.numel() * image.element_size(), image.numel()), *saved])
     total = max(sum(size for size, _ in saved), 4 * largest)
     budget = device_memory(image.device) / 3
     limit = most_images(largest, values, image.device.type)
@@ -81,7 +81,8 @@ def _clamp(size: int, limit: int) -> int:
 def _saved_bytes(
     forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]
 ) -> list[tuple[int, int]]:
-    """Bytes and numbers of each tensor that autograd saves for one image, without weights."""
+    """Bytes and numbers of each tensor that autograd saves for one image, without weights; none if the function refuses
+    a tensor that requires a gradient, as it does if it calls NumPy."""
     constant = {weight.untyped_storage().data_ptr() for weight in weights}
     seen: dict[int, tuple[int, int]] = {}
 
@@ -92,7 +93,11 @@ def _saved_bytes(
         return tensor
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        forward(image.detach().clone().requires_grad_(True))
+        try:
+            forward(image.detach().clone().requires_grad_(True))
+        except RuntimeError as error:
+            if "requires grad" not in str(error):
+                raise
     return list(seen.values())
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -139,6 +140,8 @@ def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
 
 def check_rows(out: object, images: int, item: str = "image") -> Tensor:
     """Raise unless there is one row of outputs per input. Messages call an input ``item``."""
+    if isinstance(out, np.ndarray) and out.dtype.kind == "f":
+        out = torch.from_numpy(np.ascontiguousarray(out))
     if isinstance(out, Tensor) and out.ndim == 2 and len(out) == images:
         return out
     shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__

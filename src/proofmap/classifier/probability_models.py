@@ -145,11 +145,19 @@ def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data:
 
 
 def has_gradient(net: Any, x: Tensor) -> bool:
-    """Whether the outputs of a function have a gradient with respect to its input. One pass of ``x`` is made to find out."""
+    """Whether the outputs of a function have a gradient with respect to its input. One pass of ``x`` is made to find out.
+
+    A function that refuses an input that requires a gradient has none: it may call NumPy.
+    """
     if isinstance(net, ProbabilityModel):
         return False
     with torch.enable_grad(), torch.inference_mode(False):
-        return bool(net(x.requires_grad_(True).clone()).requires_grad)
+        try:
+            return bool(getattr(net(x.requires_grad_(True).clone()), "requires_grad", False))
+        except RuntimeError as error:
+            if "requires grad" not in str(error):
+                raise
+            return False
 
 
 def _is_other_model(net: object) -> bool:
