@@ -69,6 +69,14 @@ def test_a_net_that_knows_its_pictures_is_not_suspicious(tmp_path: Path) -> None
         assert any("sanity of 12 images: 12 of 12 right; f moves by .67" in note for note in run.notes())
 
 
+def test_labels_that_were_found_by_their_order_alone_are_named(tmp_path: Path) -> None:
+    """Outputs without names: the folders blue, green and red are taken as outputs 0, 1 and 2, which is wrong here."""
+    found = seen(tmp_path, colour_study(tmp_path), colour_net(names=("0", "1", "2")))
+    assert "4 of 12 right, with blue, green, red as outputs 0, 1, ... in this order: name the outputs" in str(
+        found
+    )
+
+
 def test_copies_of_pictures_are_suspicious(tmp_path: Path) -> None:
     study = colour_study(tmp_path)
     for k in (1, 2, 3):  # as a reader that loses pixels would give them

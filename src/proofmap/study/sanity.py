@@ -53,6 +53,7 @@ class Sanity:
         moves: mean over images of 1/2 sum_a |f(x, a) - mean over images of f(., a)|: 0 if f is the same for all images.
         fills: the net's output for each fill that metrics use.
         copies: the number of images, of all, that are equal to one before them.
+        by_order: the names of the data's labels if they were taken as outputs 0, 1, ... in this order, because the outputs have no names.
     """
 
     images: int
@@ -67,6 +68,7 @@ class Sanity:
     moves: float
     fills: tuple[FillAlone, ...]
     copies: int = 0
+    by_order: str = ""
 
     @classmethod
     def from_record(cls, record: Any) -> Sanity:
@@ -84,7 +86,12 @@ class Sanity:
         ... )
         sanity of 30 images: 28 of 30 right; f moves by .93 from one to another; gray alone is 'web' with f = .10
         """
-        right = [f"{self.right} of {self.known} right"] if self.known else ["true labels are not known"]
+        order = f", with {self.by_order} as outputs 0, 1, ... in this order: name the outputs to be sure"
+        right = (
+            [f"{self.right} of {self.known} right{order if self.by_order else ''}"]
+            if self.known
+            else ["true labels are not known"]
+        )
         moves = [f"f moves by {_places(self.moves)} from one to another"] if self.images > 1 else []
         alone = [f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}" for fill in self.fills]
         many = f"{self.images} {self.noun}" if self.images != 1 else f"one of the {self.noun}"
@@ -187,7 +194,26 @@ def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool
         moves=round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
         fills=tuple(alone(fill) for fill in fills) if len(f) else (),
         copies=len(images) - len({row.digest for row in images}),
+        by_order=_by_order(session.data.label_names, classifier.names),
     )
+
+
+def _by_order(labels: Sequence[str], outputs: Sequence[str]) -> str:
+    """The first names of labels that are found by their order alone.
+
+    >>> _by_order(["leaves", "stays"], ["0", "1"]), _by_order(["0", "1"], ["0", "1"])
+    ('leaves, stays', '')
+    """
+    from proofmap.data.dataset import match_labels
+
+    numbers = [str(k) for k in range(len(outputs))]
+    if (
+        list(outputs) != numbers
+        or match_labels(labels, outputs) != tuple(range(len(labels)))
+        or {*labels} & {*numbers}
+    ):
+        return ""
+    return ", ".join(labels[:3]) + (", ..." if len(labels) > 3 else "")
 
 
 def _places(value: float) -> str:
