@@ -192,6 +192,24 @@ def test_a_column_that_the_model_was_not_fitted_on_is_refused() -> None:
         pm.Classifier(fitted, data=frame().assign(id="x"))
 
 
+def test_a_model_that_needs_more_digits_than_float32_has_is_refused() -> None:
+    """In float32, seconds since 1970 are known to 128 s."""
+    seconds = 1_795_000_000.25 + 10 * np.arange(40)
+    rows = pd.DataFrame({"age": np.arange(40), "seconds": seconds})
+
+    def recent(table: Any) -> Any:
+        table["late"] = table["seconds"] > 1_795_000_200  # a model may write into the frame that it is given
+        return np.where(table["late"], 0.9, 0.1)
+
+    with pytest.raises(
+        ModelError, match=r"changes by up to 0\.8 if they are rounded.*'seconds': subtract a constant"
+    ):
+        pm.Classifier(recent, data=rows)
+    assert list(rows) == ["age", "seconds"]
+    rows["seconds"] -= 1_795_000_000
+    pm.Classifier(lambda table: np.where(table["seconds"] > 200, 0.9, 0.1), data=rows)
+
+
 def test_the_fingerprint_changes_with_the_model() -> None:
     from sklearn.linear_model import LogisticRegression
 

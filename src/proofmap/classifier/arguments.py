@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from torch import nn
+
 from proofmap.classifier.outputs import Outputs, check_outputs
-from proofmap.classifier.probability_models import ProbabilityModel, as_function, is_probability_model
+from proofmap.classifier.probability_models import (
+    ProbabilityModel,
+    as_function,
+    check_rounding,
+    is_probability_model,
+)
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Text
 from proofmap.core.text import counted
@@ -69,4 +76,6 @@ def _rows(net: object, data: Any) -> Rows:
             f"the table has the column {extra[0]!r}, which the model was not fitted on. Leave it out: frame.drop(columns={extra[:6]!r}). On the "
             f"command line, --target {extra[0]} if it has the true labels, or FILE?name={extra[0]} if it has the names of rows"
         )
+    if not isinstance(net, nn.Module):
+        check_rounding(net, data, inputs)
     return inputs

@@ -7,6 +7,7 @@ of strings (:meth:`~proofmap.core.inputs.Inputs.decode`). A whole batch is one c
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from proofmap.core.text import counted
 from proofmap.plugins.failures import reason_of
 
 _TOLERANCE = 1e-3
+_TRIED, _MOVES = 32, 0.01  # rows, and a change of an output that is not taken for rounding
 _SHOWN = 8
 _KERAS = ("keras", "tensorflow", "tf_keras")
 
@@ -116,6 +118,35 @@ class ProbabilityModel:
         return (
             f" The column {column!r} has missing values. If the model takes none, fit it in a pipeline after an imputer "
             "(sklearn.impute.SimpleImputer), or leave these rows out"
+        )
+
+
+def check_rounding(model: Any, data: Any, inputs: Rows) -> None:
+    """Refuse a model whose output for rows of ``data`` is another one if it gets them from ``inputs``, which keep numbers in float32.
+
+    It matters if a column has more digits than float32 and the model needs them, such as the seconds since 1970. Up to 32 rows are tried.
+    Models that fail on them, or differ from call to call, are refused by other checks.
+    """
+    table = inputs.table
+    if isinstance(data, Columns) or table is None:
+        return
+    rows = data[:: max(1, len(data) // _TRIED)][:_TRIED]
+    call = _call_of(model)
+    try:
+        given = table.decode(table.encode(rows))
+        own, again = (np.asarray(call(copy.deepcopy(rows)), dtype=np.float64) for _ in range(2))
+        found = np.asarray(call(given), dtype=np.float64)
+    except Exception:
+        return
+    if (
+        own.shape == found.shape
+        and np.array_equal(own, again)
+        and (moved := np.abs(own - found).max()) > _MOVES
+    ):
+        long = max(table.columns, key=lambda c: max(abs(c.low), abs(c.high)) / c.spread)
+        raise ModelError(
+            f"rows are kept in float32, and the output of {_name_of(model)} changes by up to {moved:.2g} if they are rounded to it. Give columns "
+            f"of many digits fewer, such as {long.name!r}: subtract a constant, or use another unit"
         )
 
 
