@@ -491,6 +491,11 @@ def test_a_label_set_is_renormalised_unless_one_says_otherwise_however_it_is_giv
     assert torch.equal(made.probabilities(images), part.probabilities(images))
     assert not classifier(net, label_set=range(5)).renormalise  # nothing is left out
     assert not classifier(net, label_set=[1, 3], outputs="sigmoid").renormalise
+    with pytest.raises(
+        InputError, match="a softmax over it alone gives it the probability 1 for every input"
+    ):
+        classifier(net, label_set=[1])
+    assert classifier(net, label_set=[1], renormalise=False).label_set == (1,)
 
 
 def test_without_renormalising_the_softmax_runs_over_all_outputs(images: Tensor) -> None:

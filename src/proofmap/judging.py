@@ -142,7 +142,7 @@ class Judge:
         """Judge every method on more images. The arguments are those of :func:`evaluate`; ``labels`` are for these images alone."""
         classifier, before = self.classifier, sum(len(seen.names) for seen in self._seen)
         inputs = classifier.inputs
-        given = images_as_tensor(images, inputs)
+        given = images_as_tensor(images, inputs, truth)
         names = names_of_files(given) if names is None else names
         images = private_copy(classifier.check_images(given))
         if len(images) == 0:

@@ -108,3 +108,13 @@ def test_a_table_of_files_says_how_to_read_rows(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"as in table:FILE\?target=COLUMN \(or --target COLUMN\)"):
         load_dataset(tmp_path / "rows.csv")
     assert isinstance(load_dataset(f"table:{tmp_path / 'rows.csv'}"), TableData)
+
+
+def test_true_labels_in_another_order_than_the_rows_are_refused() -> None:
+    frame = people()
+    f, truth = classifier(Rows.of(frame)), (frame["age"] > 50).astype(int)
+    shuffled = frame.iloc[::-1]
+    with pytest.raises(InputError, match=r"in another order, by its index; write truth\.loc\[frame\.index\]"):
+        pm.evaluate(f, shuffled, methods=["random"], labels="true", truth=truth)
+    found = pm.evaluate(f, shuffled, methods=["random"], labels="true", truth=truth.loc[shuffled.index])
+    assert found.labels[:, 0].tolist() == truth.tolist()[::-1]

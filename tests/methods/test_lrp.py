@@ -391,7 +391,7 @@ def test_the_one_output_of_a_yes_or_no_is_contrasted_as_two_would_be(dual: Any) 
 
 
 def test_a_contrast_needs_two_labels() -> None:
-    f = classifier(conv_net()).restricted([2])
+    f = classifier(conv_net()).restricted([2], renormalise=False)
     with pytest.raises(InputError, match="the label set has only one label"):
         ContrastiveLRP()(f, pixels(1, 8), torch.tensor([[2]]))
 

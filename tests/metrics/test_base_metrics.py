@@ -123,7 +123,7 @@ def test_margins_look_inside_the_label_set_and_one_label_has_no_rival() -> None:
     unnormalised = f.restricted([0, 2], renormalise=False)
     found = make_game("insertion", target="margin").read(unnormalised, z)
     assert found[:, 0].tolist() == pytest.approx((z[:, 0] - z[:, 2]).tolist(), abs=1e-5)
-    alone = f.restricted([1])
+    alone = f.restricted([1], renormalise=False)
     assert make_game("insertion", target="rival").read(alone, z)[:, 1].tolist() == [0.5, 0.5]
 
 

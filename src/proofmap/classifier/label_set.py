@@ -68,6 +68,11 @@ def chosen_labels(
             f"renormalise is for a softmax: with outputs={outputs!r} the labels are independent, and f of one does not "
             "depend on which others count. Leave renormalise out."
         )
+    if renormalise and len(members) == 1:
+        raise InputError(
+            f"the label set has one label, {names[members[0]]!r}: a softmax over it alone gives it the probability 1 for every input. Name two or "
+            "more labels, or leave f as it is: renormalise=False, --no-renormalise"
+        )
     outside = None
     if renormalise and len(members) < len(names):
         outside = torch.full((len(names),), -torch.inf, device=device, dtype=torch.float32)

@@ -276,8 +276,8 @@ def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
     """The labels as a tuple. A repeated label is refused, because it would count twice."""
     doubled = next((a for a, count in Counter(indices).items() if count > 1), None)
     if doubled is not None:
-        name = shortened(names[doubled], 30)
-        raise InputError(f"labels names {doubled} ({name}) more than once; name each label once")
+        name = "" if names[doubled] == str(doubled) else f" ({shortened(names[doubled], 30)})"
+        raise InputError(f"labels names {doubled}{name} more than once; name each label once")
     return tuple(indices)
 
 

@@ -70,11 +70,24 @@ def as_dataset(
     found = _open(given, inputs)
     if names is None and truth is None:
         return found
+    _check_order(truth, given)
     if names is not None and len(names) != len(found):
         raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
     return _Renamed(
         found, names, None if truth is None else label_rows(truth, outputs, len(found), inputs.singular)
     )
+
+
+def _check_order(truth: Any, given: Any) -> None:
+    """Refuse true labels in a Series of pandas whose index has the rows of a frame in another order."""
+    own, rows = getattr(truth, "index", None), getattr(given, "index", None)
+    if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
+        return
+    if len(own) == len(rows) and not own.equals(rows) and own.sort_values().equals(rows.sort_values()):
+        raise InputError(
+            "truth has the rows of the frame in another order, by its index; write truth.loc[frame.index], or truth.to_numpy() if the order "
+            "is meant"
+        )
 
 
 def _open(given: Any, inputs: Inputs) -> Dataset:
@@ -303,10 +316,11 @@ def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
     return several or isinstance(given, (Tensor, np.ndarray, Image.Image)) or inputs.takes(given)
 
 
-def images_as_tensor(given: Any, inputs: Inputs) -> Tensor:
+def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> Tensor:
     """Images in memory as the net takes them. Pictures of Pillow are prepared like files. Arrays may hold bytes, have their channels last,
-    or be a single input. A data frame is encoded by its columns.
+    or be a single input. A data frame is encoded by its columns; ``truth`` must have its order.
     """
+    _check_order(truth, given)
     if inputs.takes(given):
         return inputs.encode(given)
     if not is_in_memory(given, inputs):
