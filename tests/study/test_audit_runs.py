@@ -69,6 +69,7 @@ def test_commands_that_read_a_finished_run_do_not_import_torch(two_runs: Path, t
         ["analyse", "frontier", main],
         ["verify", main],
         ["export", main, "--out", str(tmp_path)],
+        ["bench", "list"],
     ]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands)],

@@ -28,18 +28,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import torch
-from torch import Tensor, nn
+from typing import TYPE_CHECKING, Any
 
 from proofmap.bench.record import Record
-from proofmap.classifier.view import copy_net
+from proofmap.core.deferred import torch
 from proofmap.core.text import counted
-from proofmap.data.loader import load_listed
-from proofmap.methods.method import ReadyMethod
-from proofmap.metrics.block import Subjects
-from proofmap.study.session import Session
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proofmap.methods.method import ReadyMethod
+    from proofmap.study.session import Session
 
 EACH, WHOLE = "each value", "as a whole"
 """The names of the rules in a record's check."""
@@ -152,8 +151,10 @@ def changed_roundings(session: Session, method: ReadyMethod, unit: float, *, see
 
     The copy is a net of its own: weights changed inside a classifier are taken from the user's net again at its next pass.
     """
+    from proofmap.classifier.view import copy_net
+
     source = session.classifier
-    if not isinstance(source.net, nn.Module) or not any(True for _ in source.net.parameters()):
+    if not isinstance(source.net, torch.nn.Module) or not any(True for _ in source.net.parameters()):
         return None
     net = copy_net(source.net)
     generator = torch.Generator().manual_seed(seed)
@@ -167,6 +168,9 @@ def _values(
     session: Session, record: Record, places: Sequence[int], maker: ReadyMethod | None
 ) -> dict[str, Tensor]:
     """Values of the maps of ``maker``; of the session's own method if it is None."""
+    from proofmap.data.loader import load_listed
+    from proofmap.metrics.block import Subjects
+
     at = {name: k for k, name in enumerate(session.data.names)}
     net, found = session.classifier, []
     blocks = [list(places[k : k + _BLOCK]) for k in range(0, len(places), _BLOCK)]

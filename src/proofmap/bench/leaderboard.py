@@ -8,6 +8,7 @@ methods of the task.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,9 +17,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import torch
-from markupsafe import Markup
-from torch import Tensor
+import numpy as np
 
 from proofmap.bench import agreement
 from proofmap.bench.agreement import EACH, TOLERANCE, WHOLE
@@ -28,10 +27,9 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import write_text
 from proofmap.core.text import counted
 from proofmap.report import scatter
-from proofmap.report.html import page_file, templates_of
 from proofmap.results import tables
 from proofmap.results.compare import LEVEL, resamples_for
-from proofmap.results.intervals import Limits, mean_intervals
+from proofmap.results.intervals import Doubles, Limits, mean_intervals
 from proofmap.results.paired import fewest_images, holm, sign_flip_p
 from proofmap.results.statistics import Score, mean_score
 
@@ -164,7 +162,7 @@ class Board:
         return n < fewest_images(max(1, rows * (rows - 1) // 2))
 
     def _decided(
-        self, values: Sequence[Mapping[str, Tensor]]
+        self, values: Sequence[Mapping[str, Doubles]]
     ) -> tuple[list[dict[str, tuple[str, ...]]], list[dict[str, tuple[str, ...]]]]:
         """For each record and kind in :data:`DECIDED`: the names of records that it is better than, and of those that it is worse than."""
         names = [record.name for record in self.records]
@@ -173,7 +171,7 @@ class Board:
         pairs = list(combinations(range(len(values)), 2))
         for kind in DECIDED if pairs and not self.is_undecidable else ():
             sign = 1 if _higher(self.records[0], kind) else -1
-            d = torch.stack([sign * (values[a][kind] - values[b][kind]) for a, b in pairs], dim=1)
+            d = np.stack([sign * (values[a][kind] - values[b][kind]) for a, b in pairs], axis=1)
             p = holm(sign_flip_p(d, resamples=resamples_for(len(pairs))))
             for (a, b), corrected, (low, high) in zip(
                 pairs, p.tolist(), mean_intervals(d).tolist(), strict=True
@@ -273,9 +271,10 @@ def _method_of(record: Record) -> tuple[str, str]:
     return str(settings.get("method", record.name)), of if isinstance(of, str) else ""
 
 
-def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Tensor:
+def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Doubles:
     """A score per image ``(N,)``, averaged over fills. NaN if the image does not count with one of the fills."""
-    return torch.stack([record.column(f"{kind} ({fill})") for fill in fills]).mean(dim=0)
+    averaged: Doubles = np.stack([record.array(f"{kind} ({fill})") for fill in fills]).mean(axis=0)
+    return averaged
 
 
 def _about(record: Record, kind: str) -> Mapping[str, Any]:
@@ -288,7 +287,7 @@ def _higher(record: Record, kind: str) -> bool:
 
 def _limits(record: Record, kind: str) -> Limits:
     low, high = _about(record, kind)["limits"]
-    return (-torch.inf if low is None else low, torch.inf if high is None else high)
+    return (-math.inf if low is None else low, math.inf if high is None else high)
 
 
 def _total(decided: Mapping[str, Sequence[str]]) -> int:
@@ -316,6 +315,10 @@ def write_page(leaderboard: Leaderboard, path: str | Path) -> Path:
 
 def page_html(leaderboard: Leaderboard) -> str:
     """The page as text; equal records give equal text."""
+    from markupsafe import Markup
+
+    from proofmap.report.html import page_file, templates_of
+
     boards = [_board(board) for board in leaderboard.boards.values()]
     views = list(dict.fromkeys(view["name"] for board in boards for view in board["views"]))
     return (

@@ -22,15 +22,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from proofmap.classifier import Classifier
-from proofmap.classifier.probability_models import ProbabilityModel
+from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, write_text
+from proofmap.results.intervals import Doubles
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from proofmap.classifier import Classifier
 
 _DIGITS = 6
 
@@ -123,10 +127,13 @@ class Record:
     def checked(self, check: Mapping[str, Any]) -> Record:
         return replace(self, check=check)
 
-    def column(self, score: str) -> Tensor:
+    def array(self, score: str) -> Doubles:
         """The values ``(N,)`` of a score; NaN where an image does not count."""
-        found = [math.nan if value is None else float(value) for value in self.values[score]]
-        return torch.tensor(found, dtype=torch.float64)
+        return np.array([math.nan if value is None else float(value) for value in self.values[score]])
+
+    def column(self, score: str) -> Tensor:
+        """The values of :meth:`array` as a tensor."""
+        return torch.from_numpy(self.array(score))
 
 
 def weights_digest(classifier: Classifier) -> str:
@@ -134,6 +141,8 @@ def weights_digest(classifier: Classifier) -> str:
 
     A model that is no torch net counts if it has a ``state_dict``.
     """
+    from proofmap.classifier.probability_models import ProbabilityModel
+
     net = classifier.net
     model = net.model if isinstance(net, ProbabilityModel) else net
     state = model.state_dict() if hasattr(model, "state_dict") else {}

@@ -32,13 +32,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of
 from proofmap.core.text import check_known
 from proofmap.reproduce.recipe import Need, placed
-from proofmap.study import Study
+
+if TYPE_CHECKING:
+    from proofmap.study import Study
 
 VERSION = "proofbench-1"
 METRICS = (
@@ -123,6 +125,8 @@ class Task:
 
     def study(self, spec: str, name: str, data: Path, images: Sequence[str] = ()) -> Study:
         """The study of one method on the task, or on these images of it."""
+        from proofmap.study import Study
+
         table = placed(dict(self.settings), {"tasks": str(_folder()), "data": str(data)})
         if images:
             table["images"] = {**table.get("images", {}), "names": list(images), "number": None}

@@ -9,16 +9,13 @@ from typing import Annotated
 
 import typer
 
-from proofmap.bench import VERSION, Leaderboard, Record, Task, run_task, submit, task_names
+from proofmap.bench import VERSION, Leaderboard, Record, Task, task_names
 from proofmap.bench.leaderboard import FOLDER, write_page
-from proofmap.bench.running import record_path
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
-from proofmap.cli.evaluate import devices_for, executor_for
 from proofmap.core.errors import InputError
 from proofmap.core.files import DATA_FOLDER, output_file
 from proofmap.results import tables
-from proofmap.study.watchers.views import watcher_for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +70,10 @@ def _list(asked: Asked) -> None:
 
 
 def _run(asked: Asked) -> None:
+    from proofmap.bench.running import record_path, run_task
+    from proofmap.cli.evaluate import devices_for, executor_for
+    from proofmap.study.watchers.views import watcher_for
+
     task = Task.named(
         asked.needed("task", "proofmap bench run TASK --method METHOD; see proofmap bench list")
     )
@@ -107,6 +108,9 @@ def _run(asked: Asked) -> None:
 
 
 def _submit(asked: Asked) -> None:
+    from proofmap.bench.submission import submit
+    from proofmap.study.watchers.views import watcher_for
+
     record = Record.read(asked.needed("record", "proofmap bench submit RECORD; bench run writes it"))
     path = submit(
         record,
