@@ -118,3 +118,16 @@ def test_true_labels_in_another_order_than_the_rows_are_refused() -> None:
         pm.evaluate(f, shuffled, methods=["random"], labels="true", truth=truth)
     found = pm.evaluate(f, shuffled, methods=["random"], labels="true", truth=truth.loc[shuffled.index])
     assert found.labels[:, 0].tolist() == truth.tolist()[::-1]
+
+
+@pytest.mark.parametrize("spec", ["bare.csv?target=0.5", "series:bare.csv", "table:bare.csv"])
+def test_a_first_line_of_numbers_is_not_taken_for_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: str
+) -> None:
+    """It would be a row that is lost. A line of increasing numbers may name time steps."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bare.csv").write_text("2.5,-1,0.5\n1,2,3\n")
+    with pytest.raises(InputError, match=r"first line of .*bare\.csv has numbers \(2\.5, -1"):
+        load_dataset(spec)
+    (tmp_path / "bare.csv").write_text("0,1,2\n1,2,3\n")
+    assert len(load_dataset("series:bare.csv")) == 1

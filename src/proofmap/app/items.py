@@ -23,13 +23,14 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
+from proofmap.core.inputs.table_files import read_frame
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.pictures import FORMATS, UnreadableImage, decode_image
 from proofmap.core.text import counted, did_you_mean, one_line, shortened
 from proofmap.data.dataset import Dataset
 from proofmap.data.photos import SAMPLE, sample_path
 from proofmap.data.series_files import SeriesFile, series_content
-from proofmap.data.table_rows import TableData, read_frame
+from proofmap.data.table_rows import TableData
 from proofmap.data.texts import TextData
 
 UPLOAD_BYTES = 20_000_000

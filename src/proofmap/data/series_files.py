@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Series
+from proofmap.core.inputs.table_files import check_header
 from proofmap.data.tables import text_of
 from proofmap.data.tensors import TensorData
 
@@ -148,6 +149,7 @@ def _csv(rows: list[list[str]], path: str, target: str) -> _Read:
     if len(rows) < 2:
         raise InputError(f"{path} has no series below its first row, which names the columns")
     header, *rest = rows
+    check_header([name for name in header if name != target], path)
     at = header.index(target) if target in header else None
     if target and at is None:
         raise InputError(

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
+from proofmap.core.inputs.table_files import PARQUET
 from proofmap.core.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
 from proofmap.data.arrays import array_file, cifar10, cifar100
@@ -34,7 +35,7 @@ from proofmap.data.huggingface import hugging_face
 from proofmap.data.imagenet_folders import imagenet, imagenet_real, imagenette, imagenette_corner
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
 from proofmap.data.series_files import holds_series, series_file
-from proofmap.data.table_rows import PARQUET, table_file
+from proofmap.data.table_rows import table_file
 from proofmap.data.texts import LINES, text_file
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive

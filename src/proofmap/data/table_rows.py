@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import os
-import re
-import warnings
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from proofmap.core.errors import InputError, require
+from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
 from proofmap.core.inputs.frames import column_names, library_of, row_names
 from proofmap.core.inputs.rows import FrameRows, TableRow
+from proofmap.core.inputs.table_files import is_missing, read_frame
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset
-
-PARQUET = (".parquet", ".pq")
-_DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 
 
 class TableData(Dataset):
@@ -70,11 +65,11 @@ class TableData(Dataset):
         if target is not None:
             values = frame[target].to_list()
             known = sorted(
-                {value for value in values if not _is_missing(value)}, key=lambda v: (str(type(v)), v)
+                {value for value in values if not is_missing(value)}, key=lambda v: (str(type(v)), v)
             )
             places = {value: k for k, value in enumerate(known)}
             self.label_names = tuple(map(str, known))
-            self.labels = [NO_LABEL if _is_missing(value) else places[value] for value in values]
+            self.labels = [NO_LABEL if is_missing(value) else places[value] for value in values]
 
     @property
     def frame(self) -> Any:
@@ -102,35 +97,3 @@ def table_file(path: str | Path, *, target: str = "", name: str = "") -> TableDa
     frame = read_frame(file, str(path), file.suffix)
     settings: dict[str, object] = {"dataset": "table", "path": str(file), "target": target, "name": name}
     return TableData(frame, target=target or None, name=name or None, title=file.name, settings=settings)
-
-
-def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
-    """The data frame of a CSV or Parquet file, or of its content. Messages call it ``title``. Dates are refused."""
-    is_parquet = suffix.lower() in PARQUET
-    bare = Path(title).name
-    pandas = require("pandas", extra="pandas", purpose=f"the table {bare}")
-    if is_parquet:
-        require("pyarrow", extra="parquet", purpose=f"the Parquet file {bare}")
-    try:
-        separator = "\t" if suffix.lower() == ".tsv" else ","
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")  # pandas only warns when a line has too many fields
-            frame = (
-                pandas.read_parquet(source)
-                if is_parquet
-                else pandas.read_csv(source, sep=separator, index_col=False)
-            )
-    except Exception as error:  # pandas and pyarrow have many kinds of errors
-        raise InputError(f"{title} cannot be read as a table: {error}") from None
-    for column in frame.columns:
-        values = [value for value in frame[column].tolist() if not _is_missing(value)]
-        if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
-            raise InputError(
-                f"the column {column!r} of {title} holds dates such as {values[0]!r}. A date has no mean and is not a category, so no "
-                "fill can hide it. Replace it by numbers, such as the year or the days since a day, or leave it out"
-            )
-    return frame
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or value != value or type(value).__name__ == "NAType"

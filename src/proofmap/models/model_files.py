@@ -13,6 +13,7 @@ from typing import Any
 from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.core.errors import InputError, ModelError, require
 from proofmap.core.files import suggest_path
+from proofmap.core.inputs.table_files import read_frame
 from proofmap.models.spec import ModelSpec
 from proofmap.plugins.failures import reason_of
 
@@ -111,8 +112,7 @@ def _table(path: Path, target: str | None) -> Any:
     """A CSV or Parquet file as a data frame, without its target column."""
     if not path.is_file():
         raise InputError(f"there is no file {str(path)!r} of rows.{suggest_path(path)}")
-    pandas = require("pandas", extra="pandas", purpose=f"reading {path}")
-    frame = pandas.read_parquet(path) if path.suffix == ".parquet" else pandas.read_csv(path)
+    frame = read_frame(path, str(path), path.suffix)
     if target is None:
         return frame
     if target not in frame.columns:
