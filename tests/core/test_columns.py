@@ -124,6 +124,8 @@ def test_values_are_written_as_people_write_them() -> None:
     assert texts["age"] == "20" and texts["income"] == "1.5" and texts["member"] == "yes"
     assert texts["home"] == "city Ulm, rooms 3"
     assert inputs.value_text(second, inputs.position_names.index("paid")) == "missing"
+    salaries = Columns.of([[31359.87], [0.00001]])
+    assert [salaries.text(row, 0) for row in salaries.encode([[31359.87], [0.00001]])] == ["31360", "1e-05"]
     plain = Rows(columns=2, mean=(0, 0), std=(1, 1))
     assert plain.value_text(torch.tensor([1.25, 3.0]), 0) == "1.25"
 

@@ -114,6 +114,8 @@ def test_probabilities_that_do_not_sum_to_one_are_refused_in_any_batch() -> None
     data = frame()
     with pytest.raises(ModelError, match=r"Model returned for row 0 of a batch sum to 1\.5"):
         pm.Classifier(Model(lambda p: p * 1.5), data=data)
+    with pytest.raises(ModelError, match="outputs='sigmoid-probabilities' if each label is right or not"):
+        pm.Classifier(Model(lambda p: p / 2), data=data)  # as a multi-label model of scikit-learn
     calls: list[int] = []
 
     def late(p: Any) -> Any:
@@ -172,6 +174,15 @@ def test_a_model_that_was_fitted_on_one_label_is_refused() -> None:
     only.classes_ = np.array(["stays"])
     with pytest.raises(ModelError, match=r"was fitted on one label, 'stays', .* nothing to explain"):
         pm.Classifier(only, data=frame())
+
+
+def test_a_note_says_that_a_model_ignores_its_input() -> None:
+    note = "whatever is shown, f changes by less than 0.01: every map, noise too, is complete and sound"
+    for share, expected in ((0.0, True), (1.0, False)):
+        net = pm.Classifier(Model(lambda p, share=share: 0.5 + share * (p - 0.5)), data=frame())
+        found = pm.evaluate(net, frame()[1:4], methods=["random"], labels="all")
+        assert (note in str(found)) == expected
+        assert expected == bool((found["random"].values["soundness"] == 1).all())
 
 
 def test_rows_that_are_all_equal_are_refused() -> None:

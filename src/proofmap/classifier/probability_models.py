@@ -94,7 +94,7 @@ class ProbabilityModel:
             raise ModelError(
                 f"the probabilities that {name} returned for {self.inputs.singular} {k} of a batch sum to {total[k]:.4g}, the least is "
                 f"{values[k].min():.4g}; they must be at least 0 and sum to 1. Pass a function that returns probabilities, such as a "
-                "softmax of what the model returns"
+                "softmax of what the model returns; outputs='sigmoid-probabilities' if each label is right or not on its own"
             )
         return values.clip(0, 1).astype(np.float32)
 

@@ -19,6 +19,7 @@ from proofmap.results.tables import metric_words, number
 WRONG_WORDS = "a wrong one, to test"
 """What stands next to the name of a wrong label."""
 Kind = Literal["", "near", "far"]
+_HARDLY = 0.01
 
 
 def wrong_kind(evaluation: Evaluation, index: int, place: int) -> Kind:
@@ -194,6 +195,22 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
             f"{', '.join(names)}: means over different {noun} ({many} of {counted(n, evaluation.inputs.singular)} by method); compare with: proofmap compare"
         )
     return notes
+
+
+def flat_notes(evaluation: Evaluation) -> list[str]:
+    """Whether f is the same whatever is shown: of a net that ignores its input, every map is complete and sound."""
+    moved = 0.0
+    for result in evaluation.results:
+        curves = result.insertion.probabilities[result.insertion.labels != NO_LABEL]
+        moved = max(
+            moved,
+            float((curves.amax(dim=-1) - curves.amin(dim=-1)).nan_to_num(1).max()) if len(curves) else 1,
+        )
+    if moved >= _HARDLY:
+        return []
+    return [
+        f"whatever is shown, f changes by less than {_HARDLY:g}: every map, noise too, is complete and sound"
+    ]
 
 
 def one_position_notes(evaluation: Evaluation) -> list[str]:

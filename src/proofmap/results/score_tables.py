@@ -34,6 +34,7 @@ from proofmap.results.notes import (
     coverage_notes,
     different_images,
     distractor_notes,
+    flat_notes,
     one_position_notes,
     run_notes,
     subject_words,
@@ -110,13 +111,8 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         effort = "" if is_independent(settings.get("outputs")) else "such maps are sound without effort, so "
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}also read best effort")
     quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
-    return (
-        quoted
-        + soundness_notes(evaluation)
-        + run_notes(evaluation)
-        + counting_notes(evaluation)
-        + one_position_notes(evaluation)
-    )
+    quoted += [*soundness_notes(evaluation), *run_notes(evaluation), *counting_notes(evaluation)]
+    return [*quoted, *one_position_notes(evaluation), *flat_notes(evaluation)]
 
 
 def score_table(evaluation: Evaluation, width: int | None = None) -> str:

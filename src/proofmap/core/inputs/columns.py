@@ -203,7 +203,7 @@ class Columns:
             return str(column.categories[int(value)])
         if column.kind == "boolean":
             return "yes" if value else "no"
-        return f"{value:.0f}" if column.whole else f"{value:.4g}"
+        return f"{value:.0f}" if column.whole or 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
     def position_text(self, row: Tensor, position: int) -> str:
         """The value of a position of one row ``(columns,)``. For a one-hot group, the part of the column's name after the common prefix.
