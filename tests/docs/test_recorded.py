@@ -100,7 +100,7 @@ SHOWN = [
             "best-effort, printed",
         ],
         names=2,
-        more=("imagenette-thousand-maskers", "imagenette-thousand-controls", "imagenette-500-belief"),
+        more=("imagenette-thousand-maskers", "imagenette-thousand-controls", "imagenette-thousand-belief"),
     ),
     Shown(
         "imagenette-best-effort",
