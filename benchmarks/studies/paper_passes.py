@@ -1,0 +1,79 @@
+"""Compares the paper's method at its own passes with other rows of the task ``photos``, image by image, from the records of the leaderboard.
+
+    python -m benchmarks.studies.paper_passes > docs/results/bench-paper-passes.json
+
+Scores are means over all fills, and over random images alone, with 95 % intervals over photos; p by sign flips. The record of the paper's
+method was made in parts. So differences to other rows are also given for the first ten photos and for the other thirty.
+"""
+
+from __future__ import annotations
+
+import json
+
+from torch import Tensor
+
+from proofmap.bench import Leaderboard, Record
+from proofmap.results.intervals import mean_intervals
+from proofmap.results.paired import sign_flip_p
+
+PAPER = "learned-mask at the paper's passes"
+OTHERS = ("learned-mask", "belief-mask", "belief-mask thorough", "belief-mask on gray and blur")
+SCORES = ("completeness", "soundness", "steadiness", "best-effort")
+PARTS = {"all photos": slice(None), "photos 1 to 10": slice(10), "photos 11 to 40": slice(10, None)}
+
+
+def average(record: Record, score: str, fills: tuple[str, ...]) -> Tensor:
+    """The score of each photo, averaged over fills."""
+    columns = [record.column(f"{score} ({fill})") for fill in fills]
+    return sum(columns[1:], columns[0]) / len(columns)
+
+
+def main() -> None:
+    board = Leaderboard("leaderboard").board("photos")
+    records = {record.name: record for record in board.records}
+    views = ("all fills", "images")
+    rows = {
+        view: [
+            {
+                "method": row.name,
+                "passes": row.record.passes,
+                **{
+                    score: {
+                        key: round(getattr(row.scores[score], key), 5) for key in ("value", "low", "high")
+                    }
+                    for score in SCORES
+                },
+            }
+            for row in board.rows(view)
+            if row.name in (PAPER, *OTHERS)
+        ]
+        for view in views
+    }
+    differences = []
+    for part, photos in PARTS.items():
+        for view in views:
+            for other in ("belief-mask", "learned-mask"):
+                for score in ("completeness", "soundness"):
+                    fills = board.views()[view]
+                    d = average(records[PAPER], score, fills) - average(records[other], score, fills)
+                    d = d[photos, None]
+                    (low, high), p = (
+                        mean_intervals(d).tolist()[0],
+                        float(sign_flip_p(d, resamples=100_000)[0]),
+                    )
+                    found = {"value": float(d.mean()), "low": low, "high": high, "p": p}
+                    differences.append(
+                        {
+                            "photos": part,
+                            "fills": view,
+                            "of": f"{PAPER} minus {other}",
+                            "score": score,
+                            **{key: round(value, 5) for key, value in found.items()},
+                        }
+                    )
+    n = len(records[PAPER].images)
+    print(json.dumps({"task": "photos", "n": n, "rows": rows, "differences": differences}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
