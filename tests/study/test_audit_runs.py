@@ -7,16 +7,21 @@ import pickle
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import get_type_hints
 from xml.etree import ElementTree
 
 import pytest
 import torch
 from torch import Tensor
 
+import proofmap as pm
 from proofmap.core.errors import InputError
+from proofmap.core.inputs.columns import Columns
 from proofmap.metrics import Curves
+from proofmap.results.arrays import TensorTable
 from proofmap.study import Run, Study, run_study
 from proofmap.study.stored_study import what_changed
 from tests.command import run
@@ -99,6 +104,14 @@ def test_results_of_a_run_are_read_as_tensors_before_and_after_they_were_used_as
         assert set(dict(found.pairs)) == set(found.pairs) <= set(found.values)
     result.values["soundness"][0] = 7.0
     assert result.array_of("values", "soundness")[0] == 7.0  # the memory is shared
+
+
+def test_types_of_results_can_be_read() -> None:
+    for typed in (pm.evaluate, pm.Judge.update, pm.Run.evaluation, Columns.decode, TensorTable.__getitem__):
+        assert get_type_hints(typed)
+    assert get_type_hints(pm.Evaluation)["f"] is Tensor
+    assert get_type_hints(pm.MethodResult)["insertion"] is Curves
+    assert not [name for name, n in Counter(dir(pm)).items() if n > 1]
 
 
 @pytest.fixture

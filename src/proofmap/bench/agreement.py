@@ -31,12 +31,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proofmap.bench.record import Record
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.text import counted
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from proofmap.methods.method import ReadyMethod
     from proofmap.study.session import Session
 

@@ -26,14 +26,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, write_text
 from proofmap.results.intervals import Doubles
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from proofmap.classifier import Classifier
 
 _DIGITS = 6

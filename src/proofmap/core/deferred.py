@@ -1,7 +1,7 @@
 """Imports that wait until they are needed: PyTorch, and the names of packages.
 
 ``import torch`` takes seconds, and commands that only read a finished run do not need it. A module that these commands share with
-code that runs nets writes ``from proofmap.core.deferred import torch``, and imports types of torch under ``TYPE_CHECKING``.
+code that runs nets writes ``from proofmap.core.deferred import Tensor, torch``; ``Tensor`` is only for annotations.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ForwardRef
 
 
 class Deferred(ModuleType):
@@ -22,6 +22,17 @@ class Deferred(ModuleType):
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
+
+
+def type_in(module: str, name: str) -> ForwardRef:
+    """A type for annotations, which :func:`typing.get_type_hints` imports.
+
+    >>> def half(x: type_in("decimal", "Decimal")): ...
+    >>> from typing import get_type_hints
+    >>> get_type_hints(half)
+    {'x': <class 'decimal.Decimal'>}
+    """
+    return ForwardRef(f"import_module({module!r}).{name}", module=__name__)
 
 
 def lazy_names(
@@ -40,10 +51,11 @@ def lazy_names(
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, lambda: [*vars(sys.modules[package]), *module_of]
+    return get, lambda: [*{**vars(sys.modules[package]), **module_of}]
 
 
 if TYPE_CHECKING:
     import torch as torch
+    from torch import Tensor as Tensor
 else:
-    torch = Deferred("torch")
+    torch, Tensor = Deferred("torch"), type_in("torch", "Tensor")

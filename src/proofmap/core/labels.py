@@ -15,18 +15,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.label_names import label_index
 from proofmap.core.text import counted, shortened
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 __all__ = ["NO_LABEL", "LabelRule", "Labels", "check_labels", "label_index"]
 
@@ -43,7 +40,7 @@ _NEAREST = 10
 _TOP = re.compile(r"top-?(\d+)(\+wrong)?$")
 _PROBABLE = re.compile(r"p\s*>=?\s*([0-9.eE+-]+)$")
 
-Labels: TypeAlias = "str | int | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor | np.ndarray"
+Labels = str | int | Sequence[int | str] | Sequence[Sequence[int | str]] | Tensor | np.ndarray
 """The forms of ``labels``; see :meth:`LabelRule.parse`."""
 
 

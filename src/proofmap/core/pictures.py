@@ -8,18 +8,15 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, list_nearby, suggest_path
 from proofmap.core.text import counted, one_line
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 Fit = Literal["crop", "pad", "squash"]

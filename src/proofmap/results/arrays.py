@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from proofmap.metrics.curves import Curves
 
 Array = NDArray[Any]

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from proofmap.core.deferred import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
 from proofmap.core.labels import NO_LABEL
@@ -19,7 +20,6 @@ from proofmap.results.statistics import RunScore
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
 
 
 class HasEvaluation(Protocol):

@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
@@ -24,8 +24,6 @@ from proofmap.results.statistics import Score
 from proofmap.results.tables import Cells, metric_with_arrow, metric_words, number, with_interval
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from proofmap.metrics.curves import Curves
 
 MARK = "†"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from proofmap.core.deferred import Tensor, type_in
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
@@ -16,10 +17,10 @@ from proofmap.results.arrays import Array, CurveArrays, HoldsArrays, as_array
 from proofmap.results.statistics import RunScore, Score
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from proofmap.metrics.curves import Curves
     from proofmap.metrics.metric import ReadyMetric, RunMetric, RunValues
+else:
+    Curves = type_in("proofmap.metrics.curves", "Curves")
 
 COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
 """The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""

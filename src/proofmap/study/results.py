@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from proofmap.core.deferred import Tensor, type_in
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import kind_of
 from proofmap.core.labels import label_array
@@ -31,10 +32,11 @@ from proofmap.study.store.schema import is_sealed
 
 if TYPE_CHECKING:
     import pandas as pd
-    from torch import Tensor
 
     from proofmap.data.dataset import Dataset
     from proofmap.study.pictured import RunPictures
+else:
+    Dataset = type_in("proofmap.data.dataset", "Dataset")
 
 Choice = Callable[[Evaluation], Sequence[int]]
 """Which images to show, chosen from the numbers of all."""
@@ -363,7 +365,7 @@ class Run:
             game="insertion",
             labels=table,
             f=f,
-            counts=np.array(about["counts"]),
+            counts=np.array(about["counts"], dtype=np.int64),
             positions=about["positions"],
             probabilities=probabilities,
             auc=auc,

@@ -6,15 +6,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _TOLERANCE = 1e-3
 _MERGED = {"sum": "sum", "mean": "mean", "max": "amax"}

@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.frames import (
     Column,
@@ -24,9 +24,6 @@ from proofmap.core.inputs.frames import (
     read_column,
 )
 from proofmap.core.text import did_you_mean
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Groups = Mapping[str, Sequence[str]] | Literal["one-hot"] | None
 _WHOLE_LIMIT = 2.0**24

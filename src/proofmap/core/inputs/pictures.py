@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import numpy as np
 from PIL import Image
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Box, Inputs
 from proofmap.core.pictures import Fit, Interpolation, fit, fitted_size, in_colour, seen_part, to_pixels
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.columns import Columns, Groups
 from proofmap.core.inputs.frames import Column, library_of, row_names
 from proofmap.core.text import shortened
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 class FrameRows:

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _INK, _PAPER, _GRID = 40, 250, 225
 _QUIETEST = -50.0  # decibels below the loudest: white in a spectrogram

@@ -5,19 +5,16 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.words import SPLITS, Units, bare, gap_of, in_pieces
 from proofmap.core.text import counted, one_line, shortened
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 Longer = Literal["refuse", "cut", "windows"]
 _WIDTHS = {"words": 24, "tokens": 24, "characters": 8, "sentences": 400}

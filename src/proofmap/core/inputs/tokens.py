@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.text import TextInputs, checked_text
 from proofmap.core.inputs.words import gap_of
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 _STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
 """Channels: the state of a slot, the token, eight letters of the position, and the embedding from there on."""

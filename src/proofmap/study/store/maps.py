@@ -11,15 +11,11 @@ import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from proofmap.core.deferred import torch
+from proofmap.core.deferred import Tensor, torch
 from proofmap.core.files import atomic_write, digest_of, is_disk_full, sync_folder
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.errors import StoreError, damaged, disk_full
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 FOLDER = "maps"
 EXACT = ".float32"
