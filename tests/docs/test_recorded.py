@@ -16,9 +16,8 @@ import torch
 from docs.recorded_numbers import pages, unrecorded
 from proofmap.reproduce import recipe_names
 from proofmap.results.tables import number
-from tests.docs.pages import DOCS
+from tests.docs.recorded import RESULTS, read, table_of, text_of
 
-RESULTS = DOCS / "results"
 RECORDED = sorted((RESULTS / "recorded").glob("*.json"))
 FILLS = ("gray", "random image")
 BOTH = [f"{score}, {fill}" for fill in FILLS for score in ("completeness", "soundness")]
@@ -201,28 +200,6 @@ def test_scores_without_a_record_are_found(tmp_path: Path) -> None:
         assert unrecorded(page) == []
 
 
-def read(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((RESULTS / "recorded" / f"{name}.json").read_text(encoding="utf-8"))
-    return found
-
-
-def text_of(page: str) -> str:
-    """A page with plain spaces and without the marks of bold text."""
-    return (RESULTS / page).read_text(encoding="utf-8").replace("\N{NO-BREAK SPACE}", " ").replace("**", "")
-
-
-def table_of(page: str, head: str) -> list[list[str]]:
-    """The rows of the first table whose head begins so."""
-    lines = text_of(page).splitlines()
-    start = next(place for place, line in enumerate(lines) if line.startswith(head))
-    rows: list[list[str]] = []
-    for line in lines[start + 2 :]:
-        if not line.startswith("|"):
-            break
-        rows.append([cell.strip() for cell in line.strip("|").split("|")])
-    return rows
-
-
 def scored(record: str, part: str = "") -> dict[str, dict[str, dict[str, Any]]]:
     """The scores of a record by row and score; not the differences between rows."""
     rows: dict[str, dict[str, dict[str, Any]]] = {}
@@ -358,83 +335,3 @@ def test_the_rows_of_the_frontier_are_those_of_its_file() -> None:
         assert family == row["family"] and float(roughness) == pytest.approx(row["roughness"], abs=0.051)
         for cell, key in ((learned, "learned"), (unseen, "unseen")):
             assert cell == "/".join(number(value) for value in row[key]), (name, key)
-
-
-def test_the_rows_of_steady_proofs_are_those_of_their_file() -> None:
-    recorded = {
-        row["method"].replace(",compile=false", ""): row
-        for row in json.loads((RESULTS / "steady-proofs.json").read_text(encoding="utf-8"))["rows"]
-    }
-    rows = table_of("steady-proofs.md", "| method | passes | n | completeness/soundness | peak |")
-    measured = [recorded[name.strip("`")]["means"]["learned on"] for name, *_ in rows]
-    assert len(rows) == len(recorded)
-    least = [min(m["completeness"], m["soundness"]) for m in measured]
-    assert least == sorted(least, reverse=True)
-    for (name, _, n, both, *cells, unseen), m in zip(rows, measured, strict=True):
-        row, other = recorded[name.strip("`")], recorded[name.strip("`")]["means"]["never learned on"]
-        assert int(n) == row["n"] and both == "/".join(number(m[k]) for k in ("completeness", "soundness"))
-        own = [f"{m['peak']:.2f}", *(number(m[k]) for k in ("steadiness", "reach", "peak-soundness"))]
-        assert cells == own, name
-        scores = "/".join(number(other[k]) for k in ("completeness", "soundness"))
-        assert unseen == f"{scores}, {other['peak']:.2f}, {number(other['steadiness'])}", name
-
-
-@pytest.mark.parametrize("record, head", [("other-nets", "net"), ("other-nets-held", "net, held out")])
-def test_the_rows_of_other_nets_are_those_of_their_record(record: str, head: str) -> None:
-    recorded = {(row["net"], row["method"]): row for row in read(record)["rows"] if "changed" not in row}
-    rows = table_of("steady-proofs.md", f"| {head} | method | n | gray |")
-    assert len(rows) >= 12
-    for net, method, n, *cells in rows:
-        row = recorded[net, method.strip("`")]
-        assert int(n) == row["n"]
-        for cell, found in zip(cells, row["fills"].values(), strict=True):
-            scores = [found["completeness"]["value"], found["soundness"]["value"], found["best effort"]]
-            shape = f"{found['peak']:.2f}, {number(found['steadiness'])}"
-            assert cell == f"{'/'.join(map(number, scores))}, {shape}", (net, method)
-
-
-@pytest.mark.parametrize("record, head, least", [("pull", "pull", 14), ("turns", "fills in turn", 8)])
-def test_the_rows_of_variants_on_other_nets_are_those_of_their_record(
-    record: str, head: str, least: int
-) -> None:
-    recorded = {(row["net"], row["method"]): row for row in read(f"other-nets-{record}")["rows"]}
-    rows = table_of("steady-proofs.md", f"| net, {head} | method | n | gray |")
-    assert len(rows) >= least
-    for net, method, n, *cells in rows:
-        row = recorded[net, method.strip("`")]
-        assert int(n) == row["n"]
-        for cell, fill in zip(cells, ("gray", "blur", "images", "noise*"), strict=True):
-            values = [
-                row["fills"][fill][k]["value"] for k in ("completeness", "soundness", "soundness, f >= e2")
-            ]
-            assert cell == "{}/{}, {}".format(*map(number, values)), (net, method, fill)
-
-
-def test_the_best_maps_over_random_images_are_those_of_their_record() -> None:
-    rows = table_of("belief-mask-bounds.md", "| net | n | maps | `fast`: random images |")
-    asked = [("fast", "images"), ("chosen for random images", "images")]
-    asked += [("chosen for all three fills", fill) for fill in ("gray", "blur", "images")]
-    for (net, n, maps, *cells), row in zip(rows, read("judge-chosen")["rows"], strict=True):
-        assert (net, int(n), int(maps)) == (row["net"], row["n"], row["maps"])
-        for cell, (which, fill) in zip(cells, asked, strict=True):
-            found = row[which][fill]
-            assert cell == "/".join(number(found[k]["value"]) for k in ("completeness", "soundness")), net
-
-
-def test_soundness_of_labels_by_f_is_that_of_the_record() -> None:
-    record = read("other-nets-pull")
-    for net, *cells, worst, believed in table_of("steady-proofs.md", "| net, labels of `fast` by f |"):
-        classes = {
-            row["f from"]: f"{number(row['soundness'])} ({row['n']})"
-            for row in record["labels by f"]
-            if (row["net"], row["method"], row["fill"]) == (net, "belief-mask", "gray")
-        }
-        assert cells == [classes.get(least, "") for least in (0, 0.001, 0.01, 0.1)]
-        (gray,) = (
-            row["fills"]["gray"]
-            for row in record["rows"]
-            if (row["net"], row["method"]) == (net, "belief-mask")
-        )
-        assert [worst, believed] == [number(gray[k]["value"]) for k in ("soundness", "soundness, f >= e2")], (
-            net
-        )

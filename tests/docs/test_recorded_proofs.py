@@ -1,0 +1,180 @@
+"""Tables of belief masks and steady proofs in the pages of results are those of their records, cell by cell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from proofmap.results.tables import number
+from tests.docs.recorded import RESULTS, read, table_of
+
+
+def test_the_rows_of_steady_proofs_are_those_of_their_file() -> None:
+    recorded = {
+        row["method"].replace(",compile=false", ""): row
+        for row in json.loads((RESULTS / "steady-proofs.json").read_text(encoding="utf-8"))["rows"]
+    }
+    rows = table_of("steady-proofs.md", "| method | passes | n | completeness/soundness | peak |")
+    measured = [recorded[name.strip("`")]["means"]["learned on"] for name, *_ in rows]
+    assert len(rows) == len(recorded)
+    least = [min(m["completeness"], m["soundness"]) for m in measured]
+    assert least == sorted(least, reverse=True)
+    for (name, _, n, both, *cells, unseen), m in zip(rows, measured, strict=True):
+        row, other = recorded[name.strip("`")], recorded[name.strip("`")]["means"]["never learned on"]
+        assert int(n) == row["n"] and both == "/".join(number(m[k]) for k in ("completeness", "soundness"))
+        own = [f"{m['peak']:.2f}", *(number(m[k]) for k in ("steadiness", "reach", "peak-soundness"))]
+        assert cells == own, name
+        scores = "/".join(number(other[k]) for k in ("completeness", "soundness"))
+        assert unseen == f"{scores}, {other['peak']:.2f}, {number(other['steadiness'])}", name
+
+
+def test_the_rows_of_other_nets_are_those_of_their_record() -> None:
+    recorded = {(row["net"], row["method"]): row for row in read("other-nets-held")["rows"]}
+    rows = table_of("steady-proofs.md", "| net, held out | method | n | gray |")
+    assert len(rows) >= 12
+    for net, method, n, *cells in rows:
+        row = recorded[net, method.strip("`")]
+        assert int(n) == row["n"]
+        for cell, found in zip(cells, row["fills"].values(), strict=True):
+            scores = [found["completeness"]["value"], found["soundness"]["value"], found["best effort"]]
+            shape = f"{found['peak']:.2f}, {number(found['steadiness'])}"
+            assert cell == f"{'/'.join(map(number, scores))}, {shape}", (net, method)
+
+
+@pytest.mark.parametrize(
+    "record, head, least", [("pull", "pull", 14), ("turns", "fills in turn", 8), ("new", "new pictures", 6)]
+)
+def test_the_rows_of_variants_on_other_nets_are_those_of_their_record(
+    record: str, head: str, least: int
+) -> None:
+    recorded = {(row["net"], row["method"]): row for row in read(f"other-nets-{record}")["rows"]}
+    rows = table_of("steady-proofs.md", f"| net, {head} | method | n | gray |")
+    assert len(rows) >= least
+    for net, method, n, *cells in rows:
+        row = recorded[net, method.strip("`")]
+        assert int(n) == row["n"]
+        for cell, fill in zip(cells, ("gray", "blur", "images", "noise*"), strict=True):
+            values = [
+                row["fills"][fill][k]["value"] for k in ("completeness", "soundness", "soundness, f >= e2")
+            ]
+            assert cell == "{}/{}, {}".format(*map(number, values)), (net, method, fill)
+
+
+def test_the_best_maps_over_random_images_are_those_of_their_record() -> None:
+    rows = table_of("belief-mask-bounds.md", "| net | n | maps | `fast`: random images |")
+    asked = [("fast", "images"), ("chosen for random images", "images")]
+    asked += [("chosen for all three fills", fill) for fill in ("gray", "blur", "images")]
+    for (net, n, maps, *cells), row in zip(rows, read("judge-chosen")["rows"], strict=True):
+        assert (net, int(n), int(maps)) == (row["net"], row["n"], row["maps"])
+        for cell, (which, fill) in zip(cells, asked, strict=True):
+            found = row[which][fill]
+            assert cell == "/".join(number(found[k]["value"]) for k in ("completeness", "soundness")), net
+
+
+def test_the_variants_of_steady_are_those_of_their_record() -> None:
+    rows = table_of("steady-proofs.md", "| 60 held-out photos | gray |")
+    for (method, *cells, rough), row in zip(rows, read("steady-trials")["rows"], strict=True):
+        assert method.strip("`") == row["method"] and rough == f"{row['roughness']:.1f}"
+        for cell, found in zip(cells, row["fills"].values(), strict=True):
+            complete, sound, peak = (
+                number(found[k]["value"]) for k in ("completeness", "soundness", "peak-soundness")
+            )
+            shape = ", ".join(number(found[k]) for k in ("steadiness", "reach"))
+            assert cell == f"{complete}/{sound}, {found['peak']:.2f}, {shape}, {peak}", method
+
+
+def millionths(values: list[list[int]]) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.float64) / 1e6
+
+
+def worst(
+    areas: torch.Tensor, f: torch.Tensor, peaks: torch.Tensor | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Completeness, and soundness of the areas or of the peaks, of each label (e = .01/.001)."""
+    return (areas.clamp_min(0.01) / f).clamp_max(1), (
+        f.clamp_min(0.001) / (areas if peaks is None else peaks)
+    ).clamp_max(1)
+
+
+def test_maps_that_the_judge_chooses_have_the_scores_that_the_page_shows() -> None:
+    record = read("steady-trials")
+    kept = record["30 tuning photos, millionths"]
+    f, told = millionths(kept["f"]), record["30 tuning photos: chosen by the judge"]["chosen"]
+    rows = table_of("belief-mask-bounds.md", "| fill, 30 tuning photos | completeness/soundness: aim |")
+    for (fill, _, own, both, _, own_peak, peaked, _, own_steady, steady), (name, said) in zip(
+        rows, told.items(), strict=True
+    ):
+        assert fill.replace("\\", "").replace("random images", "images") == name
+        areas, peaks, shares = (
+            torch.stack([millionths(one["fills"][name][key]) for one in kept["maps"]])
+            for key in ("area", "peak", "steadiness")
+        )
+        complete, sound = worst(areas, f)
+        peak_sound = worst(areas, f, peaks)[1]
+        reached = (complete / (0.87 if name in ("gray", "blur") else 0.65)).clamp_max(1) + 1e-6 * complete
+        choices = {
+            "steady": torch.zeros_like(f, dtype=torch.long),
+            "for soundness": (reached + sound).argmax(0),
+            "for peak-soundness": (reached + peak_sound).argmax(0),
+            "for steadiness": shares.argmax(0),
+        }
+        for key, chosen in choices.items():
+            for score, values in (
+                ("completeness", complete),
+                ("soundness", sound),
+                ("peak-soundness", peak_sound),
+            ):
+                mean = values.gather(0, chosen[None])[0].amin(dim=1).mean()
+                assert said[key][score] == pytest.approx(float(mean), abs=1e-4), (name, key, score)
+            mean = shares.gather(0, chosen[None])[0][f >= 0.01].mean()
+            assert said[key]["steadiness"] == pytest.approx(float(mean), abs=1e-4), (name, key)
+        for cell, key in ((own, "steady"), (both, "for soundness")):
+            assert cell == "/".join(number(said[key][k]) for k in ("completeness", "soundness")), name
+        best = said["for peak-soundness"]
+        assert own_peak == number(said["steady"]["peak-soundness"])
+        assert peaked == f"{number(best['peak-soundness'])} at {number(best['completeness'])}"
+        assert [own_steady, steady] == [
+            number(said[k]["steadiness"]) for k in ("steady", "for steadiness")
+        ], name
+
+
+def test_what_draws_allow_follows_from_areas_that_were_measured_twice() -> None:
+    record = read("steady-trials")
+    kept, said = record["120 held-out photos, millionths"], record["120 held-out photos: what draws allow"]
+    f, shown = millionths(kept["f"]), {}
+    for row in said["rows"]:
+        errors = (millionths(kept[row["fill"]]["area"]) / millionths(kept[row["fill"]]["area again"])).log()
+        errors = errors / 2**0.5 * (2 / row["draws"]) ** 0.5
+        signs = torch.stack([errors, -errors])  # an error is as likely as its opposite
+        complete, sound = worst(row["areas over f"] * f * signs.exp(), f)
+        for score, values in (("completeness", complete), ("soundness", sound)):
+            assert row[score] == pytest.approx(float(values.amin(dim=-1).mean()), abs=1e-4), row
+        cell = "/".join(number(row[k]) for k in ("completeness", "soundness"))
+        shown[row["fill"], row["draws"], row["areas over f"]] = cell
+    rows = table_of("belief-mask-bounds.md", "| area over f | random images, 2 draws |")
+    assert len(rows) == 4
+    for over, *cells in rows:
+        assert cells == [
+            shown[fill, draws, float(over)] for fill, draws in (("images", 2), ("images", 8), ("noise*", 2))
+        ]
+
+
+def test_soundness_of_labels_by_f_is_that_of_the_record() -> None:
+    record = read("other-nets-pull")
+    for net, *cells, worst, believed in table_of("steady-proofs.md", "| net, labels of `fast` by f |"):
+        classes = {
+            row["f from"]: f"{number(row['soundness'])} ({row['n']})"
+            for row in record["labels by f"]
+            if (row["net"], row["method"], row["fill"]) == (net, "belief-mask", "gray")
+        }
+        assert cells == [classes.get(least, "") for least in (0, 0.001, 0.01, 0.1)]
+        (gray,) = (
+            row["fills"]["gray"]
+            for row in record["rows"]
+            if (row["net"], row["method"]) == (net, "belief-mask")
+        )
+        assert [worst, believed] == [number(gray[k]["value"]) for k in ("soundness", "soundness, f >= e2")], (
+            net
+        )
