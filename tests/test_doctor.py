@@ -134,3 +134,17 @@ def test_every_extra_for_users_is_looked_up_with_all_its_packages() -> None:
         wanted = {entry.partition(">")[0] for entry in extras[extra]} - twice
         looked_up = {item.package for item in doctor.OPTIONAL if item.extra == extra} - twice
         assert looked_up == wanted, extra
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["list", "methods"]])
+def test_a_missing_pytorch_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    """The first command imports it at once, the second when it runs."""
+    monkeypatch.setitem(sys.modules, "torch", None)
+    for name in [name for name in sys.modules if name.startswith("proofmap.")]:
+        if name.split(".")[1] in ("methods", "classifier") or name == "proofmap.cli.doctor":
+            monkeypatch.delitem(sys.modules, name)
+    assert run(monkeypatch, *command) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: PyTorch cannot be imported (import of torch halted") and "pip" in told

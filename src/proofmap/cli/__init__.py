@@ -18,6 +18,7 @@ import typer
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.allocator import keep_memory
 from proofmap.core.errors import BatchSizeWarning, InputError, ProofmapError
+from proofmap.core.text import one_line
 from proofmap.core.version import source_version
 from proofmap.plugins.failures import place_of, reason_of
 
@@ -122,8 +123,24 @@ def make_app(command: str | None = None) -> typer.Typer:
 
 def _import(function: str) -> Callable[..., None]:
     module, _, attribute = function.partition(".")
-    found: Callable[..., None] = getattr(import_module(f"proofmap.cli.{module}"), attribute)
+    try:
+        found: Callable[..., None] = getattr(import_module(f"proofmap.cli.{module}"), attribute)
+    except (ImportError, OSError) as error:
+        _check_torch(error)
+        raise
     return found
+
+
+def _check_torch(error: BaseException) -> None:
+    """End with a message if an import failed because PyTorch is missing or broken. It then raises an OSError on Windows."""
+    try:
+        import torch  # noqa: F401
+    except (ImportError, OSError) as cause:
+        _print_error(
+            error,
+            f"PyTorch cannot be imported ({one_line(str(cause))}); install it again: pip install --force-reinstall torch",
+        )
+        sys.exit(2)
 
 
 def _not_imported() -> None:
@@ -218,6 +235,8 @@ def main(app: typer.Typer | None = None) -> None:
                     "A new study needs less memory with a smaller --batch-size or fewer workers",
                 )
                 sys.exit(2)
+            if isinstance(raised, ImportError):
+                _check_torch(raised)
             if not place_of(raised):  # a normal end, or an error in Proofmap
                 raise
             how = "" if _OPTIONS["traceback"] else "; for the traceback: proofmap --traceback COMMAND ..."

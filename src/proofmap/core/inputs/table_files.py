@@ -27,15 +27,14 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
         separator = "\t" if suffix.lower() == ".tsv" else ","
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # pandas only warns when a line has too many fields
-            frame = (
-                pandas.read_parquet(source)
-                if is_parquet
-                else pandas.read_csv(source, sep=separator, index_col=False)
-            )
+            if is_parquet:
+                frame, first = pandas.read_parquet(source), []
+            else:
+                frame = pandas.read_csv(source, sep=separator, index_col=False)
+                first = _first_line(pandas, source, separator)
     except Exception as error:  # pandas and pyarrow have many kinds of errors
         raise InputError(f"{title} cannot be read as a table: {error}") from None
-    if not is_parquet:
-        check_header([str(name) for name in frame.columns], title)
+    check_header([name for name in first if name], title)
     for column in frame.columns:
         values = [value for value in frame[column].tolist() if not is_missing(value)]
         if values and all(isinstance(value, str) and _DATE.fullmatch(value) for value in values):
@@ -44,6 +43,14 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
                 "fill can hide it. Replace it by numbers, such as the year or the days since a day, or leave it out"
             )
     return frame
+
+
+def _first_line(pandas: Any, source: Path | BytesIO, separator: str) -> list[str]:
+    """The fields of the first line as they are written: pandas changes names that repeat, such as the second 1 to 1.1."""
+    if isinstance(source, BytesIO):
+        source.seek(0)
+    options = {"sep": separator, "header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
+    return list(map(str, pandas.read_csv(source, **options).iloc[0]))
 
 
 def check_header(names: Sequence[str], title: str) -> None:
