@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 import proofmap as pm
+from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Rows
 from tests.command import run
@@ -305,6 +306,20 @@ def test_an_onnx_model_has_the_labels_that_its_file_states(file: str, names: tup
         top = net.probabilities(torch.from_numpy(x)).argmax(dim=1).tolist()
         assert [names[k] for k in top] == list(map(str, predicted)) and len(set(top)) == 3
     assert pm.load_classifier(f"onnx:{path}?names={','.join('xyz'[: len(names)])}", data=x).names[0] == "x"
+
+
+def test_the_map_of_an_onnx_model_is_read_in_the_order_of_its_labels() -> None:
+    """onnxruntime sorts the map of a ZipMap by its labels; the file may list them in another order."""
+    pytest.importorskip("onnxruntime")
+    content = (Path(__file__).parent / "numbered-labels.onnx").read_bytes()
+    listed, other = (b"".join(bytes([0x40, k]) for k in order) for order in ((1, 2, 3), (3, 1, 2)))
+    model, moved = OnnxModel(content), OnnxModel(content.replace(listed, other))
+    assert (model.classes_, moved.classes_) == (("1", "2", "3"), ("3", "1", "2"))
+    x = RANDOM.normal(size=(5, 3)).astype(np.float32)
+    assert np.array_equal(model(x), moved(x))  # the same weights in the same order, under other names
+    unread = OnnxModel(content)
+    unread.content = b"\x18\0\0\0ORTM"  # the first bytes of a file in onnxruntime's own format
+    assert unread.classes_ is None
 
 
 def test_an_onnx_model_of_pictures_is_explained_by_superpixels() -> None:

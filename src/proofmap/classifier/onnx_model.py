@@ -63,9 +63,8 @@ class OnnxModel:
             raise ModelError(f"the ONNX model has no output of numbers; it has {listed}")
         chosen = (named or numbers)[-1]
         self.output, last = chosen.name, (chosen.shape or [None])[-1]
-        self.width = (
-            last if isinstance(last, int) else None
-        )  # a dimension that is not fixed has a name, or None
+        # a dimension that is not fixed has a name, or None
+        self.width = last if isinstance(last, int) else None
         self.__qualname__ = "onnx"
 
     @property
@@ -76,13 +75,19 @@ class OnnxModel:
     @cached_property
     def classes_(self) -> tuple[str, ...] | None:
         """The names of its labels in the order of its probabilities, if the file states them."""
-        found = None if self.content is None else stated_labels(self.content)
+        try:
+            found = None if self.content is None else stated_labels(self.content)
+        except (LookupError, UnicodeDecodeError):  # onnxruntime's own format, .ort, which states none
+            found = None
         return None if found is None or self.width not in (len(found), None) else found
 
     def __call__(self, table: Any) -> Any:
         found = self.session.run([self.output], self._fed(table))[0]
-        if isinstance(found, list):  # a map from labels to probabilities for each row
-            return np.array([list(one.values()) for one in found])
+        if isinstance(
+            found, list
+        ):  # a map from labels to probabilities for each row; onnxruntime sorts them by label
+            by_name = [{str(label): value for label, value in one.items()} for one in found]
+            return np.array([[one[name] for name in self.classes_ or one] for one in by_name])
         return found
 
     def _fed(self, table: Any) -> dict[str, NDArray[Any]]:
