@@ -6,9 +6,9 @@ A finished run is read and audited with NumPy alone, because importing torch tak
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,38 +29,6 @@ def as_array(values: Tensor | Array) -> Array:
 def as_tensor(values: Tensor | Array) -> Tensor:
     """The values as a tensor; those of an array are not copied."""
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
-
-
-class TensorTable(Mapping[str, "Tensor"]):
-    """Tensors by name. Each may be given as an array, and becomes a tensor when it is read.
-
-    >>> table = TensorTable({"soundness": np.array([0.5, 1.0])})
-    >>> table.given("soundness"), table["soundness"]
-    (array([0.5, 1. ]), tensor([0.5000, 1.0000], dtype=torch.float64))
-    """
-
-    def __init__(self, columns: Mapping[str, Tensor | Array]) -> None:
-        self._columns = dict(columns)
-
-    def __getitem__(self, name: str) -> Tensor:
-        found = self._columns[name] = as_tensor(self._columns[name])
-        return found
-
-    def given(self, name: str) -> Tensor | Array:
-        """The values under this name, without a conversion."""
-        return self._columns[name]
-
-    def __contains__(self, name: object) -> bool:  # that of a mapping reads the tensor
-        return name in self._columns
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-    def __repr__(self) -> str:
-        return repr(dict(self))
 
 
 @dataclass(frozen=True)
@@ -94,8 +62,11 @@ class CurveArrays:
         return Curves(**found)
 
 
-def as_table(columns: Mapping[str, Tensor | Array]) -> TensorTable:
-    return columns if isinstance(columns, TensorTable) else TensorTable(columns)
+def as_tensors(columns: Mapping[str, Tensor | Array]) -> Mapping[str, Tensor]:
+    """The columns as tensors. The same object if they are, so that a user may add one."""
+    if not any(isinstance(values, np.ndarray) for values in columns.values()):
+        return cast("Mapping[str, Tensor]", columns)
+    return {name: as_tensor(values) for name, values in columns.items()}
 
 
 def as_curves(curves: Curves | CurveArrays) -> Curves:
@@ -133,7 +104,7 @@ class HoldsArrays:
     def __init_subclass__(
         cls, tensors: Sequence[str] = (), tables: Sequence[str] = (), curves: Sequence[str] = ()
     ) -> None:
-        for names, convert in ((tensors, as_tensor), (tables, as_table), (curves, as_curves)):
+        for names, convert in ((tensors, as_tensor), (tables, as_tensors), (curves, as_curves)):
             for name in names:
                 setattr(cls, name, ReadAs(name, convert))
 
@@ -146,9 +117,9 @@ class HoldsArrays:
         """A tensor of this name as an array."""
         return as_array(vars(self)[name])
 
-    def array_of(self, table: str, name: str) -> Array:
-        """A tensor in a table of tensors, as an array."""
-        return as_array(as_table(vars(self)[table]).given(name))
+    def arrays(self, table: str) -> dict[str, Array]:
+        """A table of tensors, as arrays."""
+        return {name: as_array(values) for name, values in vars(self)[table].items()}
 
     def replaced(self, **changes: Any) -> Self:
         """:func:`dataclasses.replace`, with arrays that stay arrays."""

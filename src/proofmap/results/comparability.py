@@ -46,7 +46,7 @@ class Entry:
 
 def shared_metrics(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
     """The metrics that both methods have. If ``metrics`` is given, only these."""
-    names = [s.name for s in method.result.scores if s.name in against.result.values]
+    names = [s.name for s in method.result.scores if s.name in against.result.arrays("values")]
     for asked in metrics or ():
         if asked not in names:
             raise InputError(

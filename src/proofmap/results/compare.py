@@ -234,8 +234,8 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
     rows, others = shared_images(method, against)
     columns = []
     for name in shared_metrics(method, against, metrics):
-        a = doubles(method.result.array_of("values", name)[rows])
-        b = doubles(against.result.array_of("values", name)[others])
+        a = doubles(method.result.arrays("values")[name][rows])
+        b = doubles(against.result.arrays("values")[name][others])
         uncounted = np.isnan(a) | np.isnan(b)
         a, b = (np.where(uncounted, np.nan, each) for each in (a, b))
         higher = method.result.score(name).higher_is_better

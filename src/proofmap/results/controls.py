@@ -102,7 +102,7 @@ def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) ->
 def soundness_values(result: MethodResult) -> Doubles | None:
     """The soundness ``(N,)`` of a method on each image; None if no image counts."""
     score = result.first_score(SOUNDNESS)
-    return None if score is None or not score.n else doubles(result.array_of("values", score.name))
+    return None if score is None or not score.n else doubles(result.arrays("values")[score.name])
 
 
 def is_above(values: Doubles, control: Doubles) -> bool:

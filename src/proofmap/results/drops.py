@@ -102,7 +102,7 @@ def find_drops(
         pair = {"before": against.replaced(results=(before,)), "now": evaluation.replaced(results=(now,))}
         metrics = _metrics(now, before, [metric for metric in limits if metric])
         for d in compare(pair, metrics=metrics, allow_mismatch=True).differences:
-            counted_before = not np.isnan(before.array_of("values", d.metric)).all()
+            counted_before = not np.isnan(before.arrays("values")[d.metric]).all()
             lines.append(_line(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before))
     return tuple(lines), tuple(_notes(evaluation, against, methods))
 

@@ -157,7 +157,7 @@ def different_images(evaluation: Evaluation) -> list[bool]:
     for scores in zip(*(r.scores for r in evaluation.results), strict=True):
         with_images = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
         sizes = {s.n for s, _ in with_images}
-        sets = {tuple(np.isnan(r.array_of("values", s.name)).tolist()) for s, r in with_images}
+        sets = {tuple(np.isnan(r.arrays("values")[s.name]).tolist()) for s, r in with_images}
         found.append(len(sizes) > 1 or len(sets) > 1)
     return found
 

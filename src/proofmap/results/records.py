@@ -71,9 +71,9 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         return held if isinstance(held, CurveArrays) else CurveArrays.of(held)
 
     def _each_row(self) -> Iterator[Mapping[str, object]]:
-        curves = self.curve_arrays
+        curves, pairs = self.curve_arrays, self.arrays("pairs")
         for i, row in enumerate(curves.labels.tolist()):
-            values = {key: self.array_of("pairs", key)[i].tolist() for key in self.pairs}
+            values = {key: table[i].tolist() for key, table in pairs.items()}
             believed = curves.f[i].tolist()
             for j, label in enumerate(row):
                 if label != NO_LABEL:
@@ -102,10 +102,10 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
     def pair_array(self, kind: str) -> Array | None:
         """The values of :meth:`pairs_of_kind` as an array."""
         name = self._with_pairs(kind)
-        return None if name is None else self.array_of("pairs", name)
+        return None if name is None else self.arrays("pairs")[name]
 
     def _with_pairs(self, kind: str) -> str | None:
-        return next((s.name for s in self.scores if s.kind == kind and s.name in self.pairs), None)
+        return next((s.name for s in self.scores if s.kind == kind and s.name in vars(self)["pairs"]), None)
 
     @property
     def values_by_kind(self) -> dict[str, Tensor]:
