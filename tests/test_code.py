@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.methods import FromFunction
-from proofmap.plugins.code import code_digest, foreign_code
+from proofmap.plugins.code import Digest, code_digest, foreign_code
 from tests.toys import linear_classifier
 
 
@@ -153,3 +153,17 @@ def test_a_plain_attribute_of_a_net_changes_the_fingerprint() -> None:
         == first
         != Classifier(Scaled(20.0), size=2).fingerprint()
     )
+
+
+def test_bytes_between_the_fields_of_an_array_do_not_count() -> None:
+    """Arrays of scikit-learn's trees have such bytes, which are not set: each process would have another digest."""
+
+    def digest(padding: int, field: int = 1) -> str:
+        kind = np.dtype({"names": ["a", "b"], "formats": ["i8", "u1"], "offsets": [0, 8], "itemsize": 16})
+        array = np.full(32, padding, dtype=np.uint8).view(kind)
+        array["a"], array["b"] = 7, field
+        made = Digest(8)
+        made.add_value(array)
+        return made.hexdigest()
+
+    assert digest(0) == digest(255) != digest(0, field=2)
