@@ -327,7 +327,7 @@ class Digest:
             self.update(tensor_bytes(value))
         elif value.dtype.names is not None:  # field by field: the bytes between fields are random
             for name in value.dtype.names:
-                self._add_array(value[name])
+                self._add_array(np.asarray(value)[name])
         elif value.dtype.hasobject:
             self.add_value(value.tolist())
         else:
