@@ -221,6 +221,10 @@ def test_a_model_that_needs_more_digits_than_float32_has_is_refused() -> None:
     assert list(rows) == ["age", "seconds"]
     rows["seconds"] -= 1_795_000_000
     pm.Classifier(lambda table: np.where(table["seconds"] > 200, 0.9, 0.1), data=rows)
+    thirds = pd.DataFrame(
+        {"a": np.arange(1, 41) / 3}
+    )  # logits of millions change by more than .01, f does not
+    pm.Classifier(lambda table: 1e6 * table["a"].to_numpy()[:, None] * [-1, 1], data=thirds, outputs="logits")
 
 
 def test_the_fingerprint_changes_with_the_model() -> None:

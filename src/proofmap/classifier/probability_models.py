@@ -125,6 +125,7 @@ def check_rounding(model: Any, data: Any, inputs: Rows) -> None:
     """Refuse a model whose output for rows of ``data`` is another one if it gets them from ``inputs``, which keep numbers in float32.
 
     It matters if a column has more digits than float32 and the model needs them, such as the seconds since 1970. Up to 32 rows are tried.
+    Of an output above 1, a logit, a change of a hundredth of itself counts.
     Models that fail on them, or differ from call to call, are refused by other checks.
     """
     table = inputs.table
@@ -141,7 +142,7 @@ def check_rounding(model: Any, data: Any, inputs: Rows) -> None:
     if (
         own.shape == found.shape
         and np.array_equal(own, again)
-        and (moved := np.abs(own - found).max()) > _MOVES
+        and (moved := (np.abs(own - found) / np.maximum(1, np.abs(own))).max()) > _MOVES
     ):
         long = max(table.columns, key=lambda c: max(abs(c.low), abs(c.high)) / c.spread)
         raise ModelError(

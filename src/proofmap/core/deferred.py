@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any, ForwardRef
 class Deferred(ModuleType):
     """A module that is imported when one of its names is first read.
 
-    >>> Deferred("math").sqrt(9.0)
-    3.0
+    >>> import copy, math
+    >>> Deferred("math").sqrt(9.0), copy.deepcopy(Deferred("math")) is math
+    (3.0, True)
     """
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module(self.__name__), name)
+
+    def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
+        return import_module, (self.__name__,)  # so that Ray can send a function that uses it
 
 
 def type_in(module: str, name: str) -> ForwardRef:
