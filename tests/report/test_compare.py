@@ -75,6 +75,15 @@ def test_the_verdict_knows_which_way_is_better(lower: Sequence[str], verdicts: t
     assert compare(found, baseline="high").find("m", "low", "high").verdict == verdicts[1]
 
 
+def test_infinite_values_are_compared_without_a_warning() -> None:
+    """They cancel on an image where both methods have them."""
+    inf = math.inf
+    (both,) = compare(with_values({"a": {"m": [inf, 2.0, 3.0]}, "b": {"m": [inf, 1.0, 1.0]}})).differences
+    assert (abs(both.difference), both.n) == (1.5, 2)
+    (one,) = compare(with_values({"a": {"m": [-inf, 2.0, 3.0]}, "b": {"m": [0.0, 1.0, 1.0]}})).differences
+    assert math.isinf(one.difference) and math.isnan(one.low)
+
+
 def test_what_goes_either_way_is_undecided_and_so_is_a_single_image() -> None:
     mixed = with_values({"a": {"m": [0.0, 1.0, 0.0, 1.0]}, "b": {"m": [1.0, 0.0, 1.0, 0.0]}})
     assert compare(mixed).differences[0].verdict == "undecided"

@@ -243,6 +243,7 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
     return columns
 
 
+@np.errstate(over="ignore", invalid="ignore")  # infinite values
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
     """Test all columns. Columns of the same length share their random signs, so many columns take hardly longer than one."""
     p = np.full(len(columns), np.nan)

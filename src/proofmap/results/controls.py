@@ -105,6 +105,7 @@ def soundness_values(result: MethodResult) -> Doubles | None:
     return None if score is None or not score.n else doubles(result.arrays("values")[score.name])
 
 
+@np.errstate(invalid="ignore")  # infinite values
 def is_above(values: Doubles, control: Doubles) -> bool:
     """Whether the whole 95 % interval of the mean paired difference is above zero. For one image, whether the difference is above zero."""
     differences = values - control

@@ -19,6 +19,7 @@ _EXACT = 12
 """Up to this many images all sign patterns are tried; for more images, ``resamples`` random ones."""
 
 
+@np.errstate(over="ignore", invalid="ignore")  # sums of infinite values
 def sign_flip_p(differences: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Doubles:
     """Two-sided p-values ``(K,)`` for columns of ``(N, K)``: how often a mean at least this far from zero arises by chance.
 
