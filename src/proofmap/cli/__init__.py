@@ -138,7 +138,7 @@ def _check_torch(error: BaseException) -> None:
     except (ImportError, OSError) as cause:
         _print_error(
             error,
-            f"PyTorch cannot be imported ({one_line(str(cause))}); install it again: pip install --force-reinstall torch",
+            f"PyTorch cannot be imported ({one_line(str(cause))}); install it again: pip uninstall torch, then pip install torch",
         )
         sys.exit(2)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,14 +20,14 @@ from proofmap.report.figures.drawing import (
     legend_below,
     legend_height,
 )
-from proofmap.report.scatter import ScatterPanel, ScatterPoint, mark_texts, scatter_panels
+from proofmap.report.scatter import ScatterPanel, ScatterPoint, marks, scatter_panels
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.notes import best_effort_rule, only_the_rule_leaves_out
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS
 
 LONGEST = 40
 """Characters of a method's name in a legend."""
-_NEAR = (0.04, 0.04)  # marks closer than this, in shares of the axes, share the text with their numbers
+_POINTS = 0.58  # of a figure, for one unit of the page's drawing: both panels are then equally wide
 _TITLES = {COMPLETENESS: "All labels", BEST_EFFORT: "Best effort"}
 _AXES = {COMPLETENESS: "completeness (worst case)", BEST_EFFORT: "completeness of the other labels"}
 
@@ -71,7 +71,7 @@ class ScatterFigure(Figure):
             axis.set_axisbelow(True)
             shown = {k: point for k, point in enumerate(panel.points) if point.is_drawn}
             handles |= {k: _mark(axis, point, k) for k, point in shown.items()}
-            _write_numbers(axis, shown)
+            _write_numbers(axis, panel.points)
         axes[0][0].set_ylabel("soundness (worst case)")
         names = [f"{k + 1}  {escaped(shortened(methods[k], LONGEST))}" for k in sorted(handles)]
         legend_below(figure, [handles[k] for k in sorted(handles)], names)
@@ -123,17 +123,17 @@ def _mark(axis: Any, point: ScatterPoint, k: int) -> Any:
     return drawn[0]
 
 
-def _write_numbers(axis: Any, points: Mapping[int, ScatterPoint]) -> None:
-    """Write the number of each mark to its right, or to its left near the right edge."""
-    places = [(p.x[0], p.y[0]) for p in points.values()]
-    for (x, y), text in zip(places, mark_texts(places, [k + 1 for k in points], near=_NEAR), strict=True):
-        left = x > 0.85
+def _write_numbers(axis: Any, points: Sequence[ScatterPoint]) -> None:
+    """Write the number of each mark where the page writes it: inside the drawing, over as few other numbers and marks as possible."""
+    for mark in marks(points):
+        over, below = mark.text_at
+        x, y = points[mark.method].x[0], points[mark.method].y[0]
         axis.annotate(
-            text,
+            mark.text,
             (x, y),
-            xytext=(-4 if left else 4, 2),
+            xytext=(over * _POINTS, -below * _POINTS),
             textcoords="offset points",
-            ha="right" if left else "left",
+            ha="right" if over < 0 else "left",
             fontsize=SMALL,
             zorder=5,
         )
