@@ -116,6 +116,11 @@ def test_true_labels_in_another_order_than_the_rows_are_refused() -> None:
     shuffled = frame.iloc[::-1]
     with pytest.raises(InputError, match=r"in another order, by its index; write truth\.loc\[frame\.index\]"):
         pm.evaluate(f, shuffled, methods=["random"], labels="true", truth=truth)
+    mixed = [*range(len(frame) - 1), "last"]  # not sortable
+    with pytest.raises(InputError, match=r"in another order, by its index"):
+        pm.evaluate(
+            f, shuffled.set_axis(mixed[::-1]), methods=["random"], labels="true", truth=truth.set_axis(mixed)
+        )
     found = pm.evaluate(f, shuffled, methods=["random"], labels="true", truth=truth.loc[shuffled.index])
     assert found.labels[:, 0].tolist() == truth.tolist()[::-1]
 

@@ -534,3 +534,16 @@ def test_maps_that_cannot_be_meant_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=told):
         make_method(lambda classifier, images, labels: returned)(f, images, LABELS)
+
+
+@pytest.mark.parametrize("spec", ["captum:GuidedBackprop", "captum:NoiseTunnel(attribution_method=DeepLift)"])
+def test_captum_names_the_activations_it_has_no_rule_for(spec: str) -> None:
+    pytest.importorskip("captum")
+    net = nn.Sequential(
+        nn.Conv2d(3, 2, 3), nn.ReLU6(), nn.Conv2d(2, 2, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)
+    )
+    net(torch.zeros(1, 3, 8, 8))
+    with pytest.warns(
+        UserWarning, match=r"has no rule for this net's 1 x ReLU6: there it uses the plain gradient"
+    ):
+        make_method(spec).prepare(Classifier(net, size=8))

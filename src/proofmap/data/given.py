@@ -83,10 +83,10 @@ def _check_order(truth: Any, given: Any) -> None:
     own, rows = getattr(truth, "index", None), getattr(given, "index", None)
     if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
         return
-    if len(own) == len(rows) and not own.equals(rows) and own.sort_values().equals(rows.sort_values()):
+    if len(own) == len(rows) and not own.equals(rows) and own.isin(rows).all() and rows.isin(own).all():
+        aligned = "write truth.loc[frame.index]" if rows.is_unique else "sort both alike"
         raise InputError(
-            "truth has the rows of the frame in another order, by its index; write truth.loc[frame.index], or truth.to_numpy() if the order "
-            "is meant"
+            f"truth has the rows of the frame in another order, by its index; {aligned}, or write truth.to_numpy() if the order is meant"
         )
 
 

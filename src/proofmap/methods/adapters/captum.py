@@ -4,12 +4,14 @@ maps of words."""
 from __future__ import annotations
 
 import inspect
+import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
@@ -87,6 +89,23 @@ _BASELINES, _FEATURES = "baselines", "feature_mask"
 GRAY = "gray"
 """The baselines that normalise to zero; for texts, each text with every word hidden."""
 _OWN = "each text with every word hidden"
+_PLAIN = (
+    nn.ReLU6,
+    nn.Hardtanh,
+    nn.Hardswish,
+    nn.Hardsigmoid,
+    nn.GELU,
+    nn.SiLU,
+    nn.Mish,
+    nn.SELU,
+    nn.CELU,
+    nn.PReLU,
+    nn.LogSigmoid,
+)
+"""Activations for which no class of Captum has a rule: DeepLift and the classes of rectifiers use the plain gradient there, without a word."""
+_BENT = (nn.ELU, nn.LeakyReLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
+"""Activations for which DeepLift has a rule, and the classes of rectifiers have none."""
+_RECTIFIERS = ("Deconvolution", "GuidedBackprop", "GuidedGradCam")
 
 
 @METHODS.register
@@ -150,9 +169,27 @@ class Captum(LibraryMethod):
         return "layer" in _parameters(self.class_named(self.call.name))[1].names
 
     def state_for(self, classifier: Classifier) -> str:
+        self._warn_of_plain_gradients(classifier)
         if isinstance(classifier.inputs, Tokens) and self.takes_layer() and "layer" not in self.call.options:
             return first_token_layer(classifier)
         return super().state_for(classifier)
+
+    def _warn_of_plain_gradients(self, classifier: Classifier) -> None:
+        """Warn if the class changes the gradient at activations, and has no rule for some of the net's."""
+        name = Call.read(str(self.call.options.get(_AROUND, self.call.name))).name
+        only_relu = name in _RECTIFIERS
+        if not (only_relu or "DeepLift" in name) or not isinstance(classifier.net, nn.Module):
+            return
+        plain_there = (*_PLAIN, *_BENT) if only_relu else _PLAIN
+        without = Counter(type(m).__name__ for m in classifier.net.modules() if isinstance(m, plain_there))
+        if without:
+            found = " and ".join(f"{number} x {kind}" for kind, number in sorted(without.items()))
+            ours = {"DeepLift": "deep-lift", "GuidedBackprop": "guided-backprop"}.get(name)
+            warnings.warn(
+                f"captum's {name} has no rule for this net's {found}: there it uses the plain gradient"
+                + (f". Proofmap's {ours} has a rule for every rectifier" if ours else ""),
+                stacklevel=2,
+            )
 
     @contextmanager
     def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
