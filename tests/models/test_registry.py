@@ -131,6 +131,11 @@ def test_a_string_comes_apart_as_written(text: str, scheme: str, name: str, func
     assert spec.weights is None
 
 
+def test_options_of_a_file_without_its_reader_say_who_reads_it() -> None:
+    with pytest.raises(InputError, match=r"say who reads it: sklearn:m\.joblib\?pickle=true"):
+        ModelSpec.parse("m.joblib?pickle=true")
+
+
 def test_nets_are_installed_where_the_package_of_their_weights_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         registry, "find_spec", lambda name: None if name.startswith("efficientnet_lite1") else object()

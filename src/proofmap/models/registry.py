@@ -27,7 +27,7 @@ from proofmap.models.hubs import load_from_hub, unknown_name
 from proofmap.models.languages import NAME as LANGUAGES
 from proofmap.models.languages import language_model
 from proofmap.models.model_files import load_model_file
-from proofmap.models.spec import FILE_SCHEMES, SCHEMES, ModelSpec
+from proofmap.models.spec import FILE_SCHEMES, SCHEMES, ModelSpec, reader_hint
 from proofmap.models.text_models import MINILM, is_text_model, load_text_model
 from proofmap.models.weights import State, load_into, load_state
 from proofmap.plugins.failures import reason_of
@@ -212,17 +212,9 @@ def installed_models() -> list[ModelInfo]:
 
 def _file_hint(path: Path) -> str:
     """A hint on how to write a model string for this file. Empty if it does not look like a file of a model."""
-    readers = {
-        ".onnx": "onnx",
-        ".joblib": "sklearn",
-        ".pkl": "sklearn",
-        ".pickle": "sklearn",
-        ".skops": "sklearn",
-    }
-    readers |= {".json": "xgboost", ".ubj": "xgboost"}
+    if hint := reader_hint(path, str(path)):
+        return hint
     suffix = path.suffix.lower()
-    if suffix in readers:
-        return f"{path} is a file, so say who reads it: {readers[suffix]}:{path}"
     if suffix in (".pt", ".pth", ".safetensors", ".ckpt"):
         return (
             f"{path} holds weights, and a model needs its net too: write NAME@{path}, such as timm:resnet18@{path}, or FILE.py:FUNCTION "

@@ -47,6 +47,17 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "sklearn": (*_TABLE, "pickle"),
 }
 
+READERS: Mapping[str, str] = {
+    ".onnx": "onnx",
+    ".joblib": "sklearn",
+    ".pkl": "sklearn",
+    ".pickle": "sklearn",
+    ".skops": "sklearn",
+    ".json": "xgboost",
+    ".ubj": "xgboost",
+}
+"""The scheme that reads files with this ending."""
+
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
 _NAMED = re.compile(
     rf"(?:(?P<scheme>{'|'.join(SCHEMES)}):)?"
@@ -104,6 +115,8 @@ class ModelSpec:
                 and {*known} >= {*options}
             ):
                 return cls(text, scheme, match["name"], "", weights, trained == "true", options)
+            if not scheme and (hint := reader_hint(Path(match["name"]), text)):
+                raise InputError(hint)
         raise InputError(
             f"model {text!r} cannot be read. Write a name, such as efficientnet-lite0 or timm:resnet18, "
             "followed by @FILE for weights of your own or ?pretrained=false for none; clip:DIR?labels=FILE.txt; "
@@ -130,3 +143,9 @@ class ModelSpec:
             raise InputError(f"model {self.text!r} names one weights file, weights={str(weights)!r} another")
         weights = self.weights if weights is None else Path(weights)
         return replace(self, weights=weights, pretrained=self.pretrained and pretrained)
+
+
+def reader_hint(path: Path, text: str) -> str:
+    """How to write the model string of a file that has no scheme, or an empty text if no scheme reads such files."""
+    reader = READERS.get(path.suffix.lower())
+    return f"{path} is a file, so say who reads it: {reader}:{text}" if reader else ""
