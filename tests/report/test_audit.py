@@ -113,6 +113,14 @@ def test_a_control_that_misses_a_bar_is_as_it_should_be(name: str) -> None:
     assert not any("no control" in note or "reaches every bar" in note for note in result.notes)
 
 
+def test_two_controls_that_reach_every_bar_are_named_in_one_sentence() -> None:
+    found = with_control(GOOD)
+    both = replace(
+        found, results=(*found.results, replace(found.results[1], name="edges", settings={"method": "edges"}))
+    )
+    assert "the controls noise and edges reach every bar" in str(audit(both, min_soundness=0.8))
+
+
 @pytest.mark.parametrize("method", [None, "m"])
 def test_a_control_that_reaches_every_bar_fails_the_audit(method: str | None) -> None:
     """As with pictures normalised in the wrong units, where noise scores 1, 1, 1; or with a bar for soundness alone."""

@@ -245,6 +245,12 @@ def test_p_is_corrected_for_the_number_of_lines_and_the_verdict_goes_by_it() -> 
     )
 
 
+def test_the_smallest_corrected_p_of_many_lines_is_at_most_one() -> None:
+    values = [0.1, 0.2, 0.15, 0.3, 0.2, 0.25]
+    found = compare(with_values({name: {f"m{k}": values for k in range(33)} for name in "ab"}))
+    assert any("one of 33 lines: the smallest possible corrected p is 1.000." in note for note in found.notes)
+
+
 def test_the_images_needed_are_those_of_the_difference_found_or_of_the_one_asked_for() -> None:
     a = [0.1, 0.4, 0.2, 0.5, 0.3, 0.6, 0.2, 0.1]
     b = [0.3, 0.2, 0.3, 0.6, 0.2, 0.7, 0.3, 0.1]

@@ -56,6 +56,18 @@ def test_the_pixels_shown_are_those_that_reach_the_belief(evaluation: pm.Evaluat
     assert (shown[kept] == photo[kept]).all() and len({tuple(p) for p in shown[~kept]}) == 1
 
 
+def test_a_label_that_the_fill_alone_gives_is_said_to_be_due_to_the_fill(evaluation: pm.Evaluation) -> None:
+    module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 4))
+    with torch.no_grad():
+        module[1].bias.copy_(torch.tensor([20.0, 0, 0, 0]))
+    net = pm.Classifier(module, size=8, mean=(0.5,) * 3, std=(0.25,) * 3)
+    found = pm.evaluate(net, pixels(1, 8), methods=["gradient"], labels="all")
+    opened, usual = (openings.opening(e, verdict(e)) for e in (found, evaluation))
+    assert opened is not None and usual is not None
+    assert "(gray alone: f = 1.00): this is due to the fill" in opened["believed"]["words"]
+    assert "due to the fill" not in usual["believed"]["words"]
+
+
 def shape(peak: float, average: float, word: str) -> ProofShape:
     return ProofShape(0.002, average, peak, None, Strength(word), 0.5, peak / 0.002)  # type: ignore[arg-type]
 

@@ -55,6 +55,10 @@ def test_a_label_that_the_net_does_not_believe_has_no_reach() -> None:
         (shape(0.5, 0.3999, 0.45, completeness=0.7998), "too weak: on average 79 % of the belief"),
         (shape(0.3, 0.6, 0.95), "too strong: on average 2.0 times the belief, peak 3.2 times"),
         (shape(0.002, 0.2, 0.6, reach=None), "proves too much: 20 % on average, at most 60 %"),
+        (
+            shape(0.002, 0.8, 0.999, reach=None),
+            "proves too much: 80 % on average, more than 99 % at its peak",
+        ),
         (shape(0.0002, 0.0005, 0.001, reach=None), "no proof, as it should be: always below 1 %"),
         (shape(0.002, 0.002, 0.3, reach=None), "no proof on average, but 30 % at its peak"),
         (shape(0.5, 0.5, 0.5, completeness=math.nan), "not judged"),

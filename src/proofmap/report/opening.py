@@ -61,7 +61,8 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
         "believed": {
             "label": names[0],
             **picture(believed, share),
-            "words": believed_words(proof, names[0], evaluation, share),
+            "words": believed_words(proof, names[0], evaluation, share)
+            + _fill_sentence(result, index, believed),
         },
         "wrong": {
             "label": names[1],
@@ -79,6 +80,16 @@ def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: 
     if proof.reach is not None and proof.reach < 1:
         return f"These {positions} alone, {percent(share)} of the {noun}, make the net say {name} about as strongly as the whole {noun} does."
     return f"No part of the {noun} makes the net say {name} as strongly as the whole {noun} does; shown are the top {percent(share)}."
+
+
+def _fill_sentence(result: MethodResult, index: int, place: int) -> str:
+    """A sentence, after a space, on a label that the fill alone gives; otherwise empty."""
+    fill = fill_words(result, index, place)
+    if not fill:
+        return ""
+    return (
+        f" With nothing shown the net already believes it ({fill}): this is due to the fill, not to the map."
+    )
 
 
 def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
@@ -198,12 +209,7 @@ def proved_sentence(evaluation: Evaluation, index: int) -> str:
 
 def map_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
     """Sentences that say what one map of a method proves, and whether the fill alone explains it."""
-    words = _verdict_sentence(evaluation, result, index, place)
-    fill = fill_words(result, index, place)
-    cause = (
-        f" With nothing shown the net already believes it ({fill}): this is due to the fill, not to the map."
-    )
-    return words + cause if fill else words
+    return _verdict_sentence(evaluation, result, index, place) + _fill_sentence(result, index, place)
 
 
 def _verdict_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:

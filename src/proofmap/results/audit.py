@@ -85,8 +85,9 @@ class AuditResult(Tables):
         """Notes: whether controls reach the bars, why soundness may not come from maps, and how the other run differs."""
         found: tuple[str, ...] = ()
         if self.too_good:
+            reach = "the controls {} reach" if len(self.too_good) > 1 else "the control {} reaches"
             found = (
-                f"the control {' and '.join(self.too_good)} reaches every bar: maps that know nothing of the net pass, so these "
+                f"{reach.format(' and '.join(self.too_good))} every bar: maps that know nothing of the net pass, so these "
                 "bars prove nothing. Ask for completeness and best effort as well as soundness, raise the bars, and check the "
                 "net's mean, std and weights",
             )

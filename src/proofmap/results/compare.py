@@ -185,7 +185,7 @@ def _test_notes(differences: Sequence[Difference], detect: float | None, inputs:
     if floor < LEVEL <= floor * lines:
         notes.append(
             f"{counted(most, inputs.singular)} can never decide one of {lines} lines: the smallest possible corrected p is "
-            f"{p_text(floor * lines)}. Compare fewer (--baseline, --metrics), or judge {fewest_images(lines)} {inputs.noun} or more"
+            f"{p_text(min(1, floor * lines))}. Compare fewer (--baseline, --metrics), or judge {fewest_images(lines)} {inputs.noun} or more"
         )
     return notes
 

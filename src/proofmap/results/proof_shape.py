@@ -118,10 +118,10 @@ class ProofShape:
             return f"too weak: on average {100 * self.strength.below:.0f} % of the belief{peak}"
         if self.reach is None:  # the net does not believe the label
             if self.strength.word == "strong":
-                return f"proves too much: {percent(self.average)} on average, at most {percent(self.peak)}"
+                return f"proves too much: {percent(self.average)} on average, {_at_most(self.peak)}"
             if self.peak >= NOTICED:
                 return f"no proof on average, but {percent(self.peak)} at its peak"
-            most = "always below 1 %" if self.peak < 0.005 else f"at most {percent(self.peak)}"
+            most = "always below 1 %" if self.peak < 0.005 else _at_most(self.peak)
             return f"no proof, as it should be: {most}"
         if self.strength.word == "strong":
             return f"too strong: on average {times(max(1 / BAR, _inverse(self.soundness)))} the belief{peak}"
@@ -188,6 +188,12 @@ def percent(probability: float) -> str:
     if 0.995 <= probability < 1:
         return "more than 99 %"
     return "-" if math.isnan(probability) else f"{100 * probability:.0f} %"
+
+
+def _at_most(peak: float) -> str:
+    """The peak in words: ``at most 52 %``, or ``more than 99 % at its peak``."""
+    said = percent(peak)
+    return f"{said} at its peak" if said.startswith("more") else f"at most {said}"
 
 
 def times(ratio: float) -> str:

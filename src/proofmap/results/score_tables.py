@@ -102,7 +102,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         f"{subject_words(evaluation)}; 95 % intervals over {evaluation.inputs.noun}",
         f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill_text(evaluation)}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
-        f"numerical error of an AUC: about {error:.3f} or less (estimated by leaving out every second point)",
+        f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
         *coverage_notes(evaluation),
         *certificate_notes(evaluation),
         *distractor_notes(evaluation),
