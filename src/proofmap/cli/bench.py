@@ -15,6 +15,7 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import DATA_FOLDER, output_file
+from proofmap.core.text import counted
 from proofmap.results import tables
 
 
@@ -102,7 +103,7 @@ def _run(asked: Asked) -> None:
     over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
     code = " --allow-code" if record.method["files"] else ""
     stderr.print(
-        f"{record.name} on {task.name}: {record.passes:,} passes for an image{over}, {record.seconds:.0f} s. "
+        f"{record.name} on {task.name}: {counted(record.passes, 'pass')} for an image{over}, {record.seconds:.0f} s. "
         f"Check it and add it to the leaderboard with: proofmap bench submit {path}{code}"
     )
 

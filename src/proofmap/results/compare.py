@@ -97,7 +97,7 @@ class Comparison(Table):
             ("wins", lambda d: "-" if math.isnan(d.wins) else f"{d.wins:.0%}"),
             ("p", lambda d: p_text(d.p)),
             ("Holm p", lambda d: p_text(d.corrected_p)),
-            (f"{self.noun} needed", lambda d: "-" if d.images_needed is None else str(d.images_needed)),
+            (f"{self.noun} needed", lambda d: "-" if d.images_needed is None else f"{d.images_needed:,}"),
             ("verdict", lambda d: d.verdict),
         )
 
