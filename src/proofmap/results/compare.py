@@ -245,7 +245,7 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
 
 @np.errstate(over="ignore", invalid="ignore")  # infinite values
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """Test all columns. Columns of the same length share their random signs, so many columns take hardly longer than one."""
+    """The difference of every column, with its p-value. Columns of the same length are tested with the same random signs, in one pass."""
     p = np.full(len(columns), np.nan)
     for n in {len(column.values) for column in columns}:
         same = [k for k, column in enumerate(columns) if len(column.values) == n]

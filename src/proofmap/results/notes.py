@@ -200,12 +200,9 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
 def flat_notes(evaluation: Evaluation) -> list[str]:
     """Whether f is the same whatever is shown: of a net that ignores its input, every map is complete and sound."""
     moved = 0.0
-    for result in evaluation.results:
-        curves = result.insertion.probabilities[result.insertion.labels != NO_LABEL]
-        moved = max(
-            moved,
-            float((curves.amax(dim=-1) - curves.amin(dim=-1)).nan_to_num(1).max()) if len(curves) else 1,
-        )
+    for curves in (result.curve_arrays for result in evaluation.results):
+        own = curves.probabilities[curves.labels != NO_LABEL]
+        moved = max(moved, float(np.nan_to_num(np.ptp(own, axis=-1), nan=1).max()) if len(own) else 1)
     if moved >= _HARDLY:
         return []
     return [

@@ -132,8 +132,13 @@ class Captum(LibraryMethod):
     channels: Channels = setting("sum", "how the channels of a position become one value")
 
     @property
+    def _inner(self) -> Call:
+        """The class that attributes: the one inside another, or the one named."""
+        return Call.read(str(self.call.options.get(_AROUND, self.call.name)))
+
+    @property
     def signed(self) -> bool:  # type: ignore[override]
-        inner = Call.read(str(self.call.options.get(_AROUND, self.call.name)))
+        inner = self._inner
         return has_signs(inner.name, {**inner.options, **self.call.options})
 
     @property
@@ -176,7 +181,7 @@ class Captum(LibraryMethod):
 
     def _warn_of_plain_gradients(self, classifier: Classifier) -> None:
         """Warn if the class changes the gradient at activations, and has no rule for some of the net's."""
-        name = Call.read(str(self.call.options.get(_AROUND, self.call.name))).name
+        name = self._inner.name
         only_relu = name in _RECTIFIERS
         if not (only_relu or "DeepLift" in name) or not isinstance(classifier.net, nn.Module):
             return
@@ -228,7 +233,7 @@ class Captum(LibraryMethod):
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
         """The default baseline, if the class takes one and none is given."""
-        inner = Call.read(str(self.call.options.get(_AROUND, self.call.name)))
+        inner = self._inner
         given = _BASELINES in self.call.options or _BASELINES in inner.options
         return {} if given else usual_baseline(self.class_named(inner.name), classifier)
 
