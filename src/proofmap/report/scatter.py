@@ -25,7 +25,7 @@ SHAPES = (
 )
 COLOURS = 7
 """A method's mark is its colour and its shape: 42 methods have different marks."""
-_NEAR = 12  # marks closer than this, across and down, share the text with their numbers
+_NEAR = (12, 12)  # marks closer than this, across and down, share the text with their numbers
 _LETTER, _LINE, _MARK = 7, 13, 6
 """Width of a letter, height of a text, and half the width of a mark."""
 _PLACES = [(side * out, up) for out in (9, 24) for up in (-4, 14, -18, 28) for side in (1, -1)]
@@ -122,7 +122,7 @@ def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark
     """The points that have both values. Intervals and numbers are drawn for the ``first`` of them, or for all."""
     drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
     places = [(across(p.x[0]), down(p.y[0])) for p in drawn.values()]
-    texts = mark_texts(places[:first], [k + 1 for k in drawn][:first])
+    texts = mark_texts(places[:first], [k + 1 for k in drawn][:first], near=_NEAR)
     at = text_places(places, texts)
     return [
         Mark(k, *place, _span(p.x, across), _span(p.y, down), p.label_free, texts[i], at[i])
@@ -132,10 +132,12 @@ def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark
     ]
 
 
-def mark_texts(places: Sequence[tuple[float, float]], numbers: Sequence[int]) -> list[str]:
-    """The text beside each mark: its number. Marks that are near each other share one text, beside the first of them.
+def mark_texts(
+    places: Sequence[tuple[float, float]], numbers: Sequence[int], *, near: tuple[float, float]
+) -> list[str]:
+    """The text beside each mark: its number. Marks closer than ``near`` share one text, beside the first of them.
 
-    >>> mark_texts([(0, 0), (50, 0), (1, 2)], [1, 2, 3])
+    >>> mark_texts([(0, 0), (50, 0), (1, 2)], [1, 2, 3], near=(9, 9))
     ['1, 3', '2', '']
     """
     shared: list[list[int]] = []
@@ -144,7 +146,7 @@ def mark_texts(places: Sequence[tuple[float, float]], numbers: Sequence[int]) ->
         first = next(
             j
             for j, (left, top) in enumerate(places)
-            if j == k or (shared[j] and abs(x - left) < _NEAR and abs(y - top) < _NEAR)
+            if j == k or (shared[j] and abs(x - left) < near[0] and abs(y - top) < near[1])
         )
         shared[first].append(number)
     return [_in_ranges(own) for own in shared]
