@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Any
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of
 from proofmap.core.text import check_known
-from proofmap.reproduce.recipe import Need, placed
+from proofmap.reproduce.recipe import Need, needs_error, placed
 
 if TYPE_CHECKING:
     from proofmap.study import Study
@@ -117,11 +117,7 @@ class Task:
         """Raise if something that the task needs is missing. The message says what to supply."""
         missing = self.missing(data)
         if missing:
-            raise InputError(
-                f"the task {self.name} needs what is not here. Supply\n"
-                + "\n".join(f"  {need.words(data)}" for need in missing)
-                + f"\nAnother folder in place of {data} is named with --data"
-            )
+            raise needs_error(f"the task {self.name}", missing, data)
 
     def study(self, spec: str, name: str, data: Path, images: Sequence[str] = ()) -> Study:
         """The study of one method on the task, or on these images of it."""

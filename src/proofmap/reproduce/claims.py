@@ -28,20 +28,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from proofmap.core.text import counted
-from proofmap.reproduce.findings import Claim, PaperTable, Verdict
+from proofmap.reproduce.findings import Claim, PaperTable, Verdict, verdict_of
 from proofmap.reproduce.paper_cells import distances
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.intervals import mean_interval, mean_intervals
+from proofmap.results.intervals import mean_intervals
 from proofmap.results.paired import fewest_images
 from proofmap.results.records import MethodResult
 from proofmap.results.tables import cells_of, number
@@ -69,10 +69,8 @@ def claims_of(
 
 def compared(says: str, differences: Tensor, what: str) -> Claim:
     """The claim that the mean of differences ``(N,)``, one for each image, is above zero. It stays undecided with few images."""
-    (low, high), n = mean_interval(differences), int((~differences.isnan()).sum())
-    holds = None if n < fewest_images() else True if low > 0 else False if high < 0 else None
-    mean = signed(float(differences.double().nanmean()))
-    return Claim(says, holds, f"{what} {mean} [{signed(low)}, {signed(high)}], {_counted(n)}")
+    (pair,) = _measured([Pair("", "", "")], [differences.double()])
+    return Claim(says, pair.holds, f"{what} {pair.numbers}, {_counted(pair.n)}")
 
 
 def _lacking(count: int, what: str) -> str:
@@ -106,18 +104,16 @@ def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequ
         return None
     sign = 1 if direction == "rises" else -1
     couples = list(dict.fromkeys([*pairwise(names), (names[0], names[-1])]))
-    ways = [
-        sign * (there[after].values[metric] - there[before].values[metric]).double()
-        for before, after in couples
-    ]
-    intervals = mean_intervals(torch.stack(ways, dim=1)).tolist()
-    pairs = [
-        _pair(metric, (after, before), way, ends)
-        for (before, after), way, ends in zip(couples, ways, intervals, strict=True)
-    ]
-    against = [p for p in pairs if p.verdict == "contradicted"]
+    pairs = _measured(
+        [Pair(metric, after, before) for before, after in couples],
+        [
+            sign * (there[after].values[metric] - there[before].values[metric]).double()
+            for before, after in couples
+        ],
+    )
+    against = [p for p in pairs if p.holds is False]
     not_on = [p for p in pairs if not p.difference >= 0 or p.n < fewest_images()]  # NaN is no step on
-    on = not not_on and pairs[-1].verdict == "reproduced"
+    on = not not_on and pairs[-1].holds
     shown = against or not_on or pairs[-1:]
     falls = ", above 0 where it falls" if sign < 0 else ""
     values = ", ".join(number(there[name].score(metric).value) for name in names)
@@ -134,15 +130,15 @@ def _in_words(pairs: Sequence[Pair]) -> str:
 
 @dataclass(frozen=True)
 class Pair:
-    """The difference of two rows, image by image, with its 95 % interval. If it is above zero, the first row is better."""
+    """The mean difference of two rows, image by image, with its 95 % interval. If it is above zero, the first row is better."""
 
     metric: str
     better: str
     than: str
-    difference: float
-    low: float
-    high: float
-    n: int
+    difference: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    n: int = 0
     margin: float = 0.0
     paper: float | None = None
     """The difference between the paper's two cells; None unless it prints both."""
@@ -155,14 +151,19 @@ class Pair:
         return not self.low <= self.paper <= self.high
 
     @property
-    def verdict(self) -> Verdict:
-        """Reproduced if the whole interval lies above -margin, contradicted if it lies below, otherwise undecided; with few images always
-        undecided."""
+    def holds(self) -> bool | None:
+        """True if the whole interval lies above -margin, False if it lies below, otherwise None; with few images always None."""
         if self.n < fewest_images():
-            return "undecided"
-        if self.low > -self.margin:
-            return "reproduced"
-        return "contradicted" if self.high < -self.margin else "undecided"
+            return None
+        return True if self.low > -self.margin else False if self.high < -self.margin else None
+
+    @property
+    def verdict(self) -> Verdict:
+        return verdict_of(self.holds)
+
+    @property
+    def numbers(self) -> str:
+        return f"{signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
 
     def words(self) -> str:
         """The pair as text. If it is undecided, the text also says whether the paper's own difference is excluded.
@@ -170,8 +171,8 @@ class Pair:
         >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).words()
         "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
         """
-        text = f"{self.better} against {self.than} {signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
-        if self.paper is not None and self.verdict == "undecided" and self.excludes_paper:
+        text = f"{self.better} against {self.than} {self.numbers}"
+        if self.paper is not None and self.holds is None and self.excludes_paper:
             return f"{text}, which excludes the paper's {signed(self.paper)}"
         return text
 
@@ -188,22 +189,21 @@ class Ordering:
     lacking: int = 0
 
     def claim(self) -> Claim:
-        by = {verdict: [p for p in self.pairs if p.verdict == verdict] for verdict in _VERDICTS}
-        all_reproduced = len(by["reproduced"]) == len(self.pairs) + self.lacking
-        holds = False if by["contradicted"] else True if all_reproduced else None
-        shown = by["contradicted"] or by["undecided"] or [min(self.pairs, key=lambda p: p.low)]
-        several = f"{len(by['reproduced'])} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
+        against = [p for p in self.pairs if p.holds is False]
+        undecided = [p for p in self.pairs if p.holds is None]
+        holds = False if against else None if undecided or self.lacking else True
+        shown = against or undecided or [min(self.pairs, key=lambda p: p.low)]
+        reproduced = len(self.pairs) - len(against) - len(undecided)
+        several = f"{reproduced} of {len(self.pairs)} comparisons; " if len(self.pairs) > 1 else ""
         found = f"{several}{_in_words(shown)}, {_counted(min(p.n for p in shown))}{_lacking(self.lacking, 'comparison')}"
         return Claim(self.says, holds, found, self.check)
-
-
-_VERDICTS: tuple[Verdict, ...] = ("reproduced", "contradicted", "undecided")
 
 
 def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
     """The orderings of a recipe, for the rows that were judged; one for each pair of thresholds."""
     there, several = {r.name: r for r in evaluation.results}, by_epsilons(settings)
-    wanted, columns = [], []
+    orderings: list[Ordering] = []
+    columns: list[Tensor] = []
     for entry in settings.get("orderings", ()):
         couples = [(b, t) for b in entry["better"] for t in entry["than"] if b in there and t in there]
         metrics = several.get(entry["metric"], [entry["metric"]])
@@ -213,30 +213,16 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
                 preset, pair = list(settings["epsilons"].items())[place]
                 floor = FLOORS[there[couples[0][0]].score(metric).kind]
                 at = f", {floor} = {pair[floor]:g} ({preset})"
-            wanted.append((entry, metric, entry["says"] + at, couples))
-            columns += [_differences(there[better], there[than], metric) for better, than in couples]
-    if not columns:
-        return _no_gains(evaluation, settings)
-    differences = torch.stack(columns, dim=1)
-    ends = iter(zip(columns, mean_intervals(differences).tolist(), strict=True))
-    found = [
-        Ordering(
-            says,
-            tuple(
-                _pair(
-                    metric,
-                    couple,
-                    *next(ends),
-                    margin=entry.get("margin", 0.0),
-                    paper=_printed(settings, there[couple[0]], couple[1], entry["metric"], metric),
-                )
-                for couple in couples
-            ),
-            entry.get("check", True),
-            len(entry["better"]) * len(entry["than"]) - len(couples),
-        )
-        for entry, metric, says, couples in wanted
-    ]
+            pairs = []
+            for better, than in couples:
+                sign = _sign(there[better], metric)
+                columns.append(sign * (there[better].values[metric] - there[than].values[metric]).double())
+                paper = _printed(settings, better, than, entry["metric"], sign)
+                pairs.append(Pair(metric, better, than, margin=entry.get("margin", 0.0), paper=paper))
+            lacking = len(entry["better"]) * len(entry["than"]) - len(couples)
+            orderings.append(Ordering(entry["says"] + at, tuple(pairs), entry.get("check", True), lacking))
+    measured = iter(_measured([pair for ordering in orderings for pair in ordering.pairs], columns))
+    found = [replace(one, pairs=tuple(islice(measured, len(one.pairs)))) for one in orderings]
     return [*found, *_no_gains(evaluation, settings)]
 
 
@@ -250,19 +236,12 @@ def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Order
         rows = [there[name] for name in entry["methods"] if name in there]
         if not rows:
             continue
-        columns = [_sign(row, usual) * (row.values[usual] - row.values[metric]).double() for row in rows]
-        ends = mean_intervals(torch.stack(columns, dim=1)).tolist()
-        pairs = tuple(
-            _pair(usual, (row.name, f"{row.name}, {metric}"), column, end, margin=entry["margin"])
-            for row, column, end in zip(rows, columns, ends, strict=True)
+        pairs = _measured(
+            [Pair(usual, row.name, f"{row.name}, {metric}", margin=entry["margin"]) for row in rows],
+            [_sign(row, usual) * (row.values[usual] - row.values[metric]).double() for row in rows],
         )
-        found.append(Ordering(entry["says"], pairs, lacking=len(entry["methods"]) - len(rows)))
+        found.append(Ordering(entry["says"], tuple(pairs), lacking=len(entry["methods"]) - len(rows)))
     return found
-
-
-def _differences(better: MethodResult, than: MethodResult, metric: str) -> Tensor:
-    """Differences ``(N,)`` of each image, above zero if the first is better; NaN if the image does not count for both."""
-    return _sign(better, metric) * (better.values[metric] - than.values[metric]).double()
 
 
 def _sign(result: MethodResult, metric: str) -> int:
@@ -270,29 +249,24 @@ def _sign(result: MethodResult, metric: str) -> int:
     return 1 if result.score(metric).higher_is_better else -1
 
 
-def _pair(
-    metric: str,
-    couple: tuple[str, str],
-    differences: Tensor,
-    ends: list[float],
-    *,
-    margin: float = 0.0,
-    paper: float | None = None,
-) -> Pair:
-    n = int((~differences.isnan()).sum())
-    mean = float(differences.nanmean()) if n else math.nan
-    return Pair(metric, *couple, mean, ends[0], ends[1], n, margin, paper)
+def _measured(pairs: Sequence[Pair], differences: Sequence[Tensor]) -> list[Pair]:
+    """The pairs with their numbers. Each has differences ``(N,)``, NaN for images that do not count for both rows."""
+    if not pairs:
+        return []
+    ends = mean_intervals(torch.stack(list(differences), dim=1)).tolist()
+    return [
+        replace(pair, difference=float(own.nanmean()), low=low, high=high, n=int((~own.isnan()).sum()))
+        for pair, own, (low, high) in zip(pairs, differences, ends, strict=True)
+    ]
 
 
-def _printed(
-    settings: Mapping[str, Any], better: MethodResult, than: str, metric: str, here: str
-) -> float | None:
+def _printed(settings: Mapping[str, Any], better: str, than: str, metric: str, sign: int) -> float | None:
     """The difference between the paper's two cells of a metric, above zero if the first row is better."""
     paper = settings.get("paper", {})
-    cells = [paper.get(row, {}).get(metric) for row in (better.name, than)]
+    cells = [paper.get(row, {}).get(metric) for row in (better, than)]
     if None in cells:
         return None
-    return round(_sign(better, here) * (float(cells[0]) - float(cells[1])), 6) + 0.0  # no -0
+    return round(sign * (float(cells[0]) - float(cells[1])), 6) + 0.0  # no -0
 
 
 def orderings_table(compared: Sequence[Ordering]) -> PaperTable:

@@ -45,6 +45,10 @@ def score_numbers(score: Score) -> dict[str, object]:
     return {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
 
 
+def verdict_of(holds: bool | None) -> Verdict:
+    return "undecided" if holds is None else "reproduced" if holds else "contradicted"
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement of the paper, and whether it holds for the numbers found here; ``found`` contains these numbers.
@@ -60,7 +64,7 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        return "undecided" if self.holds is None else "reproduced" if self.holds else "contradicted"
+        return verdict_of(self.holds)
 
     def text(self) -> str:
         return f"{self.verdict}: {self.statement} ({self.found})"

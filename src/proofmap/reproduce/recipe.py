@@ -137,7 +137,7 @@ class Recipe:
         """The optional needs that are missing. If another need is missing, an error says what to supply."""
         required = self.lacks(data)
         if required:
-            raise self._lacking(data, [_listed(required, data)], required)
+            raise needs_error(f"the recipe {self.name}", required, data)
         return self.missing(data)
 
     def ready_variant(self, data: Path) -> Variant | None:
@@ -153,11 +153,8 @@ class Recipe:
             return self
         variant = next((v for v in self.variants if v.name == name), None) or self.ready_variant(data)
         if variant is None:
-            required = self.lacks(data)
-            offered = [v for v in self.variants if not v.by_name]
-            each = [f"  for {v.name} ({v.what}):\n{_listed(v.lacks(data), data, 4)}" for v in offered]
-            lines = ([_listed(required, data)] if required else []) + ["one of these:", *each]
-            raise self._lacking(data, lines, [*required, *(need for v in offered for need in v.lacks(data))])
+            offered = {f"{v.name} ({v.what})": v.lacks(data) for v in self.variants if not v.by_name}
+            raise needs_error(f"the recipe {self.name}", self.lacks(data), data, offered)
         return replace(
             self,
             needs=(*self.needs, *variant.needs),
@@ -179,16 +176,6 @@ class Recipe:
             f"supply {'; '.join(need.words(data) for need in lacking)}" if lacking else "everything is there"
         )
         return f"{note}. For {own.what}: {how}; --variant {own.name}"
-
-    def _lacking(self, data: Path, lines: list[str], needs: list[Need]) -> InputError:
-        elsewhere = (
-            f"\nAnother folder in place of {data} is named with --data"
-            if any(need.path for need in needs)
-            else ""
-        )
-        return InputError(
-            f"the recipe {self.name} needs what is not here. Supply\n" + "\n".join(lines) + elsewhere
-        )
 
     def chosen(self, *, data: Path, quick: bool = False) -> dict[str, Any]:
         """The settings, changed as ``quick`` says if requested, with names in braces replaced."""
@@ -239,8 +226,16 @@ def _needs(table: Mapping[str, Any]) -> tuple[Need, ...]:
     return tuple(Need(**need) for need in table.get("needs", ()))
 
 
-def _listed(needs: list[Need], data: Path, indent: int = 2) -> str:
-    return "\n".join(" " * indent + need.words(data) for need in needs)
+def needs_error(
+    owner: str, needs: Sequence[Need], data: Path, one_of: Mapping[str, Sequence[Need]] | None = None
+) -> InputError:
+    """The error that says what to supply: all of these needs, and those of one of several variants."""
+    lines = [f"  {need.words(data)}" for need in needs] + (["one of these:"] if one_of else [])
+    for variant, own in (one_of or {}).items():
+        lines += [f"  for {variant}:", *(f"    {need.words(data)}" for need in own)]
+    if any(need.path for some in (needs, *(one_of or {}).values()) for need in some):
+        lines.append(f"Another folder in place of {data} is named with --data")
+    return InputError("\n".join([f"{owner} needs what is not here. Supply", *lines]))
 
 
 def _extended(text: str) -> tuple[dict[str, Any], str]:

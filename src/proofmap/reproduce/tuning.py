@@ -27,7 +27,6 @@ from proofmap.reproduce.rows import draw_sample
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
-from proofmap.results.statistics import Score
 from proofmap.results.tables import number
 
 METRIC = "saliency-metric"
@@ -58,7 +57,8 @@ class Tuning:
         values[: self.held] = torch.nan
         for score in result.scores:
             if score.name == name:
-                scores.append(_scored(score, values) if self.held else replace(score, name=METRIC))
+                own = replace(score, name=METRIC)
+                scores.append(own.over(values) if self.held else own)
             elif score.kind != METRIC:
                 scores.append(score)
         return replace(result, scores=tuple(scores), values={**result.values, METRIC: values})
@@ -122,10 +122,6 @@ def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> 
         for changed in ([{**entry, **change} for change in changes] if entry["metric"] == METRIC else [entry])
     ]
     return {**settings, "study": {**settings["study"], "metrics": metrics}}
-
-
-def _scored(score: Score, values: torch.Tensor) -> Score:
-    return replace(score, name=METRIC).over(values)
 
 
 def _passes(sweeps: Mapping[str, SaliencySweep]) -> int:
