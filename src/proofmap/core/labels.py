@@ -96,16 +96,9 @@ class LabelRule:
                     f"labels has the shape {tuple(array.shape)}; give one label per {item} (N,), or the labels of each {item} "
                     "(N, L)"
                 )
-            if array.ndim == 2:
-                return cls(
-                    "given", rows=tuple(_row(row, names, i, item) for i, row in enumerate(array.tolist()))
-                )
-            row = [label_index(a, names) for a in array.tolist()]
-            return (
-                cls("list", indices=tuple(row))
-                if len(row) == 1
-                else cls("given", rows=tuple((a,) for a in row))
-            )
+            rule = array.tolist()
+            if array.ndim == 1 and len(rule) > 1:
+                rule = [[label_index(a, names)] for a in rule]
         if not isinstance(rule, Sequence):
             raise InputError(
                 f"labels must be a rule such as 'top5', a label, a list of labels, or a tensor (N, L), not a {type(rule).__name__}"
@@ -241,9 +234,7 @@ class LabelRule:
                 f"labels has {counted(len(self.rows), 'row')} for {counted(n_images, item)}; a tensor, an array or a list of "
                 f"lists has one row of labels for each {item}.{hint}"
             )
-        longest = max(map(len, self.rows))
-        filled = [row + (NO_LABEL,) * (longest - len(row)) for row in self.rows]
-        return check_labels(torch.tensor(filled), n_images, n_outputs, label_set, item)
+        return check_labels(label_table(self.rows), n_images, n_outputs, label_set, item)
 
     def __str__(self) -> str:
         if self.kind == "given":
@@ -328,11 +319,10 @@ def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
     >>> truth_table([[3], []]), truth_table([[3], [4, 5]]).tolist(), truth_table([[], []])
     (tensor([ 3, -1]), [[3, -1], [4, 5]], None)
     """
-    most = max(map(len, truths), default=0)
-    if most == 0:
+    if not any(map(len, truths)):
         return None
-    table = torch.tensor([[*row, *[NO_LABEL] * (most - len(row))] for row in truths])
-    return table[:, 0] if most == 1 else table
+    table = label_table(truths)
+    return table[:, 0] if table.shape[1] == 1 else table
 
 
 def check_labels(

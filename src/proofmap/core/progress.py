@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
 from typing import IO, Any, Protocol, Self
@@ -81,28 +82,13 @@ class JointProgress:
     """
 
     def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._open: dict[str, int] = {}
-        self._shown: tuple[str, ProgressTask] | None = None
+        self.progress = progress
+        self.open: Counter[str] = Counter()  # tasks by name
+        self.shown: tuple[str, ProgressTask] | None = None
 
     def part(self, share: float) -> Progress:
         """Progress for one part of a job, which has this share of the work."""
         return _Part(self, share)
-
-    def enter(self, what: str, passes: int) -> None:
-        self._open[what] = self._open.get(what, 0) + 1
-        if self._shown is None:
-            self._shown = what, self._progress.task(what, passes).__enter__()
-
-    def advance(self, what: str, passes: int, note: str) -> None:
-        if self._shown is not None and self._shown[0] == what:
-            self._shown[1].advance(passes, note)
-
-    def leave(self, what: str, *error: Any) -> None:
-        self._open[what] -= 1
-        if self._shown is not None and self._shown[0] == what and not self._open[what]:
-            (_, task), self._shown = self._shown, None
-            task.__exit__(*error)
 
 
 class _Part:
@@ -117,15 +103,25 @@ class _PartTask(SilentTask):
     def __init__(self, joint: JointProgress, what: str, passes: int) -> None:
         self.joint, self.what, self.passes = joint, what, passes
 
-    def advance(self, passes: int, note: str = "") -> None:
-        self.joint.advance(self.what, passes, note)
-
     def __enter__(self) -> Self:
-        self.joint.enter(self.what, self.passes)
+        self.joint.open[self.what] += 1
+        if self.joint.shown is None:
+            self.joint.shown = self.what, self.joint.progress.task(self.what, self.passes).__enter__()
         return self
 
-    def __exit__(self, *error: object) -> None:
-        self.joint.leave(self.what, *error)
+    def advance(self, passes: int, note: str = "") -> None:
+        if (shown := self.joint.shown) is not None and shown[0] == self.what:
+            shown[1].advance(passes, note)
+
+    def __exit__(self, *error: Any) -> None:
+        self.joint.open[self.what] -= 1
+        if (
+            (shown := self.joint.shown) is not None
+            and shown[0] == self.what
+            and not self.joint.open[self.what]
+        ):
+            self.joint.shown = None
+            shown[1].__exit__(*error)
 
 
 def seconds_between_lines() -> float:

@@ -66,7 +66,11 @@ class Registry(Generic[T]):
     def _not_known(self, name: str) -> str:
         """The message for an unknown name, with the most similar known names."""
         hint = did_you_mean(name, self._known)
-        nearest = sorted(self, key=lambda known: _unlike(name, known))[:_SHOWN]
+
+        def likeness(known: str) -> float:
+            return difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio()
+
+        nearest = sorted(self, key=likeness, reverse=True)[:_SHOWN]
         left = len(self._known) - len(nearest)
         more = f", and {left} more; proofmap list {self.kind}s lists them" if left else ""
         return f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(nearest)}{more}"
@@ -91,8 +95,3 @@ class Registry(Generic[T]):
                 if point.name not in self._known:
                     self._broken[point.name] = problem
                 warnings.warn(problem, stacklevel=4)
-
-
-def _unlike(name: str, known: str) -> float:
-    """A distance between two names, ignoring case: 0 if they are equal."""
-    return 1 - difflib.SequenceMatcher(None, name.lower(), known.lower()).ratio()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import io
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -95,18 +96,10 @@ def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
     >>> list(csv_lines([["name", "value"], ["=1+1", -0.5], ["a,b", "-0.5"]]))
     ['name,value', "'=1+1,-0.5", '"a,b",-0.5']
     """
-    lines = _Lines()
-    writer = csv.writer(lines, lineterminator="\r\n")  # what is in it is quoted
     for row in rows:
-        writer.writerow([_csv_cell(cell) for cell in row])
-        yield lines.pop().removesuffix("\r\n")
-
-
-class _Lines(list[str]):
-    """A file for a CSV writer."""
-
-    def write(self, line: str) -> None:
-        self.append(line)
+        line = io.StringIO(newline="")
+        csv.writer(line, lineterminator="\r\n").writerow(map(_csv_cell, row))  # what is in the end is quoted
+        yield line.getvalue().removesuffix("\r\n")
 
 
 def _csv_cell(cell: object) -> object:

@@ -14,8 +14,8 @@ from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 
 _TOLERANCE = 1e-3
-_MERGED = {"sum": "sum", "mean": "mean", "max": "amax"}
-"""Ways to merge channels, and the methods of tensors that do it."""
+MERGED = {"sum": "sum", "mean": "mean", "max": "amax"}
+"""Ways to merge channels, and torch's names of them."""
 
 Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in positions; right and bottom are exclusive."""
@@ -99,8 +99,14 @@ class Inputs(ABC):
         """A name for each position of one input ``shape``: the words of a text, otherwise :attr:`position_names`."""
         return self.position_names
 
+    def _places(self, device: torch.device) -> Tensor | None:
+        """The position of each entry of an input's last axis, for kinds whose positions are groups of entries: segments, groups of columns."""
+        return None
+
     def over_channels(self, values: Tensor) -> Tensor:
         """Values per position ``(..., *positions)``, in a shape that broadcasts with inputs ``(..., *shape)``."""
+        places = self._places(values.device)
+        values = values if places is None else values[..., places]
         return values if self.channel_axis is None else values.unsqueeze(-len(self.positions) - 1)
 
     def per_channel(self, values: Tensor) -> Tensor:
@@ -109,12 +115,15 @@ class Inputs(ABC):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values of inputs ``(..., *shape)`` merged into one number per position ``(..., *positions)``, by sum, mean or max."""
-        if how not in _MERGED:
-            raise InputError(f"channels are merged by {', '.join(_MERGED)}, not {how!r}")
-        if self.channel_axis is None:
+        if how not in MERGED:
+            raise InputError(f"channels are merged by {', '.join(MERGED)}, not {how!r}")
+        if self.channel_axis is not None:
+            values = getattr(values, MERGED[how])(dim=-len(self.positions) - 1)
+        places = self._places(values.device)
+        if places is None:
             return values
-        merged: Tensor = getattr(values, _MERGED[how])(dim=-len(self.positions) - 1)
-        return merged
+        merged = values.new_zeros(*values.shape[:-1], self.count)
+        return merged.scatter_reduce(-1, places.expand(values.shape), values, MERGED[how], include_self=False)
 
     # ---- values -------------------------------------------------------------------------------------------------
 
@@ -172,9 +181,10 @@ class Inputs(ABC):
 
     def probe(self) -> Tensor:
         """One input ``(1, *shape)`` that is not constant, inside the limits: a ramp along the last axis longer than one."""
-        axis = max((k for k, length in enumerate(self.positions) if length > 1), default=0)
-        ramp = torch.linspace(0, 1, self.positions[axis], dtype=torch.float32)
-        ramp = ramp.view(-1, *[1] * (len(self.positions) - 1 - axis)).expand(1, *self.shape)
+        grid = self.shape[len(self.shape) - len(self.positions) :]
+        axis = max((k for k, length in enumerate(grid) if length > 1), default=0)
+        ramp = torch.linspace(0, 1, grid[axis], dtype=torch.float32)
+        ramp = ramp.view(-1, *[1] * (len(grid) - 1 - axis)).expand(1, *self.shape)
         if self.limits is not None:
             return ramp
         mean, std = (self.per_channel(torch.tensor(v, dtype=torch.float32)) for v in (self.mean, self.std))
@@ -339,8 +349,9 @@ class Inputs(ABC):
     def pixel_positions(self) -> Tensor:
         """The index of the position that each pixel ``(h, w)`` of :meth:`picture` shows."""
         height, width = self.picture_size()
-        columns = torch.arange(width) * self.count // width
-        return columns.expand(height, width)
+        places = self._places(torch.device("cpu"))
+        places = torch.arange(self.count) if places is None else places
+        return places[torch.arange(width) * len(places) // width].expand(height, width)
 
     @abstractmethod
     def picture_size(self) -> tuple[int, int]:

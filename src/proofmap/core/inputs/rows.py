@@ -149,22 +149,11 @@ class Rows(Inputs):
     def position_names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._members)
 
-    def _places(self, device: torch.device) -> Tensor:
-        """The position of each column ``(columns,)``."""
+    def _places(self, device: torch.device) -> Tensor | None:
+        if self.positions == self.shape:
+            return None
         places = {k: p for p, (_, members) in enumerate(self._members) for k in members}
         return torch.tensor([places[k] for k in range(self.columns)], device=device)
-
-    def over_channels(self, values: Tensor) -> Tensor:
-        return values if self.positions == self.shape else values[..., self._places(values.device)]
-
-    def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
-        """Values of columns ``(..., columns)`` merged into one number per position: the sum, mean or max over a group."""
-        values = super().merged_channels(values, how)  # refuses an unknown way
-        if self.positions == self.shape:
-            return values
-        index = self._places(values.device).expand(values.shape)
-        merged = values.new_zeros(*values.shape[:-1], *self.positions)
-        return merged.scatter_reduce(-1, index, values, {"max": "amax"}.get(how, how), include_self=False)
 
     # ---- values -------------------------------------------------------------------------------------------------
 
@@ -270,11 +259,10 @@ class Rows(Inputs):
         return bool(self.names) and self.count <= _MOST_LISTED
 
     def pixel_positions(self) -> Tensor:
+        if not self._is_listed:
+            return super().pixel_positions()
         height, width = self.picture_size()
-        if self._is_listed:
-            return (torch.arange(height) // _BAND)[:, None].expand(height, width)
-        columns = torch.arange(width) * self.columns // width
-        return self._places(torch.device("cpu"))[columns].expand(height, width)
+        return (torch.arange(height) // _BAND)[:, None].expand(height, width)
 
     def picture(self, x: Tensor) -> np.ndarray:
         """A line for each position with its name and value, and a bar to the right or left of its mean, in standard deviations.

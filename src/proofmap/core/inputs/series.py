@@ -38,14 +38,7 @@ class Series(Inputs):
     noun = "series"
     singular = "series"
     form = "(N, channels, time steps)"
-    fills = (
-        "gray",
-        "noise",
-        "blur",
-        "images",
-        "time-shift",
-        "time-reversal",
-    )
+    fills = ("gray", "noise", "blur", "images", "time-shift", "time-reversal")
 
     length: int
     mean: tuple[float, ...] = (0.0,)
@@ -94,44 +87,17 @@ class Series(Inputs):
         pairs = pairwise(f"{start / per:.9g}" for start in starts)
         return tuple(f"{first} to {last}{unit}" for first, last in pairs)
 
-    def _places(self, device: torch.device) -> Tensor:
-        """The position of each time step ``(T,)``."""
-        steps = torch.arange(self.length, device=device)
-        return steps if self.segments is None else steps * self.segments // self.length
-
-    def over_channels(self, values: Tensor) -> Tensor:
-        values = values if self.segments is None else values[..., self._places(values.device)]
-        return values.unsqueeze(-2)
-
-    def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
-        """Values ``(..., C, T)`` merged into one number per position, over all channels and all time steps of a segment."""
-        merged = super().merged_channels(values, how)
+    def _places(self, device: torch.device) -> Tensor | None:
         if self.segments is None:
-            return merged
-        index = self._places(values.device).expand(merged.shape)
-        found = merged.new_zeros(*merged.shape[:-1], self.segments)
-        return found.scatter_reduce(-1, index, merged, {"max": "amax"}.get(how, how), include_self=False)
-
-    def per_channel(self, values: Tensor) -> Tensor:
-        return values.view(-1, 1)
-
-    def probe(self) -> Tensor:
-        """A ramp in time, from one standard deviation below the mean to one above."""
-        ramp = 2 * torch.linspace(0, 1, self.length, dtype=torch.float32) - 1
-        mean, std = (self.per_channel(torch.tensor(v, dtype=torch.float32)) for v in (self.mean, self.std))
-        return (mean + std * ramp)[None]
+            return None
+        return torch.arange(self.length, device=device) * self.segments // self.length
 
     def value_text(self, x: Tensor, position: int) -> str:
         """The mean of each channel at a time step or over a segment, with the names of the channels if they have any."""
-        means = x.cpu()[:, self._places(torch.device("cpu")) == position].mean(dim=1).tolist()
+        steps = self.over_channels(torch.arange(self.count))[0] == position
+        means = x.cpu()[:, steps].mean(dim=1).tolist()
         names = [f"{name} " for name in self.names] or [""] * len(means)
         return ", ".join(f"{name}{value:.4g}" for name, value in zip(names, means, strict=True))
-
-    def pixel_positions(self) -> Tensor:
-        height, width = self.picture_size()
-        return self._places(torch.device("cpu"))[torch.arange(width) * self.length // width].expand(
-            height, width
-        )
 
     def record(self) -> dict[str, object]:
         record = {"inputs": self.kind, "length": self.length, "mean": list(self.mean), "std": list(self.std)}

@@ -304,16 +304,13 @@ class Text(TextInputs):
 
     def words(self, x: Tensor) -> list[str]:
         count = int(self.lengths(x[None])[0])
-        each = x.detach().cpu()[:, :count].T.contiguous().numpy().astype("<u4")
-        return [_spelt(row) for row in each]
+        return [spelt(column) for column in x.cpu()[:, :count].T]
 
     def text(self, x: Tensor) -> str:
-        return _spelt(x.detach().cpu().T.contiguous().numpy().astype("<u4"))
+        return spelt(x.T)
 
     def lengths(self, x: Tensor) -> Tensor:
-        there = (x != 0).any(dim=-2)
-        places = torch.arange(1, x.shape[-1] + 1, device=x.device)
-        return (there * places).amax(dim=-1).clamp_min(1)
+        return up_to_last((x != 0).any(dim=-2))
 
     def for_net(self, x: Tensor) -> Tensor:
         if self.whole is None or self.whole == self.length:
@@ -326,9 +323,9 @@ class Text(TextInputs):
             raise InputError(
                 f"the token {shown!r} does not fit into positions of {self.width} characters; give Text a larger width, or a shorter token"
             )
-        return self._changed(
-            x, lambda words: [shown + gap_of(word)[: self.width - len(shown)] for word in words]
-        )
+        room = self.width - len(shown)
+        made = [self._encoded([shown + gap_of(word)[:room] for word in self.words(one)]) for one in x]
+        return torch.stack(made).to(x) if made else x
 
     def removed(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
@@ -340,10 +337,6 @@ class Text(TextInputs):
             words = [drawn[k % len(drawn)] + gap_of(word) for k, word in enumerate(self.words(own))]
             found.append(self._encoded([word[: self.width] for word in words]))
         return torch.stack(found).to(x) if found else x
-
-    def _changed(self, x: Tensor, change: Callable[[list[str]], list[str]]) -> Tensor:
-        made = [self._encoded(change(self.words(one))) for one in x]
-        return torch.stack(made).to(x) if made else x
 
     def _check_finite(self, inputs: Tensor, problem: str) -> None:
         super()._check_finite(inputs, problem)
@@ -386,5 +379,13 @@ def checked_text(text: object, which: str) -> str:
     return text
 
 
-def _spelt(points: np.ndarray) -> str:
-    return points.tobytes().decode("utf-32-le", "replace").replace("\0", "")
+def spelt(points: Tensor) -> str:
+    """The text of code points; zeros are left out."""
+    return (
+        points.detach().cpu().numpy().astype("<u4").tobytes().decode("utf-32-le", "replace").replace("\0", "")
+    )
+
+
+def up_to_last(there: Tensor) -> Tensor:
+    """The number of places ``(N,)`` up to the last that is true, at least one, of ``(N, places)``."""
+    return (there * torch.arange(1, there.shape[-1] + 1, device=there.device)).amax(dim=-1).clamp_min(1)

@@ -10,7 +10,8 @@ import numpy as np
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.text import TextInputs, checked_text
+from proofmap.core.inputs.base import MERGED
+from proofmap.core.inputs.text import TextInputs, checked_text, spelt, up_to_last
 from proofmap.core.inputs.words import gap_of
 
 _STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
@@ -97,20 +98,18 @@ class Tokens(TextInputs):
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
         """Values ``(..., C, S)`` merged into one number per position, over all channels and all slots of a position."""
-        apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
-        if how not in ("sum", "mean", "max"):
+        if how not in MERGED:
             return super().merged_channels(values, how)  # says what is wrong
-        if how == "max":
-            return apart.amax(dim=-1)
-        return apart.sum(dim=-1) if how == "sum" else apart.mean(dim=-1)
+        apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
+        merged: Tensor = getattr(apart, MERGED[how])(dim=-1)
+        return merged
 
     def cut(self, x: Tensor, n: int) -> Tensor:
         return x[..., : n * self.slots]
 
     def lengths(self, x: Tensor) -> Tensor:
         there: Tensor = (x[..., _STATE, :] != 0).unflatten(-1, (-1, self.slots)).any(dim=-1)
-        places = torch.arange(1, there.shape[-1] + 1, device=x.device)
-        return (there * places).amax(dim=-1).clamp_min(1)
+        return up_to_last(there)
 
     def sizes(self, x: Tensor, *, gradient: bool) -> Tensor:
         there = x[..., _STATE, :] != 0
@@ -118,11 +117,7 @@ class Tokens(TextInputs):
 
     def words(self, x: Tensor) -> list[str]:
         count = int(self.lengths(x[None])[0])
-        letters = x.detach().cpu()[_ID + 1 : _FIRST, : count * self.slots].T.reshape(count, -1)
-        return [
-            row.numpy().astype("<u4").tobytes().decode("utf-32-le", "replace").replace("\0", "")
-            for row in letters.contiguous()
-        ]
+        return [spelt(row) for row in x.cpu()[_ID + 1 : _FIRST, : count * self.slots].T.reshape(count, -1)]
 
     def varied(self, x: Tensor) -> Tensor:
         """Mask of the embeddings of tokens that exist, without empty slots."""
@@ -148,11 +143,16 @@ class Tokens(TextInputs):
             raise InputError(
                 f"the tokenizer has no {token} token, so words cannot be hidden by it; use another fill: delete, closed, zero, images"
             )
+        if number is None:
+            return self._all_showing(x, -1, torch.zeros(self.width))
+        return self._all_showing(x, number, reader.embedding(torch.tensor(number)))
+
+    def _all_showing(self, x: Tensor, number: int, embedding: Tensor) -> Tensor:
+        """Texts with this number and embedding in place of every token."""
         made = x.clone()
         there = (x[..., _STATE : _STATE + 1, :] != 0).to(x)
-        made[..., _ID, :] = (-1 if number is None else number) * there[..., 0, :]
-        shown = torch.zeros(self.width) if number is None else reader.embedding(torch.tensor(number))
-        made[..., _FIRST:, :] = shown.to(x)[:, None] * there
+        made[..., _ID, :] = number * there[..., 0, :]
+        made[..., _FIRST:, :] = embedding.to(x)[:, None] * there
         return made
 
     def zeroed(self, x: Tensor) -> Tensor:
@@ -163,11 +163,7 @@ class Tokens(TextInputs):
 
     def averaged(self, x: Tensor) -> Tensor:
         """Every token replaced by the mean embedding of all tokens that the net knows."""
-        made = x.clone()
-        there = (x[..., _STATE : _STATE + 1, :] != 0).to(x)
-        made[..., _ID, :] = -there[..., 0, :]
-        made[..., _FIRST:, :] = self._reader().mean.to(x)[:, None] * there
-        return made
+        return self._all_showing(x, -1, self._reader().mean)
 
     def token_number(self, which: str) -> int | None:
         """The vocabulary id of the token ``mask`` or ``unknown``; None if there is no such token."""
