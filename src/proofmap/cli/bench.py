@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -19,38 +17,12 @@ from proofmap.core.text import counted
 from proofmap.results import tables
 
 
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """The arguments and options of the command."""
-
-    target: str | None
-    method: str | None
-    name: str | None
-    data: Path
-    out: Path | None
-    leaderboard: Path
-    allow_code: bool
-    recompute: int | None
-    executor: str
-    address: str | None
-    workers: int | None
-    gpus: float
-    threads: int | None
-    device: str | None
-    quiet: bool
-
-    def needed(self, what: str, how: str) -> str:
-        if self.target is None:
-            raise InputError(f"no {what} was named: {how}")
-        return self.target
-
-
-def _list(asked: Asked) -> None:
-    tasks = [Task.named(name) for name in (task_names() if asked.target is None else [asked.target])]
+def _list(target: str | None, data: Path) -> None:
+    tasks = [Task.named(name) for name in (task_names() if target is None else [target])]
     rows = [
         [
             task.name,
-            "data missing" if task.missing(asked.data) else "ready",
+            "data missing" if task.missing(data) else "ready",
             str(task.settings["images"]["number"]),
             ", ".join(task.learned),
             ", ".join(task.unseen),
@@ -62,88 +34,23 @@ def _list(asked: Asked) -> None:
     header = ["task", "state", "images", "fills", "never learned on", "budget", "what it is"]
     print_result(f"{VERSION}\n\n{tables.aligned(header, rows)}")
     for task in tasks:
-        for need in task.missing(asked.data):
-            print_result(f"{task.name} needs {need.words(asked.data)}")
-        if asked.target is not None:
+        for need in task.missing(data):
+            print_result(f"{task.name} needs {need.words(data)}")
+        if target is not None:
             print_result(
                 f"data: {task.source}\ndigest of the images: {task.data_digest}\ndigest of the task: {task.digest}"
             )
 
 
-def _run(asked: Asked) -> None:
-    from proofmap.bench.running import record_path, run_task
-    from proofmap.cli.evaluate import devices_for, executor_for
-    from proofmap.study.watchers.views import watcher_for
-
-    task = Task.named(
-        asked.needed("task", "proofmap bench run TASK --method METHOD; see proofmap bench list")
-    )
-    if asked.method is None:
-        raise InputError(
-            "no method was named: give --method, such as --method grad-cam or --method mine.py:mine"
-        )
-    out = asked.out or Path("proofbench") / task.name
-    device, worker_device = devices_for(asked.executor, asked.gpus, asked.device)
-    threads = (asked.threads or 1) if asked.executor == "ray" else asked.threads
-    record = run_task(
-        task,
-        asked.method,
-        out,
-        data=asked.data,
-        name=asked.name,
-        device=device,
-        worker_device=worker_device,
-        executor=executor_for(asked.executor, asked.address, asked.workers, asked.gpus, threads, out),
-        threads=threads,
-        watchers=[watcher_for(stderr, asked.quiet)],
-        command=options.command_line(),
-    )
-    path = record.write(record_path(out, record))
-    print_result(path)
-    over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
-    code = " --allow-code" if record.method["files"] else ""
-    stderr.print(
-        f"{record.name} on {task.name}: {counted(record.passes, 'pass')} for an image{over}, {record.seconds:.0f} s. "
-        f"Check it and add it to the leaderboard with: proofmap bench submit {path}{code}"
-    )
-
-
-def _submit(asked: Asked) -> None:
-    from proofmap.bench.submission import submit
-    from proofmap.study.watchers.views import watcher_for
-
-    record = Record.read(asked.needed("record", "proofmap bench submit RECORD; bench run writes it"))
-    path = submit(
-        record,
-        asked.leaderboard,
-        data=asked.data,
-        device=options.check_device(asked.device),
-        allow_code=asked.allow_code,
-        number=asked.recompute,
-        watchers=[watcher_for(stderr, asked.quiet)],
-    )
-    print_result(path)
-    stderr.print(
-        f"{record.name} is on the leaderboard in {asked.leaderboard}; proofmap bench table --out leaderboard.html shows it"
-    )
-
-
-def _table(asked: Asked) -> None:
-    leaderboard = Leaderboard(asked.leaderboard)
-    boards = leaderboard.boards if asked.target is None else {asked.target: leaderboard.board(asked.target)}
+def _table(target: str | None, folder: Path, out: Path | None) -> None:
+    leaderboard = Leaderboard(folder)
+    boards = leaderboard.boards if target is None else {target: leaderboard.board(target)}
     print_result("\n\n".join(board.table() for board in boards.values()))
-    if asked.out is not None:
-        stderr.print(
-            f"written: {write_page(leaderboard, output_file(asked.out, such_as='leaderboard.html'))}"
-        )
+    if out is not None:
+        stderr.print(f"written: {write_page(leaderboard, output_file(out, such_as='leaderboard.html'))}")
 
 
-ACTIONS: dict[str, Callable[[Asked], None]] = {
-    "list": _list,
-    "run": _run,
-    "submit": _submit,
-    "table": _table,
-}
+ACTIONS = ("list", "run", "submit", "table")
 ACTION_HELP = (
     "[bold]list[/]: the tasks; [bold]run[/] TASK: judge a method and write its record; [bold]submit[/] RECORD: check a record and add it "
     "to the leaderboard; [bold]table[/]: the leaderboard."
@@ -196,5 +103,66 @@ def bench(
     device: Annotated[str | None, options.DEVICE] = None,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
-    given = {name: value for name, value in locals().items() if name != "action"}
-    ACTIONS[action](Asked(**given))
+    if action == "list":
+        _list(target, data)
+        return
+    if action == "table":
+        _table(target, leaderboard, out)
+        return
+    from proofmap.bench.running import record_path, run_task
+    from proofmap.bench.submission import submit
+    from proofmap.cli.evaluate import devices_for, executor_for
+    from proofmap.study.watchers.views import watcher_for
+
+    watchers = [watcher_for(stderr, quiet)]
+    if action == "submit":
+        if target is None:
+            raise InputError("no record was named: proofmap bench submit RECORD; bench run writes it")
+        record = Record.read(target)
+        path = submit(
+            record,
+            leaderboard,
+            data=data,
+            device=options.check_device(device),
+            allow_code=allow_code,
+            number=recompute,
+            watchers=watchers,
+        )
+        print_result(path)
+        stderr.print(
+            f"{record.name} is on the leaderboard in {leaderboard}; proofmap bench table --out leaderboard.html shows it"
+        )
+        return
+    if target is None:
+        raise InputError(
+            "no task was named: proofmap bench run TASK --method METHOD; see proofmap bench list"
+        )
+    task = Task.named(target)
+    if method is None:
+        raise InputError(
+            "no method was named: give --method, such as --method grad-cam or --method mine.py:mine"
+        )
+    folder = out or Path("proofbench") / task.name
+    device_here, worker_device = devices_for(executor, gpus, device)
+    threads = (threads or 1) if executor == "ray" else threads
+    record = run_task(
+        task,
+        method,
+        folder,
+        data=data,
+        name=name,
+        device=device_here,
+        worker_device=worker_device,
+        executor=executor_for(executor, address, workers, gpus, threads, folder),
+        threads=threads,
+        watchers=watchers,
+        command=options.command_line(),
+    )
+    path = record.write(record_path(folder, record))
+    print_result(path)
+    over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
+    code = " --allow-code" if record.method["files"] else ""
+    stderr.print(
+        f"{record.name} on {task.name}: {counted(record.passes, 'pass')} for an image{over}, {record.seconds:.0f} s. "
+        f"Check it and add it to the leaderboard with: proofmap bench submit {path}{code}"
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -24,13 +24,13 @@ from proofmap.models import load_classifier
 from proofmap.models.languages import NAME as LANGUAGES
 from proofmap.models.spec import FILE_SCHEMES, ModelSpec
 from proofmap.models.text_models import is_text_model
+from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
 from proofmap.report.runs import SavedRun
 from proofmap.results import score_tables, tables
 from proofmap.results.verdict import verdict
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
-from proofmap.study.cost import Speed
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
@@ -127,34 +127,20 @@ def evaluate(
     pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
-    config = Study.from_toml(study) if study is not None else Study()
-    changes: dict[str, Any] = {
+    given: dict[str, Any] = locals() | {
         "data": options.with_columns(data, target, text_column),
-        "model": model,
-        "weights": weights,
-        "labels": labels,
-        "controls": controls,
-        "fit": fit,
-        "renormalise": renormalise,
-        "thresholds": thresholds,
-        "curve": curve,
-        "maps": maps,
-        "images_per_unit": images_per_unit,
-        "seed": seed,
         "methods": None if methods is None else split_specs(methods),
         "metrics": None if metrics is None else split_specs(metrics, "metric"),
         "fills": None if fills is None else split_specs(fills, "fill"),
         "label_set": options.names_after("--label-set", label_set),
     }
-    selection: dict[str, Any] = {
-        "number": number,
-        "correct": correct,
-        "min_second_probability": min_second_probability,
-    }
+    given = {option: value for option, value in given.items() if value is not None}
+    config = Study.from_toml(study) if study is not None else Study()
+    selection = ("number", "correct", "min_second_probability")
     config = replace(
         config,
-        images=replace(config.images, **{k: v for k, v in selection.items() if v is not None}),
-        **{k: v for k, v in changes.items() if v is not None},
+        images=replace(config.images, **{name: given[name] for name in selection if name in given}),
+        **{name: given[name] for name in setting_names(Study) if name in given},
     )
     if not config.methods:
         config = replace(config, methods=tuple(_usual_methods(config)))
@@ -297,7 +283,7 @@ def _print_plan(plan: Plan) -> None:
 
 def preview_text(found: Preview) -> str:
     """The plan, its cost and its estimated time as text."""
-    plan, speed = found.plan, found.speed
+    plan = found.plan
     rows = [
         [m.name, str(m.units), str(m.done), "?" if m.cost is None else f"{m.cost.passes:,}"]
         for m in plan.methods
@@ -308,16 +294,12 @@ def preview_text(found: Preview) -> str:
         "",
         tables.aligned(["method", "units", "done", "passes to do"], rows),
         "",
-        *_cost_lines(plan, speed),
-        *([f"distractors: {found.distractors}"] if found.distractors else []),
     ]
-    return "\n".join(lines)
-
-
-def _cost_lines(plan: Plan, speed: Speed) -> Sequence[str]:
     if plan.done == plan.units:
-        return ["nothing left to do"]
-    return [
-        plan.expected.words(speed),
-        f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)",
-    ]
+        lines.append("nothing left to do")
+    else:
+        lines.append(plan.expected.words(found.speed))
+        lines.append(f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)")
+    if found.distractors:
+        lines.append(f"distractors: {found.distractors}")
+    return "\n".join(lines)

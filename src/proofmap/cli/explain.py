@@ -3,7 +3,6 @@ the words of a proof are in brackets."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -89,9 +88,6 @@ def marked(proof: WordProof) -> str:
     return "".join(parts).rstrip()
 
 
-# ---- texts in a terminal ------------------------------------------------------------------------------------
-
-
 def explain(
     images: Annotated[
         list[str] | None,
@@ -152,42 +148,41 @@ def explain(
     drawn = curve if fill is None else make_game("insertion", curve=curve, fill=fill).curve()
     study = pm.Study(
         model=model,
+        weights=weights,
         fit=fit,
         label_set=options.names_after("--label-set", label_set) or (),
         renormalise=renormalise,
         methods=split_specs(method or "belief-mask"),
     )
     chosen = list(study.named_methods().values())
-    images = _given(images, text)
+    if bool(images) == bool(text):
+        raise pm.InputError("name photos or a file to explain, or give a text with --text, but not both")
+    images = list(images or ())
     is_data = not text and (
         any(each is not None for each in (target, rows, text_column))
         or names_data_file(images[0])
         or is_dataset(images[0])
     )
-    is_table = bool(text) or is_data
-    photos: Dataset
     where = options.check_device(device)
+    data: Dataset
     if is_data:
         places = options.with_columns(images, target, text_column) or images
-        study = replace(study, data=places, weights=weights)
-        photos, loaded = open_study_data(study, device=where)
-        indices = _rows(photos, rows)
-        classifier = open_net(study, loaded, where, photos)
-        if batch_size is not None:
-            classifier.fix_batches(batch_size, batch_size)
+        data, loaded = open_study_data(replace(study, data=places), device=where)
+        indices = _rows(data, rows)
     else:
-        photos = TextData(text) if text else photographs(images)
-        indices = list(range(len(photos)))
-        given = pm.load_classifier(model, weights=weights, device=where, batch_size=batch_size)
-        classifier = open_net(study, given)
+        data, loaded = TextData(text) if text else photographs(images), None
+        indices = list(range(len(data)))
+    classifier = open_net(study, loaded, where, data)
+    if batch_size is not None:
+        classifier.fix_batches(batch_size, batch_size)
     if method is None:
         chosen = [make_method(default_method(classifier))]
-    (block,) = load_blocks(photos, classifier, indices, block_size=len(indices))
+    (block,) = load_blocks(data, classifier, indices, block_size=len(indices))
     if not block.indices:
         raise pm.InputError(block.failures[0].reason)
     if isinstance(classifier.inputs, Pictures):
         for i in block.indices:
-            warn_of_crop(photos.names[i], photos.read(i), classifier.inputs)
+            warn_of_crop(data.names[i], data.read(i), classifier.inputs)
     judge = pm.Judge(
         classifier,
         methods=chosen,
@@ -206,7 +201,7 @@ def explain(
         speed = speed_if_slow(classifier, expected)
         if speed is not None:
             stderr.print(expected.words(speed))
-    names = [photos.names[i] if is_table else Path(photos.names[i]).stem for i in block.indices]
+    names = [data.names[i] if text or is_data else Path(data.names[i]).stem for i in block.indices]
     judge.update(block.images, names=names)
     proof = pm.Proof(judge.compute())
     print_result(proof.table(table_width()))
@@ -216,30 +211,24 @@ def explain(
         stderr.print(note)
     if fill_notes(proof.evaluation):
         stderr.print(f"with another fill: {options.command_line()} --fill {other_fill(proof.evaluation)}")
+    named = proof.methods[0] if len(proof.methods) == 1 else f"{len(proof.methods)} methods"
     with written_together(folder) as part:
         written = save_proof(
-            proof.evaluation, part, lambda k: crop_words(photos.read(block.indices[k]), classifier.inputs)
+            proof.evaluation, part, lambda k: crop_words(data.read(block.indices[k]), classifier.inputs)
         )
         report = write_report(
             proof.evaluation,
             part / "report.html",
-            title=f"What do the maps of {_of_methods(proof.methods)} prove?",
+            title=f"What do the maps of {named} prove?",
             command=options.command_line(),
             explained=True,
-            originals=lambda k: original_of(photos.read(block.indices[k]), classifier.inputs),
+            originals=lambda k: original_of(data.read(block.indices[k]), classifier.inputs),
         )
     print_written([folder / path.name for path in (*written, report)])
     for failure in block.failures:
         stderr.print(f"failed: {failure.reason}")
     if block.failures:
         raise typer.Exit(options.FAILED)
-
-
-def _given(images: list[str] | None, text: list[str] | None) -> list[str]:
-    """The images. Raises unless either images or texts are given."""
-    if bool(images) == bool(text):
-        raise pm.InputError("name photos or a file to explain, or give a text with --text, but not both")
-    return list(images or ())
 
 
 def _rows(data: Dataset, wanted: str | None) -> list[int]:
@@ -257,10 +246,6 @@ def _rows(data: Dataset, wanted: str | None) -> list[int]:
             )
         found.append(place)
     return list(dict.fromkeys(found))
-
-
-def _of_methods(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} methods"
 
 
 def _free_folder(out: Path | None, force: bool) -> Path:
