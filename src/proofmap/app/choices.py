@@ -72,8 +72,7 @@ class Choices:
         methods = [(make_method(spec), spec) for spec in own]
         self.own: Mapping[str, Method] = {method.title(): method for method, _ in methods}
         self._written = {method.title(): spec for method, spec in methods}
-        self.usual_method: str | None = None
-        self.usual_fill: str | None = None
+        self.usual_method, self.usual_fill = DEFAULT_METHOD, DEFAULT_FILL
         self._net: Classifier | None = None
 
     def suit(self, net: Classifier) -> None:
@@ -103,24 +102,24 @@ class Choices:
     @cached_property
     def methods_about(self) -> list[MethodAbout]:
         """The methods that need no settings, those of the command line first."""
-        usual = self.usual_method or DEFAULT_METHOD
         first = RECOMMENDED if self._net is None else RECOMMENDED_FOR_LISTS
-        registered = [m for name in METHODS if (m := _default_method(METHODS[name], usual)) is not None]
+        registered = [m for name in METHODS if (m := self._default(METHODS[name])) is not None]
         passes = {method.title(): self._passes(method) for method in registered}
         offered = [method for method in registered if passes[method.title()] is not None]
         offered.sort(key=partial(_place, [*first]))
         known = {**self.own, **{m.title(): m for m in offered}}
-        return [
-            _about(
-                name,
-                method,
-                own=name in self.own,
-                usual=usual,
-                why=first.get(name, ""),
-                passes=passes.get(name),
-            )
-            for name, method in known.items()
-        ]
+        return [self._about(name, m, first.get(name, ""), passes.get(name)) for name, m in known.items()]
+
+    def _default(self, kind: type[Method]) -> Method | None:
+        """The method with its default settings; a wrapper wraps the usual method. None if a setting needs a text, or if another library is
+        called.
+        """
+        if kind.family == "adapter":
+            return None
+        needed = [info for info in settings_of(kind) if info.default is MISSING]
+        if any(info.plugin is None for info in needed):
+            return None
+        return kind.build({info.name: self.usual_method for info in needed})
 
     def _passes(self, method: Method) -> str | None:
         """The passes of a method on a net of rows or texts, in words; None if the net cannot use the method. Empty for photos: there the
@@ -134,29 +133,30 @@ class Choices:
             return None
         return "depends" if cost is None else f"at most {cost.passes:,} for one label"
 
+    def _about(self, name: str, method: Method, why: str, passes: str | None) -> MethodAbout:
+        kind, own = type(method), name in self.own
+        facts = facts_of(kind) if kind.name in METHODS else None
+        usually = facts.passes if facts is not None and facts.passes is not None else "depends"
+        return MethodAbout(
+            name=name,
+            base=kind.name,
+            family="Of this server" if own else FAMILIES[method.family],
+            recommended="" if own else why,
+            passes=passes or str(usually),
+            live=is_live(kind),
+            label_free=method.label_free if facts is None else facts.label_free,
+            about=method.description,
+            settings=[] if own else fields_of(kind, self.usual_method, _accepted),
+        )
+
     def fills_about(self) -> list[Named]:
-        inputs = None if self._net is None else self._net.inputs
-        names = (
-            FILLS if inputs is None else [n for n in inputs.fills if n in FILLS and n != inputs.same_as_gray]
-        )
-        words = (
-            {}
-            if inputs is None
-            else {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
-        )
-        return [Named(name=name, about=words.get(name, "")) for name in names if not FILLS[name].reads_mask]
-
-
-def _default_method(kind: type[Method], usual: str) -> Method | None:
-    """The method with its default settings; a wrapper wraps the usual method. None if a setting needs a text, or if another library is
-    called.
-    """
-    if kind.family == "adapter":
-        return None
-    needed = [info for info in settings_of(kind) if info.default is MISSING]
-    if any(info.plugin is None for info in needed):
-        return None
-    return kind.build({info.name: usual for info in needed})
+        names = [name for name in FILLS if not FILLS[name].reads_mask]
+        if self._net is None:
+            return [Named(name=name) for name in names]
+        inputs = self._net.inputs
+        words = {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
+        shown = [name for name in inputs.fills if name in names and name != inputs.same_as_gray]
+        return [Named(name=name, about=words.get(name, "")) for name in shown]
 
 
 def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
@@ -164,22 +164,6 @@ def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
     families = [*FAMILIES]
     place = first.index(method.name) if method.name in first else len(first)
     return place, families.index(method.family)
-
-
-def _about(name: str, method: Method, *, own: bool, usual: str, why: str, passes: str | None) -> MethodAbout:
-    facts = facts_of(type(method)) if type(method).name in METHODS else None
-    usually = facts.passes if facts is not None and facts.passes is not None else "depends"
-    return MethodAbout(
-        name=name,
-        base=type(method).name,
-        family="Of this server" if own else FAMILIES[method.family],
-        recommended="" if own else why,
-        passes=passes or str(usually),
-        live=is_live(type(method)),
-        label_free=method.label_free if facts is None else facts.label_free,
-        about=method.description,
-        settings=[] if own else fields_of(type(method), usual, _accepted),
-    )
 
 
 # ---- what visitors may not ask for ----------------------------------------------------------------------------------

@@ -168,6 +168,12 @@ class Nets:
         """Whether the page is about photos. This is assumed until the first net is loaded."""
         return self.singular in (None, PHOTO)
 
+    @property
+    def positions(self) -> str:
+        """What a proof is made of: pixels, columns, words, time steps."""
+        known = self._facts.get(self.first)
+        return "pixels" if known is None else known.inputs.position_noun
+
     def settle(self) -> Classifier:
         """Load the first net now. If it takes no photos, the installed nets are not offered, because they take photos."""
         found = self.classifier(self.first)

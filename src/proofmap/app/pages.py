@@ -50,12 +50,11 @@ def page(template: str, *, status: int = 200, **content: Any) -> Response:
 
 def page_words(nets: Nets) -> dict[str, Any]:
     """Words for the page: the nouns for an input and for its positions."""
-    known = nets.known(nets.first)
     item = nets.singular or PHOTO
     return {
         "item": item,
         "items": plural(item),
-        "positions": "pixels" if known is None or nets.of_photos else known.inputs.position_noun,
+        "positions": nets.positions,
         "net": "net" if nets.of_photos else "model",
         "invitation": _INVITATIONS[item],
     }

@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from proofmap.app import answers
 from proofmap.app.answers import PhotoId, SampleAsked
-from proofmap.app.choices import DEFAULT_FILL, DEFAULT_METHOD
+from proofmap.app.choices import DEFAULT_FILL
 from proofmap.app.item_routes import data_about
 from proofmap.app.items import LONGEST_TEXT, MOST_ROWS, PIXELS, TABLE_BYTES, UPLOAD_BYTES, NotFound
 from proofmap.app.nets import PHOTO, check_known, hidden_by, plural
@@ -48,7 +48,7 @@ def photos_router(server: Server) -> APIRouter:
             version=__version__,
             device=server.device,
             item=nets.singular or PHOTO,
-            positions=_positions(server),
+            positions=nets.positions,
             data=None if server.items.own is None else data_about(server.items.own),
             nets=nets.about(),
             methods=server.choices.methods_about,
@@ -57,8 +57,8 @@ def photos_router(server: Server) -> APIRouter:
             runs=server.runs is not None,
             default=answers.Defaults(
                 net=nets.first,
-                methods=[server.choices.usual_method or DEFAULT_METHOD],
-                fill=server.choices.usual_fill or DEFAULT_FILL,
+                methods=[server.choices.usual_method],
+                fill=server.choices.usual_fill,
                 labels=FIRST,
             ),
             limits=answers.Limits(
@@ -180,12 +180,6 @@ def photos_router(server: Server) -> APIRouter:
         )
 
     return router
-
-
-def _positions(server: Server) -> str:
-    """The plural of positions: pixels, columns, words."""
-    known = server.nets.known(server.nets.first)
-    return "pixels" if known is None else known.inputs.position_noun
 
 
 @cache

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proofmap.app.items import NotFound
+from proofmap.app.items import Kept, NotFound
 from proofmap.app.run_records import Mean, MetricRecord, RunList, RunProgress, RunRecord, State
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import process_runs
@@ -52,7 +52,7 @@ class RunFolders:
         self.root = root.resolve()
         if not self.root.is_dir():
             raise InputError(f"there is no folder {root} to look for runs in; --runs names a folder")
-        self._known: dict[str, tuple[str, RunRecord]] = {}
+        self._records: Kept[tuple[str, str], RunRecord] = Kept(lambda kept: len(kept) > 2 * MOST_RUNS)
 
     def records(self) -> RunList:
         """The current state of every run: first the runs that are being written, then the others by name."""
@@ -86,11 +86,7 @@ class RunFolders:
     def record(self, folder: RunFolder) -> RunRecord:
         """The entry of a run in the list of runs."""
         version = self.version(folder)
-        known = self._known.get(folder.run)
-        if known is None or known[0] != version:
-            known = (version, _read(folder))
-            self._known[folder.run] = known
-        _, record = known
+        record = self._records.get_or_make((folder.run, version), lambda: _read(folder))
         progress, alive = self._progress(folder)
         return record.model_copy(
             update={"progress": progress, "state": _state(record.state, progress, alive), "version": version}

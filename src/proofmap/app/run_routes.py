@@ -10,7 +10,7 @@ import math
 from collections.abc import Awaitable
 from functools import partial
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -148,7 +148,7 @@ def _page_routes(views: RunViews) -> APIRouter:
 
     @router.get("/runs/{run}/report")
     async def report(run: RunId) -> Response:
-        return await _or_framed_message(_framed(views, run, None))
+        return await _or_message(_framed(views, run, None), framed=True)
 
     @router.get("/runs/{run}/images")
     async def images(
@@ -162,7 +162,7 @@ def _page_routes(views: RunViews) -> APIRouter:
 
     @router.get("/runs/{run}/images/{image}/page")
     async def image_page(run: RunId, image: Place) -> Response:
-        return await _or_framed_message(_framed(views, run, image))
+        return await _or_message(_framed(views, run, image), framed=True)
 
     return router
 
@@ -178,8 +178,7 @@ async def _viewer(views: RunViews, run: str, image: int | None) -> Response:
 
 async def _framed(views: RunViews, run: str, image: int | None) -> Response:
     """A page for a frame: the current report of a run, or the page of one image."""
-    work = partial(views.report, run) if image is None else partial(views.image_page, run, image)
-    return html(await views.draw(work), REPORT_POLICY)
+    return html(await views.draw(partial(views.page, run, image)), REPORT_POLICY)
 
 
 def _images_page(views: RunViews, run: str, search: str, metric: str, sort: str, start: int) -> Response:
@@ -234,26 +233,16 @@ async def _compare_page(views: RunViews, form: CompareForm) -> Response:
     )
 
 
-async def _or_message(work: Awaitable[Response]) -> Response:
-    """The page. If it cannot be made, a page with the error message."""
+async def _or_message(work: Awaitable[Response], *, framed: bool = False) -> Response:
+    """The page. If it cannot be made, a page with the error message; inside a frame it has no links."""
     try:
         return await work
     except ProofmapError as error:
-        return page("error.html", links=LINKS, **_error_content(error))
-
-
-async def _or_framed_message(work: Awaitable[Response]) -> Response:
-    """The content of a frame. If it cannot be made, a page without links that shows the error message."""
-    try:
-        return await work
-    except ProofmapError as error:
-        return message_page(**_error_content(error))
-
-
-def _error_content(error: ProofmapError) -> dict[str, Any]:
-    missing = isinstance(error, NotFound)
-    title, status = ("Not found", 404) if missing else ("This cannot be shown", 409)
-    return {"title": title, "status": status, "message": as_sentence(public_text(str(error)))}
+        message = as_sentence(public_text(str(error)))
+        title, status = ("Not found", 404) if isinstance(error, NotFound) else ("This cannot be shown", 409)
+        if framed:
+            return message_page(title, message, status=status)
+        return page("error.html", status=status, links=LINKS, title=title, message=message)
 
 
 def _parse_drop(text: str) -> float | None:

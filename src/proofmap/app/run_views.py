@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 class RunViews:
-    """Pages and numbers of the runs below a folder. Pages and evaluations are kept until their run changes.
+    """Pages and numbers of the runs below a folder. Pages and evaluations are kept by the version of their run.
 
     A request works in a thread: by :meth:`read` if it only reads; by :meth:`draw`, one at a time, if it makes a page or a comparison.
     """
@@ -50,10 +50,10 @@ class RunViews:
     def __init__(self, root: Path) -> None:
         self.folders = RunFolders(root)
         self._readers, self._drawers = CapacityLimiter(READERS), CapacityLimiter(DRAWERS)
-        self._pages: Kept[tuple[str, int | None], tuple[str, bytes]] = Kept(
-            lambda kept: sum(len(page) for _, page in kept) > MOST_BYTES
+        self._pages: Kept[tuple[str, str, int | None], bytes] = Kept(
+            lambda kept: sum(map(len, kept)) > MOST_BYTES
         )
-        self._evaluations: Kept[str, tuple[str, Evaluation]] = Kept(lambda kept: len(kept) > MOST_EVALUATIONS)
+        self._evaluations: Kept[tuple[str, str], Evaluation] = Kept(lambda kept: len(kept) > MOST_EVALUATIONS)
 
     async def read(self, work: Callable[[], T]) -> T:
         return await to_thread.run_sync(work, limiter=self._readers)
@@ -66,33 +66,21 @@ class RunViews:
 
     # ---- pages --------------------------------------------------------------------------------------------------
 
-    def report(self, run: str) -> bytes:
-        """The report of the current state of a run."""
+    def page(self, run: str, image: int | None = None) -> bytes:
+        """The report of the current state of a run, or the page of one image, whether or not the report shows it."""
+        folder = self.folders.find(run)
 
-        def write(opened: Run, path: Path) -> None:
-            write_run_report(
-                opened,
-                path,
-                title=f"{public_text(self.folders.find(run).name)}: what do the heat maps prove?",
-            )
-
-        return self._page(run, None, write)
-
-    def image_page(self, run: str, image: int) -> bytes:
-        """The page of one image, whether or not the report shows it."""
-        return self._page(run, image, lambda opened, path: write_image_page(opened, image, path))
-
-    def _page(self, run: str, image: int | None, write: Callable[[Run, Path], object]) -> bytes:
-        folder, key = self.folders.find(run), (run, image)
-        version = self.folders.version(folder)
-        kept = self._pages.get(key)
-        if kept is None or kept[0] != version:
+        def make() -> bytes:
             with TemporaryDirectory(prefix="proofmap-") as room, Run(folder.path) as opened:
                 path = Path(room, "page.html")
-                write(opened, path)
-                kept = (version, path.read_bytes())
-            self._pages.add(key, kept)
-        return kept[1]
+                if image is None:
+                    title = f"{public_text(folder.name)}: what do the heat maps prove?"
+                    write_run_report(opened, path, title=title)
+                else:
+                    write_image_page(opened, image, path)
+                return path.read_bytes()
+
+        return self._pages.get_or_make((run, self.folders.version(folder), image), make)
 
     # ---- images -------------------------------------------------------------------------------------------------
 
@@ -194,13 +182,11 @@ class RunViews:
         return found, drops, notes
 
     def _evaluation(self, folder: RunFolder) -> Evaluation:
-        version = self.folders.version(folder)
-        kept = self._evaluations.get(folder.run)
-        if kept is None or kept[0] != version:
+        def read() -> Evaluation:
             with Run(folder.path) as opened:
-                kept = (version, opened.evaluation())
-            self._evaluations.add(folder.run, kept)
-        return kept[1]
+                return opened.evaluation()
+
+        return self._evaluations.get_or_make((folder.run, self.folders.version(folder)), read)
 
 
 def comparison_record(
