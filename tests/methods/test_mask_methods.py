@@ -42,8 +42,6 @@ def test_all_that_is_composed_has_the_precision_of_the_net(spec: str) -> None:
     problem, slots = seated(pm.make_method(spec).prepare(f), pixels(3, (9, 11)), torch.tensor([0, 1, 2]))
     given: list[torch.dtype] = []
     problem.classifier = fast = f.frozen()
-    if hasattr(problem, "stage"):
-        problem.stage.classifier = fast
     through, fast.from_normalised = fast.from_normalised, lambda x: (given.append(x.dtype), through(x))[1]
     losses, gradient = gradient_of(problem, slots["weights"], slots)
     assert set(given) <= {torch.bfloat16} and bool(given) != ("iba" in spec)

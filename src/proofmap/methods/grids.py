@@ -35,6 +35,18 @@ def upsampling(low: int, high: int, *, corners: bool = False, device: torch.devi
     return matrix.float().to(device)
 
 
+def upsamplings(
+    cells: Sequence[int],
+    positions: Sequence[int],
+    *,
+    corners: bool = False,
+    device: torch.device | None = None,
+) -> tuple[Tensor, ...]:
+    """One matrix of :func:`upsampling` for each axis of a grid."""
+    sides = zip(cells, positions, strict=True)
+    return tuple(upsampling(low, high, corners=corners, device=device) for low, high in sides)
+
+
 def smoothing(side: int, sigma: float, *, device: torch.device | None = None) -> Tensor:
     """The matrix ``(side, side)`` of a Gaussian blur along one axis, cut at 4 sigma, edges repeated. With sigma 0 there is no blur.
 

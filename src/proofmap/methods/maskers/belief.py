@@ -31,7 +31,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.progress import Silent
 from proofmap.fills import Blur, Gray
 from proofmap.methods.cams import GradCAM
-from proofmap.methods.grids import shrunk, upsampling
+from proofmap.methods.grids import shrunk, upsamplings
 from proofmap.methods.maskers.nets import BeliefNet, Scale, resized, standardised
 from proofmap.methods.maskers.objective import Objective, TrainingBatch, TrainingRecipe
 from proofmap.methods.masks.belief_terms import (
@@ -200,6 +200,4 @@ def with_rivals(
 def standardised_cams(cam: ReadyMethod, images: Tensor, labels: Tensor, size: Sequence[int]) -> Tensor:
     """Grad-CAM maps ``(N, L, *size)`` with mean 0 and deviation 1; zero for a constant map."""
     maps = cam.compute(images, labels, seed=0, progress=Silent())
-    sides = zip(size, images.shape[2:], strict=True)
-    low = shrunk(maps.float(), [upsampling(few, many, device=maps.device) for few, many in sides])
-    return standardised(low)
+    return standardised(shrunk(maps.float(), upsamplings(size, images.shape[2:], device=maps.device)))

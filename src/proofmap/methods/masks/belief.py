@@ -15,8 +15,14 @@ from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
-from proofmap.methods.masks.belief_problem import BeliefProblem, BeliefState, CurveProblem, Target
-from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, chosen_precision
+from proofmap.methods.masks.belief_problem import (
+    BeliefProblem,
+    BeliefSettings,
+    BeliefState,
+    CurveProblem,
+    Target,
+)
+from proofmap.methods.masks.method import ReadyMask, WholeNet, chosen_precision
 from proofmap.methods.method import METHODS, Cost, ReadyMethod
 from proofmap.methods.perturbation.belief_order import BeliefOrder
 from proofmap.methods.perturbation.orders import OrderSearch, scan_sets
@@ -25,14 +31,12 @@ from proofmap.plugins.settings import setting
 
 Closing = Literal["fit", "order"]
 
-LEARNED = 0.1
-"""Share of the passes with gradients, if a search over orders follows."""
 _FEW = 128
 """Positions up to which masks are closed by a search over orders."""
 
 
 @METHODS.register
-class BeliefMask(WholeNet, MaskMethod):
+class BeliefMask(WholeNet, BeliefSettings):
     """Masks learned until the AUC of the insertion game equals f, for several fills at once. The defaults are the preset ``fast``.
 
     **Closing.** Learning leaves small errors. With several fills, or many positions, the last passes are a fit
@@ -111,10 +115,6 @@ class BeliefMask(WholeNet, MaskMethod):
     def steps(self) -> int:
         """Steps of Adam with all fills; each takes one pass per fill."""
         return self.steps_with(len(self.fills))
-
-    def steps_with(self, fills: int, *, by_order: bool = False) -> int:
-        """Steps of Adam with this number of fills; fewer if a search over orders follows."""
-        return (max(1, round(LEARNED * self.passes)) if by_order else self.passes) // fills
 
     @property
     def sets(self) -> int:

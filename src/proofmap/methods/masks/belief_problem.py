@@ -31,7 +31,7 @@ With few positions and one fill, a search over orders does this instead: :class:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -58,13 +58,15 @@ from proofmap.methods.masks.belief_terms import (
     warped,
     yielding,
 )
-from proofmap.methods.masks.engine import MaskProblem, Slots, adam_step
-from proofmap.methods.masks.method import MaskState, Stage, grid_cells, grid_matrices
+from proofmap.methods.masks.engine import Slots, adam_step
+from proofmap.methods.masks.method import CompositeProblem, MaskMethod, MaskState
 from proofmap.methods.masks.terms import total_variation
 from proofmap.methods.method import ReadyMethod
 
 Target = Literal["f", "curve", "strongest", "weakest"]
 
+LEARNED = 0.1
+"""Share of the passes with gradients, if a search over orders follows."""
 _GAIN = 2.0
 """c_k per unit of error."""
 _DRAWN = 0.8
@@ -94,29 +96,25 @@ class BeliefState(MaskState):
     """The search that closes the masks; None if the closing fit does."""
 
 
-class BeliefSettings(Protocol):
-    """What the problem reads of :class:`~proofmap.methods.masks.belief.BeliefMask`."""
+class BeliefSettings(MaskMethod):
+    """The settings of :class:`~proofmap.methods.masks.belief.BeliefMask` that the problem reads."""
 
-    @property
-    def grid(self) -> int: ...
-    @property
-    def smoothness(self) -> float: ...
-    @property
-    def target(self) -> Target: ...
-    @property
-    def tolerance(self) -> float: ...
-    @property
-    def pull(self) -> float: ...
-    @property
-    def pull_below(self) -> float: ...
-    @property
-    def learning_rate(self) -> float: ...
-    @property
-    def temperature(self) -> float: ...
-    def steps_with(self, fills: int, *, by_order: bool = False) -> int: ...
+    passes: int
+    grid: int
+    smoothness: float
+    target: Target
+    tolerance: float
+    pull: float
+    pull_below: float
+    learning_rate: float
+    temperature: float
+
+    def steps_with(self, fills: int, *, by_order: bool = False) -> int:
+        """Steps of Adam with this number of fills; fewer if a search over orders follows."""
+        return (max(1, round(LEARNED * self.passes)) if by_order else self.passes) // fills
 
 
-class BeliefProblem(MaskProblem):
+class BeliefProblem(CompositeProblem):
     """The games of pairs in slots, and the control that makes their areas f."""
 
     memory, momentum = 0.99, 0.6
@@ -126,12 +124,11 @@ class BeliefProblem(MaskProblem):
     def __init__(
         self, settings: BeliefSettings, classifier: Classifier, fast: Classifier, state: BeliefState
     ) -> None:
-        self.settings, self.exact = settings, classifier.frozen()
-        self.stage, self.first_maps = Stage(fast, *state.fills), state.start
-        self.inputs, self.cost = classifier.inputs, len(state.fills)
+        super().__init__(fast, *state.fills, grid=settings.grid)
+        self.settings, self.exact, self.first_maps = settings, classifier.frozen(), state.start
+        self.cost = len(state.fills)
         by_order = state.closer is not None
         self.steps = settings.steps_with(self.cost, by_order=by_order)
-        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
         self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0)
 
@@ -148,7 +145,7 @@ class BeliefProblem(MaskProblem):
         noise = streams.normal(~streams.random_words(keys, 1)[:, 0], low[0].numel()).view_as(low)
         first = (_SPREAD * low + 1e-3 * noise)[:, None]  # noise, for maps with equal places
         brought = {
-            **self.stage.enter(slots),
+            **super().enter(slots),
             "weights": first,
             "f": believed,
             "sure": sureness(believed),
@@ -185,9 +182,6 @@ class BeliefProblem(MaskProblem):
         if self.settings.tolerance > 0:
             opens.copy_(now.where(self.near(slots) & (now < opens) & (opens < self.steps), opens))
 
-    def masks(self, weights: Tensor) -> Tensor:
-        return enlarged(weights, self.up)
-
     def finished(self, slots: Slots) -> Tensor:
         """The masks; flat ones if the net's answer does not depend on what it is shown, so that there is nothing to explain."""
         seen = slots["curve"].flatten(1)
@@ -200,7 +194,7 @@ class BeliefProblem(MaskProblem):
         shares = self.shares(slots)
         at, width = share_thresholds(maps[:, 0].detach(), shares), self.settings.temperature
         composites = revealed(maps, at, width, self.inputs, slots["seen"], self.backgrounds(slots))
-        log_f = self.stage.log_f(composites, slots)
+        log_f = self.log_f(composites, slots)
         loss = self.push(log_f, shares, slots).mean(dim=1)
         if self.settings.smoothness > 0 and self.matches_f and self.inputs.has_neighbours:
             rough = total_variation(maps[:, 0].sigmoid(), axes=len(self.axes))
@@ -235,7 +229,7 @@ class BeliefProblem(MaskProblem):
     def backgrounds(self, slots: Slots) -> Tensor:
         """``(P, K, *shape)``: what each fill shows at this step, normalised."""
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
-        return torch.cat([self.stage.hidden(slots, keys[:, k, None], k) for k in range(self.cost)], dim=1)
+        return torch.cat([self.hidden(slots, keys[:, k, None], k) for k in range(self.cost)], dim=1)
 
     # ---- the closing fit ----------------------------------------------------------------------------------------
 

@@ -24,15 +24,13 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.grids import enlarged
-from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
+    CompositeProblem,
     FilledMaskMethod,
     ReadyMask,
-    Stage,
     WholeNet,
     distinct_images,
-    grid_cells,
-    grid_matrices,
 )
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
@@ -75,26 +73,26 @@ class DiffMask(WholeNet, FilledMaskMethod):
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
-class DiffMaskProblem(MaskProblem):
+class DiffMaskProblem(CompositeProblem):
     """The gates of pairs in slots, and for each pair ``lambda``, the price of a divergence from f."""
 
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
     def __init__(self, settings: DiffMask, classifier: Classifier, fast: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.exact, self.stage = settings, classifier.frozen(), Stage(fast, fill)
-        self.inputs, self.steps, self.cost = classifier.inputs, settings.steps, settings.samples
-        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
+        super().__init__(fast, fill, grid=settings.grid)
+        self.settings, self.exact = settings, classifier.frozen()
+        self.steps, self.cost = settings.steps, settings.samples
 
     def enter(self, slots: Slots) -> Slots:
         first, place = distinct_images(slots)
         with torch.no_grad(), steady_kernels(tf32=False):  # f as it is judged
             log_f = self.exact.log_f(self.exact(slots["images"][first]))[place]
-        shape = (len(place), 1, *(matrix.shape[1] for matrix in self.up))
+        f = log_f.gather(1, slots["labels"][:, None])[:, 0].exp()
         return {
-            **self.stage.enter(slots),
-            "weights": slots["images"].new_full(shape, _FIRST),
-            "f": log_f.gather(1, slots["labels"][:, None])[:, 0].exp(),
-            "lambda": slots["images"].new_full(shape[:1], self.settings.dual_start),
+            **super().enter(slots),
+            "weights": self.even_weights(slots, _FIRST),
+            "f": f,
+            "lambda": torch.full_like(f, self.settings.dual_start),
         }
 
     def rates(self, step: Tensor) -> Tensor:
@@ -109,8 +107,8 @@ class DiffMaskProblem(MaskProblem):
         cells = math.prod(weights.shape[2:])
         u = streams.uniform(keys[:, :count], cells).view(len(weights), count, *weights.shape[2:])
         kept = enlarged(hard_concrete(weights, u), self.up)
-        x = self.inputs.composite(kept, slots["seen"][:, None], self.stage.hidden(slots, keys[:, count:]))
-        gap = divergence(slots["f"][:, None], self.stage.log_f(x, slots)).mean(dim=1) - s.margin
+        x = self.inputs.composite(kept, slots["seen"][:, None], self.hidden(slots, keys[:, count:]))
+        gap = divergence(slots["f"][:, None], self.log_f(x, slots)).mean(dim=1) - s.margin
         loss = expected_open(weights).flatten(1).mean(dim=1) + slots["lambda"].clone() * gap
         rise = s.dual_rate * gap.detach()
         slots["lambda"].add_(rise.where(rise.isfinite(), 0.0)).clamp_(0, _MOST)  # half precision overflows

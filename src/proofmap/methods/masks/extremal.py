@@ -31,9 +31,9 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.grids import enlarged, smoothing, upsampling
+from proofmap.methods.grids import enlarged, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots
-from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, distinct_images
+from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, distinct_images, own_label
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 
@@ -170,8 +170,7 @@ class ExtremalProblem(MaskProblem):
         composites = self.perturbed(slots["pyramid"], masks, odd)
         logits = self.classifier.from_normalised(composites.flatten(0, 1))
         check_differentiable(logits)
-        logits = logits.view(*composites.shape[:2], -1)
-        own = logits.gather(2, slots["labels"].view(-1, 1, 1).expand(*logits.shape[:2], 1))[..., 0]
+        own = own_label(logits.view(*composites.shape[:2], -1), slots)
         reward = own.view(len(own), len(shown), -1).transpose(0, 1)  # (shown, P, K)
         gain = {"preserve": reward[0], "delete": -reward[0], "dual": reward[0] - reward[-1]}[s.variant]
         weight = s.weight * s.growth ** slots["step"].to(points.dtype)
@@ -213,10 +212,7 @@ class MaxConvolution:
         self.cells = [max(1, math.ceil(side / step)) for side in inputs.positions]
         self.points = [_FINE * cells for cells in self.cells]
         self.reach = 1 + math.ceil(settings.sigma / settings.step)
-        self.up = [
-            upsampling(few, side, device=device)
-            for few, side in zip(self.points, inputs.positions, strict=True)
-        ]
+        self.up = upsamplings(self.points, inputs.positions, device=device)
         window = torch.arange(-self.reach, self.reach + 1, dtype=torch.float32)
         within = (torch.arange(_FINE, dtype=torch.float32) + 0.5) / _FINE - 0.5
         axes = len(self.cells)

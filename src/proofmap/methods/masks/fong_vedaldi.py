@@ -31,15 +31,14 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median, ReadyFill
 from proofmap.methods.grids import enlarged, smoothing
-from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
+    CompositeProblem,
     FilledMaskMethod,
     ReadyMask,
-    Stage,
     WholeNet,
     distinct_images,
-    grid_cells,
-    grid_matrices,
+    own_label,
 )
 from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
@@ -114,16 +113,14 @@ class FongVedaldi(WholeNet, FilledMaskMethod):
         return Cost(forward=shown * _RADII if self.start == "disc" else 0, gradient=labels * self.steps)
 
 
-class FongVedaldiProblem(MaskProblem):
+class FongVedaldiProblem(CompositeProblem):
     """The deletion game of pairs in slots. The weights are 1 - m, because next to 1 a small deletion would be lost by rounding."""
 
     cost = 1
 
     def __init__(self, settings: FongVedaldi, classifier: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
-        self.inputs, self.steps = classifier.inputs, settings.steps
-        cells = grid_cells(classifier, settings.grid)
-        self.up = grid_matrices(classifier, cells, corners=settings.corners)
+        super().__init__(classifier, fill, grid=settings.grid, corners=settings.corners)
+        self.settings, self.steps = settings, settings.steps
         if settings.mask_blur > 0 and self.inputs.has_neighbours:
             self.up = tuple(
                 smoothing(len(matrix), settings.mask_blur, device=matrix.device) @ matrix
@@ -132,11 +129,10 @@ class FongVedaldiProblem(MaskProblem):
         self.jitter = settings.jitter if self.inputs.has_neighbours else 0
 
     def enter(self, slots: Slots) -> Slots:
-        brought = self.stage.enter(slots)
-        shape = (len(slots["images"]), 1, *(matrix.shape[1] for matrix in self.up))
+        brought = super().enter(slots)
         if self.settings.start == "ones":
-            return {**brought, "weights": slots["images"].new_zeros(shape)}
-        return {**brought, "weights": self.smallest_discs(slots | brought).view(shape)}
+            return {**brought, "weights": self.even_weights(slots, 0.0)}
+        return {**brought, "weights": self.smallest_discs(slots | brought)[:, None]}
 
     def smallest_discs(self, slots: Slots) -> Tensor:
         """The smallest deleted disc ``(P, *grid)`` in the middle for which (f(x~) - f(hidden)) / (f(x) - f(hidden)) is below .01. No disc
@@ -144,9 +140,9 @@ class FongVedaldiProblem(MaskProblem):
         """
         discs = self.discs()
         masks = enlarged(discs, self.up)
-        seen, hidden = slots["seen"], self.stage.hidden(slots, slots["keys"][:, None])[:, 0]
+        seen, hidden = slots["seen"], self.hidden(slots, slots["keys"][:, None])[:, 0]
         first, place = distinct_images(slots)
-        if self.stage.fills[0].random:  # each pair has its own draw
+        if self.fills[0].random:  # each pair has its own draw
             first = place = torch.arange(len(hidden), device=masks.device)
         count = len(discs)
 
@@ -158,8 +154,7 @@ class FongVedaldiProblem(MaskProblem):
                 return self.classifier.log_f(self.classifier.from_normalised(x)).exp()
 
         rows = in_batches(shown, len(first) * count, self.classifier.batches[0])
-        f = torch.cat(rows).view(len(first), count, -1)[place]
-        f = f.gather(2, slots["labels"].view(-1, 1, 1).expand(-1, count, 1))[:, :, 0]
+        f = own_label(torch.cat(rows).view(len(first), count, -1)[place], slots)
         whole, nothing = f[:, :1], f[:, -1:]
         left = (f - nothing) / (whole - nothing)
         gone = left < _GONE
@@ -186,20 +181,17 @@ class FongVedaldiProblem(MaskProblem):
         super().move(slots, gradient)
         slots["weights"].clamp_(0, 1)
 
-    def masks(self, weights: Tensor) -> Tensor:
-        return enlarged(weights, self.up)
-
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         s = self.settings
         keys = streams.step_keys(slots["keys"], slots["step"], 3)
         seen, up = slots["seen"], list(self.up)
-        hidden = self.stage.hidden(slots, keys[:, 2:])[:, 0]
+        hidden = self.hidden(slots, keys[:, 2:])[:, 0]
         if self.jitter:
             seen, hidden, up = self.shifted(seen, hidden, keys[:, 0])
         composites = self.inputs.composite(enlarged_each(weights, up)[:, 0], hidden, seen)
         if s.noise > 0:
             add_noise_(composites, keys[:, 1], s.noise)
-        return self.stage.log_f(composites[:, None], slots)[:, 0].exp() + self.penalty(weights[:, 0])
+        return self.log_f(composites[:, None], slots)[:, 0].exp() + self.penalty(weights[:, 0])
 
     def penalty(self, masks: Tensor) -> Tensor:
         """The penalty ``(P,)`` for the deleted positions ``(P, *grid)``."""

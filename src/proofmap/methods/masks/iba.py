@@ -30,7 +30,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.grids import enlarged, smoothing, upsampling
+from proofmap.methods.grids import enlarged, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     FilledMaskMethod,
@@ -38,6 +38,7 @@ from proofmap.methods.masks.method import (
     ReadyMask,
     chosen_precision,
     distinct_images,
+    own_label,
 )
 from proofmap.methods.masks.tail import Tail, find_bottleneck
 from proofmap.methods.masks.terms import noise_like
@@ -130,9 +131,7 @@ class IBAProblem(MaskProblem):
         self.steps, self.cost = settings.steps, settings.samples
         cells, positions = self.mean.shape[1:], self.classifier.inputs.positions
         self.blur = [smoothing(side, settings.smooth, device=self.mean.device) for side in cells]
-        self.up = [
-            upsampling(few, side, device=self.mean.device) for few, side in zip(cells, positions, strict=True)
-        ]
+        self.up = upsamplings(cells, positions, device=self.mean.device)
         self.share = math.prod(cells) / math.prod(positions)
 
     def enter(self, slots: Slots) -> Slots:
@@ -170,8 +169,7 @@ class IBAProblem(MaskProblem):
         mixed = (passed * deviation)[:, None] + (1 - passed)[:, None] * noise
         logits = self.tail((self.mean + self.std * mixed).flatten(0, 1))
         check_differentiable(logits)
-        labels = slots["labels"].repeat_interleave(s.samples)
-        log_f = self.classifier.log_f(logits).gather(1, labels[:, None]).view(-1, s.samples)
+        log_f = own_label(self.classifier.log_f(logits).unflatten(0, (-1, s.samples)), slots)
         slots["least"].copy_(torch.minimum(slots["least"], log_f.detach().amin(dim=1)))
         slots["most"].copy_(torch.maximum(slots["most"], log_f.detach().amax(dim=1)))
         return s.beta * self.information(passed, deviation).flatten(1).mean(dim=1) - log_f.mean(dim=1)

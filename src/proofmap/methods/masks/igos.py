@@ -28,14 +28,12 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Blur, Fill, ReadyFill
 from proofmap.methods.grids import enlarged
-from proofmap.methods.masks.engine import MaskProblem, Slots
+from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.method import (
+    CompositeProblem,
     FilledMaskMethod,
     ReadyMask,
-    Stage,
     WholeNet,
-    grid_cells,
-    grid_matrices,
 )
 from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
@@ -106,16 +104,15 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
         return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
 
 
-class IGOSProblem(MaskProblem):
+class IGOSProblem(CompositeProblem):
     """The masks of pairs in slots, stored as (1 - D, 1 - I), because a small deletion would be lost in rounding next to 1. ``weights`` is
     where the next direction is computed, ``reached`` is the point after the last step.
     """
 
     def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
-        self.inputs, self.steps = classifier.inputs, settings.iterations
+        super().__init__(classifier, fill, grid=settings.grid, corners=True)
+        self.settings, self.steps = settings, settings.iterations
         self.cost = _GAMES * settings.integration
-        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid), corners=True)
         self.axes = tuple(range(-len(self.up), 0))
         self.lengths = torch.tensor([0.0, *settings.trials], device=classifier.device)
         way = torch.arange(1, settings.integration + 1, device=classifier.device)
@@ -123,10 +120,9 @@ class IGOSProblem(MaskProblem):
         self.signs = torch.tensor([1.0, -1.0, 1.0, -1.0], device=classifier.device)
 
     def enter(self, slots: Slots) -> Slots:
-        shape = (len(slots["images"]), 2, *(matrix.shape[1] for matrix in self.up))
-        nothing = slots["images"].new_zeros(shape)
-        value = slots["images"].new_full(shape[:1], torch.inf)
-        return {**self.stage.enter(slots), "weights": nothing, "reached": nothing, "value": value}
+        nothing = self.even_weights(slots, 0.0, masks=2)
+        value = nothing.new_full((len(nothing),), torch.inf)
+        return {**super().enter(slots), "weights": nothing, "reached": nothing, "value": value}
 
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(deleted(weights)[:, None], self.up)
@@ -147,11 +143,11 @@ class IGOSProblem(MaskProblem):
         pairs, tried, count = *weights.shape[:2], _GAMES * len(way)
         games = self.games(weights.flatten(0, 1), way).view(pairs, tried, count, *self.inputs.positions)
         keys = streams.step_keys(slots["keys"], slots["step"], 2 * count)
-        hidden = self.stage.hidden(slots, keys[:, count:])[:, None]
+        hidden = self.hidden(slots, keys[:, count:])[:, None]
         x = self.inputs.composite(games, slots["seen"][:, None, None], hidden)
         if noise > 0:
             add_noise_(x, keys[:, None, :count].expand(-1, tried, -1), noise)
-        f = self.stage.log_f(x.flatten(1, 2), slots).exp()
+        f = self.log_f(x.flatten(1, 2), slots).exp()
         value = (f.view(pairs, tried, _GAMES, -1).mean(dim=3) * self.signs).sum(dim=2) / 2
         gone = deleted(weights.flatten(0, 1)).unflatten(0, (pairs, tried))
         return value + self.penalty(gone, slots["images"])

@@ -20,10 +20,9 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images, ReadyFill
-from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged
-from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
-from proofmap.methods.masks.method import FilledMaskMethod, ReadyMask, Stage, WholeNet, grid_matrices
+from proofmap.methods.masks.engine import Slots, decayed
+from proofmap.methods.masks.method import CompositeProblem, FilledMaskMethod, ReadyMask, WholeNet
 from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
@@ -107,30 +106,29 @@ class LearnedMask(WholeNet, FilledMaskMethod):
         return Cost(gradient=labels * self.steps * self.masks * self.draws)
 
 
-class LearnedMaskProblem(MaskProblem):
+class LearnedMaskProblem(CompositeProblem):
     """The objective of the paper for pairs in slots."""
 
     def __init__(self, settings: LearnedMask, classifier: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
-        inputs, device = classifier.inputs, classifier.device
+        inputs = classifier.inputs
+        grid = [math.ceil(side / settings.scale) for side in inputs.positions]
+        super().__init__(classifier, fill, grid=grid)
+        self.settings, self.steps = settings, settings.steps
         self.draws = settings.distractors if fill.random else 1
-        self.steps, self.cost = settings.steps, settings.masks * self.draws
-        label_set = torch.tensor(classifier.label_set, device=device)
+        self.cost = settings.masks * self.draws
+        label_set = torch.tensor(classifier.label_set, device=classifier.device)
         self.members = None if classifier.independent else label_set
-        self.up = grid_matrices(classifier, [math.ceil(side / settings.scale) for side in inputs.positions])
         self.l1 = 1.0 / inputs.count if settings.l1 is None else settings.l1
         self.gray = classifier.normalised(inputs.per_channel(classifier.gray))
 
     def enter(self, slots: Slots) -> Slots:
         """Zero weights: the mask is 1/2 everywhere. For K > 1 a little noise is added, because K equal masks would stay equal."""
-        s, images = self.settings, slots["images"]
-        planes = 1 if s.masks == 1 else s.masks + 1
-        shape = (len(images), planes, *(matrix.shape[1] for matrix in self.up))
-        brought = {**self.stage.enter(slots), "weights": images.new_zeros(shape)}
+        s = self.settings
+        weights = self.even_weights(slots, 0.0, masks=1 if s.masks == 1 else s.masks + 1)
         if s.masks > 1:
             keys = streams.random_words(slots["keys"], 1)[:, 0]  # another stream than that of the distractors
-            brought["weights"] = s.init_noise * streams.normal(~keys, math.prod(shape[1:])).view(shape)
-        return brought
+            weights = s.init_noise * streams.normal(~keys, weights[0].numel()).view_as(weights)
+        return {**super().enter(slots), "weights": weights}
 
     def rates(self, step: Tensor) -> Tensor:
         s = self.settings
@@ -147,14 +145,12 @@ class LearnedMaskProblem(MaskProblem):
         s, pairs = self.settings, len(weights)
         masks = enlarged(self.low_masks(weights), self.up)
         composites = self.composites(masks, slots["seen"], self.backgrounds(slots))
-        logits = self.classifier.from_normalised(composites.flatten(0, 2))
-        check_differentiable(logits)  # the penalties alone would give a map, too
-        log_p = self.classifier.log_f(logits).view(pairs * s.masks, self.draws, -1)
+        log_p = self.classifier.log_f(self.logits(composites.flatten(0, 1)))
         data = data_term(log_p, slots["labels"].repeat_interleave(s.masks), self.members, s.objective)
         kept = masks[:, : s.masks]
         penalty = self.l1 * kept.sum(dim=tuple(range(2, kept.ndim)))
-        if s.tv > 0 and self.classifier.inputs.has_neighbours:
-            axes = len(self.classifier.inputs.positions)
+        if s.tv > 0 and self.inputs.has_neighbours:
+            axes = len(self.inputs.positions)
             penalty = penalty + s.tv * total_variation(kept, power=s.variation, border=s.tv_border, axes=axes)
         return data.view(pairs, s.masks).sum(dim=1) + penalty.sum(dim=1)
 
@@ -163,12 +159,12 @@ class LearnedMaskProblem(MaskProblem):
         fill that is not random.
         """
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
-        hidden = self.stage.hidden(slots, keys)
+        hidden = self.hidden(slots, keys)
         return hidden.view(len(hidden), -1, self.draws, *hidden.shape[2:])
 
     def composites(self, masks: Tensor, seen: Tensor, backgrounds: Tensor) -> Tensor:
         """``(P, K, D, *shape)``: m x + (1 - m) x', or for K masks m_k x + m_background x' + (the others) gray."""
-        inputs, k = self.classifier.inputs, self.settings.masks
+        inputs, k = self.inputs, self.settings.masks
         x, own = seen[:, None, None], masks[:, :k, None]
         if k == 1:
             return inputs.composite(own, x, backgrounds)

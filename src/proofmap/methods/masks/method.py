@@ -18,7 +18,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.fills import Fill, ReadyFill
 from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.grids import upsampling
+from proofmap.methods.grids import enlarged, upsamplings
 from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots, Snapshot
 from proofmap.methods.method import Method, ReadyMethod
 from proofmap.plugins.settings import setting
@@ -203,16 +203,28 @@ def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
     return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
 
 
-class Stage:
-    """The two parts of composites, inputs and backgrounds, both in the form that the net takes.
+class CompositeProblem(MaskProblem):
+    """What is learned is a mask on a coarse grid that mixes inputs with backgrounds.
 
-    Slots remember them normalised and in the net's precision: the inputs as ``seen``, what the k-th fill shows as ``hidden k``. Masks
-    mix them, and the composites go into the net unchanged. Normalising is affine, so this is the normalised composite; in half
-    precision inputs, masks and composites are each rounded once (see :meth:`~proofmap.core.inputs.Inputs.composite`).
+    Slots remember both as the net takes them, normalised and in its precision: the inputs as ``seen``, what the k-th fill shows as
+    ``hidden k``. Masks mix them, and the composites go into the net unchanged. Normalising is affine, so this is the normalised
+    composite; in half precision inputs, masks and composites are each rounded once (see :meth:`~proofmap.core.inputs.Inputs.composite`).
     """
 
-    def __init__(self, classifier: Classifier, *fills: ReadyFill) -> None:
-        self.classifier, self.fills = classifier, fills
+    def __init__(
+        self, classifier: Classifier, *fills: ReadyFill, grid: int | Sequence[int], corners: bool = False
+    ) -> None:
+        """``grid`` is the number of cells along the longest side, with proportionally fewer along others, or the number along each side.
+
+        Positions without neighbours have no coarser grid.
+        """
+        self.classifier, self.inputs, self.fills = classifier, classifier.inputs, fills
+        sides, near = self.inputs.positions, self.inputs.has_neighbours
+        if isinstance(grid, int):
+            grid = [-(-side * min(grid, max(sides)) // max(sides)) for side in sides]
+        self.up = upsamplings(
+            grid if near else sides, sides, corners=corners and near, device=classifier.device
+        )
 
     def enter(self, slots: Slots) -> Slots:
         """What pairs remember, made once per image: the normalised image and the backgrounds of fills that are not random."""
@@ -224,6 +236,14 @@ class Stage:
                 brought[f"hidden {k}"] = self.classifier.normalised(fill(images, keys))[place]
         return brought
 
+    def even_weights(self, slots: Slots, value: float, masks: int = 1) -> Tensor:
+        """First weights ``(P, masks, *grid)``, all equal."""
+        cells = (matrix.shape[1] for matrix in self.up)
+        return slots["images"].new_full((len(slots["images"]), masks, *cells), value)
+
+    def masks(self, weights: Tensor) -> Tensor:
+        return enlarged(weights, self.up)
+
     def hidden(self, slots: Slots, keys: Tensor, k: int = 0) -> Tensor:
         """What the k-th fill shows: stored backgrounds ``(P, 1, *shape)``, or new draws ``(P, D, *shape)`` for keys ``(P, D)``."""
         if not self.fills[k].random:
@@ -232,36 +252,18 @@ class Stage:
         drawn = self.fills[k](images.flatten(0, 1), keys.flatten())
         return self.classifier.normalised(drawn).view_as(images)
 
-    def log_f(self, composites: Tensor, slots: Slots) -> Tensor:
-        """log f ``(P, D)`` of each pair's label for its composites ``(P, D, *shape)``, normalised."""
+    def logits(self, composites: Tensor) -> Tensor:
+        """The net's output ``(P, D, A)`` for normalised composites ``(P, D, *shape)``."""
         logits = self.classifier.from_normalised(composites.flatten(0, 1))
         if torch.is_grad_enabled():
             check_differentiable(logits)  # the penalties alone would give a map, too
-        labels = slots["labels"].repeat_interleave(composites.shape[1])
-        return self.classifier.log_f(logits).gather(1, labels[:, None]).view(composites.shape[:2])
+        return logits.view(*composites.shape[:2], -1)
+
+    def log_f(self, composites: Tensor, slots: Slots) -> Tensor:
+        """log f ``(P, D)`` of each pair's label for its normalised composites ``(P, D, *shape)``."""
+        return own_label(self.classifier.log_f(self.logits(composites)), slots)
 
 
-def grid_cells(classifier: Classifier, grid: int) -> list[int]:
-    """The number of cells along each axis: ``grid`` along the longest, proportionally fewer along others, at most one per position."""
-    positions = classifier.inputs.positions
-    longest = max(positions)
-    return [-(-side * min(grid, longest) // longest) for side in positions]
-
-
-def grid_matrices(
-    classifier: Classifier, cells: Sequence[int], *, corners: bool = False
-) -> tuple[Tensor, ...]:
-    """One matrix of :func:`upsampling` per axis, from a grid with these numbers of cells.
-
-    Positions without neighbours have no coarser grid.
-    """
-    inputs = classifier.inputs
-    return tuple(
-        upsampling(
-            max(1, few) if inputs.has_neighbours else side,
-            side,
-            corners=corners and inputs.has_neighbours,
-            device=classifier.device,
-        )
-        for few, side in zip(cells, inputs.positions, strict=True)
-    )
+def own_label(values: Tensor, slots: Slots) -> Tensor:
+    """The values ``(P, D)`` of each pair's own label, from those of all labels ``(P, D, A)``."""
+    return values.gather(2, slots["labels"].view(-1, 1, 1).expand(-1, values.shape[1], 1))[..., 0]

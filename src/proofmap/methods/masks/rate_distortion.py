@@ -26,16 +26,13 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Fill, Noise, ReadyFill
-from proofmap.methods.gradients.plain import check_differentiable
-from proofmap.methods.grids import enlarged
-from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
+from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
+    CompositeProblem,
     FilledMaskMethod,
     ReadyMask,
-    Stage,
     WholeNet,
-    grid_cells,
-    grid_matrices,
+    own_label,
 )
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
@@ -90,34 +87,27 @@ class RateDistortion(WholeNet, FilledMaskMethod):
         return Cost(forward=labels * shown, gradient=labels * self.steps * self.draws)
 
 
-class RateDistortionProblem(MaskProblem):
+class RateDistortionProblem(CompositeProblem):
     """The weights s of pairs in slots, the score of the whole input, and the distortion of noise alone."""
 
     def __init__(self, settings: RateDistortion, classifier: Classifier, fill: ReadyFill) -> None:
-        self.settings, self.classifier, self.stage = settings, classifier, Stage(classifier, fill)
-        self.inputs, self.steps = classifier.inputs, settings.steps
+        super().__init__(classifier, fill, grid=settings.grid)
+        self.settings, self.steps = settings, settings.steps
         self.cost = settings.samples if fill.random else 1
         self.noises = _DRAWS if fill.random else 1
-        self.up = grid_matrices(classifier, grid_cells(classifier, settings.grid))
 
     def enter(self, slots: Slots) -> Slots:
         """The initial state: s = 1/2 everywhere, h(x, a), and D(0) from draws that no step uses."""
-        brought = self.stage.enter(slots)
-        shape = (len(slots["labels"]), 1, *(matrix.shape[1] for matrix in self.up))
+        brought = super().enter(slots)
         keys = streams.step_keys(~slots["keys"], torch.zeros_like(slots["labels"]), self.noises)
         with torch.no_grad():
             whole = self.scores(brought["seen"][:, None], slots)
-            alone = torch.cat(
-                [
-                    self.scores(self.stage.hidden(slots | brought, keys[:, k : k + 1]), slots)
-                    for k in range(self.noises)
-                ],
-                dim=1,
-            )
+            draws = (self.hidden(slots | brought, key) for key in keys.split(1, dim=1))
+            alone = torch.cat([self.scores(noise, slots) for noise in draws], dim=1)
         noise = 0.5 * (whole - alone).square().mean(dim=1)
         return {
             **brought,
-            "weights": slots["images"].new_full(shape, 0.5),
+            "weights": self.even_weights(slots, 0.5),
             "score": whole[:, 0],
             "noise": noise.clamp_min(_LEAST),
         }
@@ -125,12 +115,8 @@ class RateDistortionProblem(MaskProblem):
     def scores(self, composites: Tensor, slots: Slots) -> Tensor:
         """The score h ``(P, D)`` of each pair's label, for normalised composites ``(P, D, *shape)``."""
         if self.settings.score == "probability":
-            return self.stage.log_f(composites, slots).exp()
-        logits = self.classifier.from_normalised(composites.flatten(0, 1))
-        if torch.is_grad_enabled():
-            check_differentiable(logits)
-        labels = slots["labels"].repeat_interleave(composites.shape[1])
-        return logits.gather(1, labels[:, None]).view(composites.shape[:2])
+            return self.log_f(composites, slots).exp()
+        return own_label(self.logits(composites), slots)
 
     def rates(self, step: Tensor) -> Tensor:
         return decayed(self.settings.learning_rate, step, self.steps)
@@ -139,13 +125,10 @@ class RateDistortionProblem(MaskProblem):
         super().move(slots, gradient)
         slots["weights"].clamp_(0, 1)
 
-    def masks(self, weights: Tensor) -> Tensor:
-        return enlarged(weights, self.up)
-
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
         masks = self.masks(weights)
-        composites = self.inputs.composite(masks, slots["seen"][:, None], self.stage.hidden(slots, keys))
+        composites = self.inputs.composite(masks, slots["seen"][:, None], self.hidden(slots, keys))
         change = self.scores(composites, slots) - slots["score"][:, None]
         distortion = 0.5 * change.square().mean(dim=1)
         return distortion / slots["noise"] + self.settings.rate * masks.flatten(1).mean(dim=1)

@@ -18,7 +18,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
-from proofmap.methods.grids import enlarged, upsampling
+from proofmap.methods.grids import enlarged, upsamplings
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.methods.perturbation.regions import Regions, exact, grid_regions
@@ -43,10 +43,7 @@ class SensitivityMethod(PerturbationMethod):
     def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
         inputs, cells = net.inputs, self.cells(net.inputs)
         values = self.values(net, grid_regions(net.images, inputs, cells), progress)
-        up = [
-            upsampling(few, side, device=values.device)
-            for few, side in zip(cells, inputs.positions, strict=True)
-        ]
+        up = upsamplings(cells, inputs.positions, device=values.device)
         return enlarged(values.view(*net.labels.shape, *cells), up)
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
