@@ -448,6 +448,23 @@ def test_what_has_no_rule_is_refused(name: str, refused: str) -> None:
         make_method(name)(classifier(drawn(net())), pixels(1, 8), LABELS[:1])
 
 
+class Unruly(nn.Module):
+    """Several operations without a rule."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x.mean(dim=(2, 3))
+        return y.sin().exp().cos().atan().erf().cosh().repeat(1, 2)[:, :4]
+
+
+def test_of_several_operations_without_a_rule_the_same_is_named_each_time() -> None:
+    told = set()
+    for _ in range(6):
+        with pytest.raises(InputError, match="has no rule") as error:
+            LRP()(classifier(Unruly()), pixels(1, 8), LABELS[:1])
+        told.add(str(error.value))
+    assert len(told) == 1
+
+
 @pytest.mark.parametrize("name", ["lrp", "deep-lift"])
 def test_layers_that_cannot_be_seen_are_refused(name: str) -> None:
     with warnings.catch_warnings():

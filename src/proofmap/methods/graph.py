@@ -68,8 +68,8 @@ def check_operations(
             )
 
 
-def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> set[Node]:
-    """The nodes between an output and any of the leaves."""
+def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> dict[Node, None]:
+    """The nodes between an output and any of the leaves, in the same order each time: errors name the first."""
     readers: dict[Node, list[Node]] = {}
     ends = []
     wanted = {id(leaf) for leaf in leaves}
@@ -79,10 +79,10 @@ def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> set[Node]:
         for before, _ in node.next_functions:
             if before is not None:
                 readers.setdefault(before, []).append(node)
-    found: set[Node] = set()
+    found: dict[Node, None] = {}
     while ends:
         node = ends.pop()
         if node not in found:
-            found.add(node)
+            found[node] = None
             ends.extend(readers.get(node, []))
     return found
