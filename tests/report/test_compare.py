@@ -22,6 +22,7 @@ from proofmap.study import run_study
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, linear_classifier, pixels
 
+ANY = (-math.inf, math.inf)
 METHODS = ("gradient-x-input", "random", "centered-gaussian")
 
 
@@ -40,14 +41,20 @@ def judged(
     )
 
 
-def with_values(values: dict[str, dict[str, list[float]]], lower: Sequence[str] = ()) -> pm.Evaluation:
+def with_values(
+    values: dict[str, dict[str, list[float]]],
+    lower: Sequence[str] = (),
+    limits: tuple[float, float] = ANY,
+) -> pm.Evaluation:
     """An evaluation whose per-image values are these, by method and metric."""
     n = len(next(iter(next(iter(values.values())).values())))
     found = judged(n, methods=["gradient"] * len(values))
     results = []
     for (method, metrics), result in zip(values.items(), found.results, strict=True):
         tensors = {name: torch.tensor(v) for name, v in metrics.items()}
-        scores = tuple(mean_score(k, v, higher_is_better=k not in lower) for k, v in tensors.items())
+        scores = tuple(
+            mean_score(k, v, higher_is_better=k not in lower, limits=limits) for k, v in tensors.items()
+        )
         results.append(dataclasses.replace(result, name=method, values=tensors, scores=scores))
     return dataclasses.replace(found, results=tuple(results))
 
@@ -102,6 +109,16 @@ def test_pairing_finds_what_unpaired_intervals_hide() -> None:
     assert compare(found).differences[0].verdict == "better"
 
 
+def test_an_interval_ends_at_the_largest_possible_difference_and_the_verdict_stays() -> None:
+    spread = {"a": {"m": [1.0, 1.0, 0.0]}, "b": {"m": [0.0, 0.0, 1.0]}}
+    free, cut = (compare(with_values(spread, limits=limits)).differences[0] for limits in (ANY, (0.0, 1.0)))
+    assert free.low < -1 and free.high > 1 and (cut.low, cut.high) == (-1.0, 1.0)
+    # equal differences: limits widen the interval of a mean of five equal values, but not that of a difference
+    clear = {"a": {"m": [0.5] * 8}, "b": {"m": [0.75] * 8}}
+    free, cut = (compare(with_values(clear, limits=limits)).differences[0] for limits in (ANY, (0.0, 1.0)))
+    assert cut == free and cut.verdict == "better"
+
+
 # ---- who is compared with whom -----------------------------------------------------------------------------
 
 
@@ -117,6 +134,28 @@ def test_all_pairs_or_all_against_one() -> None:
     assert [d.metric for d in compare(found, baseline=a, metrics=["soundness"]).differences] == [
         "soundness"
     ] * 2
+
+
+def test_only_the_named_methods_are_compared() -> None:
+    found = judged()
+    a, b, c = METHODS
+    assert pairs(compare(found, methods=[c, a])) == {(c, a)}
+    assert pairs(compare(found, methods=[c], baseline=b)) == {(c, b)}
+    runs = {"old": found, "new": judged(seed=1)}
+    assert pairs(compare(runs, methods=[a, c])) == {(f"new/{a}", f"old/{a}"), (f"new/{c}", f"old/{c}")}
+    assert pairs(compare(runs, methods=[f"new/{c}"], baseline=f"old/{a}")) == {(f"new/{c}", f"old/{a}")}
+
+
+def test_the_hint_to_compare_fewer_names_only_options_that_are_left() -> None:
+    def hint(**options: Any) -> str:
+        found = judged(metrics=["completeness", "soundness", "insertion"], methods=(*METHODS, "edges"))
+        return next(note for note in compare(found, **options).notes if "can never decide one of" in note)
+
+    assert "Compare fewer (--baseline, --method, --metrics), or judge" in hint()
+    assert "Compare fewer (--method, --metrics), or judge" in hint(baseline="random")
+    assert "Compare fewer (--metrics), or judge" in hint(methods=["random", "edges"])
+    last = hint(baseline="random", methods=["edges"], metrics=["completeness", "soundness"])
+    assert last.endswith("is .062. Judge 7 images or more")
 
 
 def test_runs_are_matched_by_method_and_image_name() -> None:
@@ -138,6 +177,8 @@ def test_runs_are_matched_by_method_and_image_name() -> None:
         (lambda: compare({}), "nothing to compare"),
         (lambda: compare(judged(methods=["random"])), "judge a second method"),
         (lambda: compare(judged(), baseline="lime"), "no method 'lime'"),
+        (lambda: compare(judged(), methods=["lime"]), "no method 'lime'"),
+        (lambda: compare(judged(), methods=["random"]), "name a baseline .a method., or more methods"),
         (lambda: compare(judged(), metrics=["speed"]), "do not share a metric 'speed'"),
         (lambda: compare({"a": judged(2), "b": judged(4, start=2)}), "no image of the same name"),
         (

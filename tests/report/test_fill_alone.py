@@ -116,6 +116,26 @@ def test_scores_that_rest_on_it_carry_a_mark_in_tables(gray_is_dark: pm.Proof) -
     assert r"soundness $\uparrow$$^{\dagger}$" in score_tables.latex(evaluation)
 
 
+def test_a_note_about_the_mark_stands_only_where_a_mark_does(tmp_path: Path) -> None:
+    def judged(**options: object) -> pm.Evaluation:
+        net = pm.Classifier(
+            Brightness(3.0).eval(),
+            size=SIZE,
+            mean=(0.5,) * 3,
+            std=(0.5,) * 3,
+            names=["dark", "light", "else"],
+        )
+        images = torch.ones(1, 3, SIZE, SIZE)
+        return pm.evaluate(net, images, methods=["random"], labels=["light", "dark"], **options)  # type: ignore[arg-type]
+
+    assert "†" not in judged(metrics=["insertion"]).table()
+    table = judged(metrics=["completeness", "soundness"], fills=["gray", "blur"]).table()
+    marked = [line.split()[:2] for line in table.splitlines() if "†" in line and "alone" not in line]
+    assert marked == [["random*", "gray†"]] and "\n† gray alone gives 'dark'" in table
+    page = pm.write_report(judged(), tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<span aria-hidden="true">↑</span>†' in page and "<li>† gray alone gives" in page
+
+
 def test_a_fill_that_gives_nothing_is_not_mentioned() -> None:
     proof = explained(-9.0)
     assert "†" not in str(proof) + proof.evaluation.table() and fill_notes(proof.evaluation) == []

@@ -23,6 +23,7 @@ def compare(
     baseline: Annotated[
         str | None, typer.Option(help="Compare only with this method (METHOD or RUN/METHOD).")
     ] = None,
+    method: Annotated[list[str] | None, options.METHOD] = None,
     metrics: Annotated[str | None, options.METRICS] = None,
     allow_mismatch: Annotated[
         bool, typer.Option("--allow-mismatch", help="Compare runs even if their settings differ.")
@@ -43,7 +44,12 @@ def compare(
     with opened_runs(runs) as found:
         evaluations = found[0] if len(found) == 1 else dict(zip(names, found, strict=True))
         result = compare_scores(
-            evaluations, baseline=baseline, metrics=chosen, allow_mismatch=allow_mismatch, detect=detect
+            evaluations,
+            baseline=baseline,
+            methods=method or None,
+            metrics=chosen,
+            allow_mismatch=allow_mismatch,
+            detect=detect,
         )
     print_as(result, format)
 

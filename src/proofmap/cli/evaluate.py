@@ -155,7 +155,7 @@ def evaluate(
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
-    saved = SavedRun(pictures=pictures)
+    saved, printed = SavedRun(pictures=pictures), list[str]()
     outcome = run_study(
         config,
         folder,
@@ -169,7 +169,7 @@ def evaluate(
             ProgressFile(folder / "progress.json"),
             *[make_tracker(text, folder) for text in tracker or []],
         ],
-        on_sanity=lambda found: _print_sanity(found, quiet),
+        on_sanity=lambda found: printed.extend(_print_sanity(found, quiet)),
         on_plan=None if quiet else _print_plan,
         on_end=saved,
         wait=wait,
@@ -178,7 +178,7 @@ def evaluate(
     )
     if saved.evaluation is not None:
         print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
-    _print_outcome(outcome, _names(config, outcome.folder))
+    _print_outcome(outcome, _names(config, outcome.folder), printed)
 
 
 def _usual_methods(config: Study) -> list[str]:
@@ -235,11 +235,13 @@ def executor_for(
     return LocalExecutor()
 
 
-def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
-    """Print files, notes and failures. Exit code 3 if one of these methods failed on an image, or an image cannot be read."""
+def _print_outcome(outcome: Outcome, methods: Collection[str], printed: Collection[str]) -> None:
+    """Print files, notes that were not printed before, and failures. Exit code 3 if one of these methods failed on an image, or an image
+    cannot be read."""
     with Run(outcome.folder) as run:
         for note in run.notes():
-            stderr.print(note)
+            if note not in printed:
+                stderr.print(note)
         failures = [failure for failure in run.failures() if not failure.method or failure.method in methods]
         none = not run.has_results
     if none:
@@ -259,10 +261,12 @@ def _print_outcome(outcome: Outcome, methods: Collection[str]) -> None:
         raise typer.Exit(options.FAILED)
 
 
-def _print_sanity(found: Sanity, quiet: bool) -> None:
-    """Print what the net does with some of the images. Suspicious findings are printed even if quiet."""
-    for line in ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]:
+def _print_sanity(found: Sanity, quiet: bool) -> list[str]:
+    """Print what the net does with some of the images. Suspicious findings are printed even if quiet. Returns the lines."""
+    lines = ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]
+    for line in lines:
         stderr.print(line)
+    return lines
 
 
 def _print_plan(plan: Plan) -> None:

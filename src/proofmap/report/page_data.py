@@ -19,6 +19,7 @@ from proofmap.report.pictures import is_lined
 from proofmap.report.word_proof import WORDS_NOTE, is_worded
 from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import MARK, is_marked
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.notes import different_images, rule_words
 from proofmap.results.proof_shape import BAR, OTHER_CURVE, judged_on_another_curve
@@ -45,7 +46,7 @@ def page_record(evaluation: Evaluation) -> dict[str, Any]:
         "signed_words": [*SIGNED_WORDS, SIGNED_NOTE],
         "verdict": verdict(evaluation).record(),
         "metrics": [
-            {**_metric_record(s), "uneven": uneven}
+            {**_metric_record(s), "uneven": uneven, "mark": MARK if is_marked(evaluation, s) else ""}
             for s, uneven in zip(evaluation.results[0].scores, different_images(evaluation), strict=True)
         ],
         "methods": [_method_record(r) for r in evaluation.results],

@@ -15,7 +15,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.text import counted
 from proofmap.results.comparability import Entry, shared_images, shared_metrics, what_differs
 from proofmap.results.evaluation import Results, evaluation_of
-from proofmap.results.intervals import Doubles, doubles, mean_interval
+from proofmap.results.intervals import Doubles, Limits, doubles, mean_interval
 from proofmap.results.paired import (
     fewest_images,
     holm,
@@ -112,6 +112,7 @@ def compare(
     results: Results | Mapping[str, Results],
     *,
     baseline: str | None = None,
+    methods: Sequence[str] | None = None,
     metrics: Sequence[str] | None = None,
     allow_mismatch: bool = False,
     detect: float | None = None,
@@ -124,6 +125,7 @@ def compare(
     are matched by name.
 
     Args:
+        methods: compare only these (``method`` or ``run/method``), with one another or with ``baseline``.
         metrics: names of scores; all that two methods share when left out.
         allow_mismatch: compare runs of other nets, label rules or metric settings, too, and note what differs; by default they are
             refused.
@@ -140,7 +142,7 @@ def compare(
         for run, e in runs.items()
         for r in e.results
     ]
-    pairs = _pairs(entries, baseline, several=len(runs) > 1)
+    pairs = _pairs(entries, baseline, methods, several=len(runs) > 1)
     notes: list[str] = []
     found: list[_Column] = []
     for method, against in pairs:
@@ -158,13 +160,20 @@ def compare(
     order = list(dict.fromkeys(column.metric for column in found))
     found.sort(key=lambda column: order.index(column.metric))
     differences, inputs = _differences(found, detect, seed), entries[0].evaluation.inputs
-    return Comparison(
-        tuple(differences), (*_test_notes(differences, detect, inputs), *dict.fromkeys(notes)), inputs.noun
-    )
+    fewer = {
+        "--baseline": baseline is None and len(runs) == 1 and len(pairs) > 2,
+        "--method": methods is None and len(pairs) > 1,
+        "--metrics": metrics is None and len(order) > 1,
+    }
+    tested = _test_notes(differences, detect, inputs, [option for option, helps in fewer.items() if helps])
+    return Comparison(tuple(differences), (*tested, *dict.fromkeys(notes)), inputs.noun)
 
 
-def _test_notes(differences: Sequence[Difference], detect: float | None, inputs: Inputs) -> list[str]:
-    """Notes on how the lines were tested, and on differences that cannot be decided with this number of images."""
+def _test_notes(
+    differences: Sequence[Difference], detect: float | None, inputs: Inputs, fewer: Sequence[str]
+) -> list[str]:
+    """Notes on how the lines were tested, and on differences that cannot be decided with this number of images. ``fewer`` are the options
+    that would leave fewer lines."""
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
     notes = [
@@ -183,9 +192,11 @@ def _test_notes(differences: Sequence[Difference], detect: float | None, inputs:
     most = max(sizes, default=0)
     floor = smallest_p(most, resamples_for(lines))
     if floor < LEVEL <= floor * lines:
+        more = f"judge {fewest_images(lines)} {inputs.noun} or more"
         notes.append(
             f"{counted(most, inputs.singular)} can never decide one of {lines} lines: the smallest possible corrected p is "
-            f"{p_text(min(1, floor * lines))}. Compare fewer (--baseline, --metrics), or judge {fewest_images(lines)} {inputs.noun} or more"
+            f"{p_text(min(1, floor * lines))}. "
+            + (f"Compare fewer ({', '.join(fewer)}), or {more}" if fewer else more.capitalize())
         )
     return notes
 
@@ -195,13 +206,21 @@ def resamples_for(lines: int) -> int:
     return max(10_000, 100 * lines)
 
 
-def _pairs(entries: Sequence[Entry], baseline: str | None, *, several: bool) -> list[tuple[Entry, Entry]]:
+def _pairs(
+    entries: Sequence[Entry], baseline: str | None, methods: Sequence[str] | None, *, several: bool
+) -> list[tuple[Entry, Entry]]:
     """(method, baseline) pairs as :func:`compare` describes them."""
-    if baseline is not None:
-        fixed = next((e for e in entries if baseline in (e.name, e.result.name)), None)
-        if fixed is None:
-            known = ", ".join(e.name for e in entries)
-            raise InputError(f"no method {baseline!r} to compare with; there are {known}")
+
+    def named(name: str) -> list[Entry]:
+        if not (found := [e for e in entries if name in (e.name, e.result.name)]):
+            raise InputError(f"no method {name!r} to compare; there are {', '.join(e.name for e in entries)}")
+        return found
+
+    fixed = None if baseline is None else named(baseline)[0]
+    if methods is not None:
+        chosen = [entry for name in methods for entry in named(name)]
+        entries = [e for e in entries if any(e is each for each in chosen)]
+    if fixed is not None:
         pairs = [(e, fixed) for e in entries if e is not fixed]
     elif several:
         firsts: dict[str, Entry] = {}
@@ -213,14 +232,19 @@ def _pairs(entries: Sequence[Entry], baseline: str | None, *, several: bool) -> 
     else:
         pairs = [(b, a) for a, b in combinations(entries, 2)]
     if not pairs:
-        mend = "name a baseline (run/method)" if several else "judge a second method"
+        mend = "judge a second method"
+        if several or methods is not None:
+            mend = f"name a baseline ({'run/method' if several else 'a method'})" + (
+                "" if methods is None else ", or more methods"
+            )
         raise InputError(f"there are no two methods to compare; {mend}")
     return pairs
 
 
 @dataclass(frozen=True)
 class _Column:
-    """The values ``(n,)`` of one metric for two methods on their shared images; NaN if an image does not count for both."""
+    """The values ``(n,)`` of one metric for two methods on their shared images; NaN if an image does not count for both. ``limits`` are
+    the smallest and the largest possible difference."""
 
     metric: str
     higher_is_better: bool
@@ -228,6 +252,7 @@ class _Column:
     baseline: str
     values: Doubles
     baseline_values: Doubles
+    limits: Limits
 
 
 def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[_Column]:
@@ -238,8 +263,10 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
         b = doubles(against.result.arrays("values")[name][others])
         uncounted = np.isnan(a) | np.isnan(b)
         a, b = (np.where(uncounted, np.nan, each) for each in (a, b))
-        higher = method.result.score(name).higher_is_better
-        columns.append(_Column(name, higher, method.name, against.name, a, b))
+        score = method.result.score(name)
+        (low, high), (other_low, other_high) = score.limits, against.result.score(name).limits
+        limits = low - other_high, high - other_low
+        columns.append(_Column(name, score.higher_is_better, method.name, against.name, a, b, limits))
     return columns
 
 
@@ -266,7 +293,8 @@ def _difference(
     better = known if column.higher_is_better else -known
     mean = _mean(d)
     spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-    low, high = mean_interval(known)
+    # cut only: mean_interval(limits=...) would also widen it for hidden values, and decide less than the sign-flip test
+    low, high = np.clip(mean_interval(known), *column.limits).tolist()
     return Difference(
         metric=column.metric,
         higher_is_better=column.higher_is_better,

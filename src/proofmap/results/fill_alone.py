@@ -85,9 +85,11 @@ def fill_records(result: MethodResult) -> list[dict[str, object]]:
 
 
 def fill_notes(evaluation: Evaluation) -> list[str]:
-    """Notes on labels that the fill alone gives: which they are, what this means, and how to judge with another fill. Empty if there are
-    none.
+    """Notes on labels that the fill alone gives: which they are, what this means, and how to judge with another fill. Empty if no score
+    of a table carries the mark.
     """
+    if not any(is_marked(evaluation, score) for score in evaluation.results[0].scores):
+        return []
     other = other_fill(evaluation)
     how = f"--fill {other} (explain), --fills {other} (evaluate); in Python explain(curve={{'fill': '{other}'}}), evaluate(fills=['{other}'])"
     return [f"{MARK} {cause}. Another fill: {how}" for cause in fill_causes(evaluation)]
@@ -159,9 +161,12 @@ def scores_by_fill(scores: Sequence[Score]) -> dict[str, dict[str, Score]]:
 
 
 def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
-    """Header and one row per method and fill; only if :func:`scores_by_fill` finds several."""
+    """Header and one row per method and fill; only if :func:`scores_by_fill` finds several. A fill that gives labels alone is marked."""
     first = scores_by_fill(evaluation.results[0].scores)
     kinds = next(iter(first.values()))
+    marks = {
+        fill: MARK * any(is_marked(evaluation, s) for s in scores.values()) for fill, scores in first.items()
+    }
     header = [
         "method",
         "fill",
@@ -170,7 +175,7 @@ def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
     rows = [
         [
             result.name + label_free_mark * result.label_free if k == 0 else "",
-            fill,
+            fill + marks[fill],
             *(with_interval(s.value, s.low, s.high) for s in (of_fill[kind] for kind in kinds)),
         ]
         for result in evaluation.results

@@ -103,7 +103,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
         return Verdict(
             "none",
             _none_words(own, evaluation, images),
-            (*_near_the_bar(own, evaluation.inputs.noun), *_extremes(own), *context, bar),
+            (*_near_the_bar(own, evaluation.inputs.noun), _extremes(own, whole), *context, bar),
         )
     lacking = {r.name: _missing_conditions(evaluation, r, images) for r in passing}
     proved = [r for r in passing if not lacking[r.name]]
@@ -118,12 +118,10 @@ def verdict(evaluation: Evaluation) -> Verdict:
     n = min(images, *(s.n for r in passing for s in counted_scores(r) if s.kind in PROOF))
     # the gravest doubt about any of them
     first = next(missing for missing in _DOUBTS if any(missing in lacking[name] for name in names))
-    does = ("reach", "es", " the bar") if len(own) == 1 else ("score", "s", " best")
-    verb = f"{does[0]}{does[1] if len(names) == 1 else ''}{does[2]}"
     doubts = [words for r in passing[:_NAMED] for words in lacking[r.name].values()]
     return Verdict(
         "best",
-        f"{_joined(names)} {verb} on {counted(n, evaluation.inputs.singular)}; {_DOUBTS[first]}",
+        f"{_joined(names)} {'reaches' if len(names) == 1 else 'reach'} the bar on {counted(n, evaluation.inputs.singular)}; {_DOUBTS[first]}",
         (*map(_scores_words, passing[:_NAMED]), *dict.fromkeys(doubts), *context, bar),
         tuple(names),
     )
@@ -249,20 +247,27 @@ def _missing_words(evaluation: Evaluation) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _extremes(results: Sequence[MethodResult]) -> list[str]:
-    """Which method is most complete, and which is soundest."""
-    first, second = (max(results, key=lambda r: _value(r, half)) for half in PROOF)
+def _extremes(own: Sequence[MethodResult], whole: Sequence[MethodResult]) -> str:
+    """Which of the methods is most complete, which is soundest, and which control is above it."""
+    first, second = (max(own, key=lambda r: _value(r, half)) for half in PROOF)
     of = {r.name: [number(_value(r, half)) for half in PROOF] for r in (first, second)}
-    if len(results) == 1:
-        return [f"Its completeness is {of[first.name][0]}, its soundness {of[first.name][1]}."]
-    if first is second:
-        return [
-            f"{first.name} is the most complete ({of[first.name][0]}) and the soundest ({of[first.name][1]})."
-        ]
-    return [
-        f"The most complete is {first.name} ({of[first.name][0]}, with soundness {of[first.name][1]}); "
-        f"the soundest is {second.name} ({of[second.name][1]}, with completeness {of[second.name][0]})."
-    ]
+    if len(own) == 1:
+        found = f"Its completeness is {of[first.name][0]}, its soundness {of[first.name][1]}"
+    elif first is second:
+        found = f"{first.name} is the most complete method ({of[first.name][0]}) and the soundest ({of[first.name][1]})"
+    else:
+        found = (
+            f"The most complete method is {first.name} ({of[first.name][0]}, with soundness {of[first.name][1]}); "
+            f"the soundest is {second.name} ({of[second.name][1]}, with completeness {of[second.name][0]})"
+        )
+    controls = [r for r in whole if all(r is not each for each in own)]
+    above = []
+    for half, method in zip(PROOF, (first, second), strict=True):
+        best = max(controls, key=lambda r: _value(r, half), default=method)
+        if _value(best, half) > _value(method, half):
+            above.append(f"{metric_words(half)} {number(_value(best, half))} ({best.name})")
+    more = f"; controls reach {' and '.join(above)}" if above else ""
+    return f"{found}{more}."
 
 
 def _uneven_note(evaluation: Evaluation) -> list[str]:
