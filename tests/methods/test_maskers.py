@@ -22,10 +22,10 @@ from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, 
 from proofmap.methods.maskers.file import Header, MaskerWarning, net_digest, read_header
 from proofmap.methods.maskers.nets import (
     BeliefNet,
+    Encoder,
     PhangNet,
     RealTimeNet,
     find_scales,
-    read_features,
     repeated,
     resized,
 )
@@ -115,7 +115,7 @@ def test_features_are_what_the_layers_give() -> None:
     net = f.net
     assert isinstance(net, nn.Sequential)
     scales = find_scales(f, most=4)
-    features, logits = read_features(f, x, scales)
+    features, logits = Encoder(f, scales)(x)
     normalised = (x - torch.tensor(f.mean).view(3, 1, 1)) / torch.tensor(f.std).view(3, 1, 1)
     torch.testing.assert_close(features, [net[:4](normalised), net[:2](normalised)])
     torch.testing.assert_close(logits, net(normalised))
@@ -167,7 +167,7 @@ def test_an_untrained_belief_net_gives_grad_cam_of_what_the_net_believes() -> No
     """2 C_a for the likeliest label; for others what speaks for the likeliest one comes in, and then leaves the label's own out."""
     f, x = conv_classifier(), pixels(2, 8)
     net = BeliefNet([12, 6], width=4).eval()
-    features, logits = read_features(f, x, find_scales(f, most=4))
+    features, logits = Encoder(f, find_scales(f, most=4))(x)
     labels, cam = f.top(x, 4), make_method("grad-cam").prepare(f)
     cams = standardised_cams(cam, x, labels, (8, 8))
     assert cams[:, :3].std(dim=(2, 3)).allclose(torch.ones(2, 3), atol=1e-3)

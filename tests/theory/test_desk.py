@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.core.errors import InputError
 from proofmap.theory.desk import DESK, Belief, Case
 
 COMPLETE = {"desk": (0.97, 1.0, 0.64), "desktop computer": (1.0, 1.0, 0.58)}
@@ -48,9 +47,3 @@ def test_floors_work_as_in_the_definition() -> None:
     strong = Belief("a", f=0.001, auc=0.5)
     assert strong.soundness() == pytest.approx(0.002) and strong.soundness(e2=0.1) == pytest.approx(0.2)
     assert Belief("a", f=0.0, auc=0.0).soundness() == Belief("a", f=0.0, auc=0.0).completeness() == 1.0
-
-
-def test_cases_are_found_by_name() -> None:
-    assert DESK.case("Phang et al. 2020") is DESK.cases[2]
-    with pytest.raises(InputError, match="no method 'lime'"):
-        DESK.case("lime")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.theory.linear_data import MADE, LinearInput, digits, gaussian, languages, signs, spikes
 from proofmap.theory.theorem import Population, constant, stated_lengths
-from proofmap.theory.trials import Failures, Rate, simulate
+from proofmap.theory.trials import Rate, simulate
 from tests.theory.certifiers import exact_probabilities
 
 ROUNDING = 1e-12
@@ -126,13 +126,10 @@ def test_simulation_depends_on_neither_batches_nor_company(monkeypatch: pytest.M
     assert simulate(z, [4, 16], trials=50, seed=4) != usual
 
 
-def test_rates_have_wilsons_interval_and_add_up() -> None:
+def test_rates_have_wilsons_interval() -> None:
     rate = Rate(10, 100)
     assert (rate.low, rate.high) == (pytest.approx(0.0552, abs=1e-4), pytest.approx(0.1744, abs=1e-4))
     assert Rate(0, 5).low == 0.0 and Rate(5, 5).high == 1.0
-    assert Rate(1, 5) + Rate(2, 10) == Rate(3, 15)
-    with pytest.raises(InputError, match="do not add up"):
-        Failures(1, rate, rate, rate) + Failures(2, rate, rate, rate)
 
 
 @pytest.mark.parametrize("name", MADE)

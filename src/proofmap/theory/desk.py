@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import torch
 
-from proofmap.core.errors import InputError
 from proofmap.metrics import proof
 
 
@@ -81,12 +80,6 @@ class WorkedExample:
     @property
     def labels(self) -> tuple[str, ...]:
         return tuple(b.label for b in self.cases[0].beliefs)
-
-    def case(self, method: str) -> Case:
-        for case in self.cases:
-            if case.method == method:
-                return case
-        raise InputError(f"no method {method!r} here; there are {', '.join(c.method for c in self.cases)}")
 
 
 def _exact(value: float) -> torch.Tensor:

@@ -56,9 +56,6 @@ class Rate:
         p, n = self.value, self.trials
         return _Z / (n + _Z**2) * math.sqrt(n * p * (1 - p) + _Z**2 / 4)
 
-    def __add__(self, other: Rate) -> Rate:
-        return Rate(self.count + other.count, self.trials + other.trials)
-
 
 _Z = 1.959963984540054
 
@@ -74,16 +71,6 @@ class Failures:
     """No interval certifies the predicted label."""
     unsound: Rate
     """Some interval certifies the other label."""
-
-    def __add__(self, other: Failures) -> Failures:
-        if self.length != other.length:
-            raise InputError(f"failures at lengths {self.length} and {other.length} do not add up")
-        return Failures(
-            self.length,
-            self.one + other.one,
-            self.incomplete + other.incomplete,
-            self.unsound + other.unsound,
-        )
 
 
 def simulate(z: Tensor, lengths: Sequence[int], *, trials: int, seed: int = 0) -> list[Failures]:
@@ -238,16 +225,14 @@ class Curve:
 def curve(title: str, inputs: Sequence[LinearInput], *, points: int, trials: int, seed: int = 0) -> Curve:
     """The results of all inputs together at ``points`` shares. Each input is shuffled ``trials`` times."""
     shares = [(k + 1) / points for k in range(points)]
-    rows: list[list[Failures]] = []
-    for found in inputs:
-        lengths = [max(1, round(share * len(found.z))) for share in shares]
-        rows.append(simulate(found.z, lengths, trials=trials, seed=seed))
+    rows = [
+        simulate(found.z, [max(1, round(share * len(found.z))) for share in shares], trials=trials, seed=seed)
+        for found in inputs
+    ]
     populations = [Population.measured(found.z) for found in inputs]
     reaches = [int(greedy_reach(found.z)) for found in inputs]
-    pooled = []
-    for k, share in enumerate(shares):
-        column = [row[k] for row in rows]
-        total = trials * len(inputs)
+    pooled, total = [], trials * len(inputs)
+    for share, column in zip(shares, zip(*rows, strict=True), strict=True):
         pooled.append(
             Point(
                 share,

@@ -16,7 +16,6 @@ Neither file says which net it belongs to: both were trained for torchvision's R
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,8 +25,8 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.classifier.view import copy_net
 from proofmap.core.errors import InputError, ModelError
-from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, Scale, find_scales
-from proofmap.methods.probe import module_of, watch_outputs
+from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale, find_scales
+from proofmap.methods.probe import module_of
 from proofmap.models.weights import load_checkpoint, load_into
 
 Features = Literal["own", "net"]
@@ -46,25 +45,6 @@ _STEP_UP = {
 }
 """Their names of the parts of a step up, and ours."""
 _EPS = 1e-5
-
-
-@dataclass(frozen=True)
-class Encoder:
-    """The net and layers whose features a masker reads, and whether pixels are scaled to 4 x - 2 instead of normalised."""
-
-    classifier: Classifier
-    scales: tuple[Scale, ...]
-    stretched: bool = False
-
-    @torch.no_grad()
-    def __call__(self, images: Tensor) -> list[Tensor]:
-        """Feature maps ``(N, C, h, w)`` in float32, the coarsest first."""
-        outputs: dict[str, Tensor] = {}
-        layers = [scale.layer for scale in self.scales]
-        x = 4 * images - 2 if self.stretched else self.classifier.normalised(images)
-        with watch_outputs(module_of(self.classifier, "a masker"), layers, outputs.__setitem__):
-            self.classifier.from_normalised(x)
-        return [outputs[layer].float() for layer in layers]
 
 
 def is_published(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first.
 
-``find_scales`` and ``read_features`` find and read those maps.
+``find_scales`` finds those maps, and an :class:`Encoder` reads them.
 """
 
 from __future__ import annotations
@@ -293,13 +293,22 @@ def _spatial_layers(classifier: Classifier) -> dict[str, Tensor]:
     }
 
 
-@torch.no_grad()
-def read_features(
-    classifier: Classifier, images: Tensor, scales: Sequence[Scale]
-) -> tuple[list[Tensor], Tensor]:
-    """Feature maps ``(N, C, h, w)`` in float32, the coarsest first, and logits ``(N, A)``, from one pass of the net."""
-    outputs: dict[str, Tensor] = {}
-    layers = [scale.layer for scale in scales]
-    with watch_outputs(module_of(classifier, _WHAT), layers, outputs.__setitem__):
-        logits = classifier(images)
-    return [outputs[layer].float() for layer in layers], logits
+@dataclass(frozen=True)
+class Encoder:
+    """Reads the features of a net for a masker: those of one layer at each scale. ``stretched`` scales pixels to 4 x - 2 instead of
+    normalising them.
+    """
+
+    classifier: Classifier
+    scales: tuple[Scale, ...]
+    stretched: bool = False
+
+    @torch.no_grad()
+    def __call__(self, images: Tensor) -> tuple[list[Tensor], Tensor]:
+        """Feature maps ``(N, C, h, w)`` in float32, the coarsest first, and logits ``(N, A)``, from one pass of the net."""
+        outputs: dict[str, Tensor] = {}
+        layers = [scale.layer for scale in self.scales]
+        x = 4 * images - 2 if self.stretched else self.classifier.normalised(images)
+        with watch_outputs(module_of(self.classifier, _WHAT), layers, outputs.__setitem__):
+            logits = self.classifier.from_normalised(x)
+        return [outputs[layer].float() for layer in layers], logits

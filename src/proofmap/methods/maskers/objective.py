@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.methods.maskers.nets import Scale, find_scales, read_features
+from proofmap.methods.maskers.nets import Encoder, Scale, find_scales
 from proofmap.methods.masks.method import chosen_precision
 
 
@@ -116,7 +116,7 @@ class Objective(ABC):
 
     def read(self, images: Tensor) -> tuple[list[Tensor], Tensor]:
         """Feature maps and log f, from one pass."""
-        features, logits = read_features(self.classifier, images, self.scales)
+        features, logits = Encoder(self.classifier, self.scales)(images)
         return features, self.classifier.log_f(logits)
 
     def log_f(self, images: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.maskers.belief import with_rivals
-from proofmap.methods.maskers.checkpoints import Encoder, Features, is_published, read_dabkowski, read_phang
+from proofmap.methods.maskers.checkpoints import Features, is_published, read_dabkowski, read_phang
 from proofmap.methods.maskers.file import (
     PACKAGED,
     Header,
@@ -27,7 +27,7 @@ from proofmap.methods.maskers.file import (
     read_header,
     read_masker,
 )
-from proofmap.methods.maskers.nets import BeliefNet, Scale, read_features, repeated, resized
+from proofmap.methods.maskers.nets import BeliefNet, Encoder, repeated, resized
 from proofmap.methods.maskers.training import KINDS
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import Shortcuts, setting
@@ -41,27 +41,18 @@ _WEIGHTS_HELP = (
 
 @dataclass(frozen=True)
 class Masker:
-    """A loaded masker: the scales that it reads, the name and digest of its file, and its training data.
+    """A loaded masker: what reads its features, the name and digest of its file, and its training data.
 
-    ``first_maps`` is the method whose maps it changes; None if it makes masks from features alone. A masker that other authors published
-    has no header; its ``encoder`` reads features as theirs does.
+    A masker that other authors published has no header. ``first_maps`` is the method whose maps it changes; None if it makes masks from
+    features alone.
     """
 
     net: nn.Module
-    scales: tuple[Scale, ...]
+    encoder: Encoder
     file: str
     digest: str
-    header: Header | None
-    first_maps: ReadyMethod | None
-    encoder: Encoder | None = None
-
-    def features(self, classifier: Classifier, images: Tensor) -> list[Tensor]:
-        """What the masker reads, the coarsest first."""
-        return (
-            read_features(classifier, images, self.scales)[0]
-            if self.encoder is None
-            else self.encoder(images)
-        )
+    header: Header | None = None
+    first_maps: ReadyMethod | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +75,7 @@ class TrainedMasker(Method):
         if is_published(path) and (found := self.read_published(path, classifier)) is not None:
             published, encoder = found
             published = published.to(classifier.device).eval().requires_grad_(False)
-            return Masker(published, encoder.scales, path.name, file_digest(path), None, None, encoder)
+            return Masker(published, encoder, path.name, file_digest(path))
         header, weights = read_masker(path)
         self._check(header, classifier, path)
         objective = KINDS[header.recipe.kind]
@@ -99,7 +90,8 @@ class TrainedMasker(Method):
         if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
             raise InputError(f"{path} holds other weights than its header says; train the masker again")
         net = net.to(classifier.device).eval().requires_grad_(False)
-        return Masker(net, scales, path.name, file_digest(path), header, self.first_maps(classifier))
+        encoder = Encoder(classifier, scales)
+        return Masker(net, encoder, path.name, file_digest(path), header, self.first_maps(classifier))
 
     def read_published(self, path: Path, classifier: Classifier) -> tuple[nn.Module, Encoder] | None:
         """The masker in a checkpoint that its authors published; None if they published none."""
@@ -202,7 +194,7 @@ class RealTimeSaliency(TrainedMasker):
 
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
         masker: Masker = ready.state
-        features = masker.features(ready.classifier, images)
+        features, _ = masker.encoder(images)
         parts = [masker.net(features, some, self.confidence) for some in labels.split(_LABELS, dim=1)]
         return resized(torch.cat(parts, dim=1), images.shape[2:])
 
@@ -235,7 +227,7 @@ class PhangMasker(TrainedMasker):
 
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
         masker: Masker = ready.state
-        return repeated(masker.net(masker.features(ready.classifier, images)), images.shape[2:])
+        return repeated(masker.net(masker.encoder(images)[0]), images.shape[2:])
 
 
 @METHODS.register
@@ -259,11 +251,11 @@ class BeliefMasker(TrainedMasker):
 
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
         masker: Masker = ready.state
-        net, classifier = masker.net, ready.classifier
+        net, size = masker.net, masker.encoder.scales[-1].size
         assert isinstance(net, BeliefNet) and masker.first_maps is not None
-        features, logits = read_features(classifier, images, masker.scales)
-        field, every = net.field(features), classifier.log_f(logits)
-        cams, log_f = with_rivals(masker.first_maps, images, labels, every, masker.scales[-1].size)
+        features, logits = masker.encoder(images)
+        field, every = net.field(features), ready.classifier.log_f(logits)
+        cams, log_f = with_rivals(masker.first_maps, images, labels, every, size)
         several = zip(cams.split(_LABELS, dim=1), log_f.split(_LABELS, dim=1), strict=True)
         return resized(torch.cat([net(field, cam, log) for cam, log in several], dim=1), images.shape[2:])
 
