@@ -19,9 +19,9 @@ from rich.console import Console
 from proofmap.core.errors import InputError
 from proofmap.core.progress import EVERY, Progress
 from proofmap.study.store.database import Store
+from proofmap.study.tally import Tally
 from proofmap.study.watchers import views
 from proofmap.study.watchers.status import Status, UnitProgress, Watcher, Watchers, memory_of, status_line
-from proofmap.study.watchers.tally import Tally
 from proofmap.study.watchers.views import LiveView, PlainLines, ProgressFile, watcher_for
 
 METRICS = ("completeness", "soundness", "best-effort", "insertion", "deletion", "area", "entropy")

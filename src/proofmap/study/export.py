@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from proofmap.core.errors import InputError, require
@@ -105,7 +105,7 @@ def _write_parquet(path: Path, columns: Sequence[str], rows: Iterator[tuple[obje
     }
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     with pq.ParquetWriter(path, schema) as writer:
-        while block := [row for _, row in zip(range(_ROWS_AT_ONCE), rows, strict=False)]:
+        while block := list(islice(rows, _ROWS_AT_ONCE)):
             arrays = [
                 pa.array(values, type=field.type)
                 for values, field in zip(zip(*block, strict=True), schema, strict=True)

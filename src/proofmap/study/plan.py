@@ -54,10 +54,7 @@ class Plan:
     @property
     def cost(self) -> Cost | None:
         """Cost of the units that are still to do; None if a method does not report its cost."""
-        costs = [m.cost for m in self.methods if m.done < m.units]
-        if any(cost is None for cost in costs):
-            return None
-        return sum((cost for cost in costs if cost is not None), Cost())
+        return None if self.expected.unknown else self.expected.known
 
     @property
     def at_once(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,15 +68,9 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
 
 def _done(store: Store, session: Session) -> dict[str, int]:
     """Blocks finished by each method, with every metric of the study."""
-    metrics = store.registered("metrics")
-    if not all(name in metrics for name in session.metrics):
-        return {}
-    wanted = {metrics[name].id for name in session.metrics}
-    found: dict[tuple[int, int], set[int]] = {}
-    for method, block, metric in store.done():
-        found.setdefault((method, block), set()).add(metric)
-    names = {method.id: name for name, method in store.registered("methods").items()}
-    counts: dict[str, int] = {}
-    for (method, _), have in found.items():
-        counts[names[method]] = counts.get(names[method], 0) + (wanted <= have)
-    return counts
+    metrics = list(session.metrics)
+    query = (
+        "SELECT methods.name FROM done JOIN methods ON methods.id = method JOIN metrics ON metrics.id = metric "
+        f"WHERE metrics.name IN ({', '.join('?' * len(metrics))}) GROUP BY method, block HAVING count(*) = ?"
+    )
+    return Counter(name for (name,) in store.rows(query, *metrics, len(metrics)))

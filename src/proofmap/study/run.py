@@ -50,9 +50,9 @@ from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow, Registered
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images
+from proofmap.study.tally import Tally
 from proofmap.study.unit import Unit, UnitResult, Worker, open_worker
 from proofmap.study.watchers.status import State, Watcher, Watchers
-from proofmap.study.watchers.tally import Tally
 
 GIVE_UP_AFTER = 3
 """A method that fails on every image of this many units in a row is not tried further in this run,"""
@@ -319,14 +319,14 @@ class _Run:
     def _work(self, work: Work, sink: RunSink) -> dict[str, int]:
         """Compute the units; returns methods that kept failing, and on how many images they were not tried."""
         failing: dict[str, list[Unit]] = defaultdict(list)  # the units in a row that a method failed on
-        given_up: list[Unit] = []
+        given_up: Counter[str] = Counter()
 
         def units() -> Iterator[Unit]:
             for unit in work.waiting:
                 failed = failing[unit.method]
                 images = sum(len(one.subjects) for one in failed)
                 if len(failed) >= GIVE_UP_AFTER and images >= GIVE_UP_IMAGES:
-                    given_up.append(unit)
+                    given_up[unit.method] += len(unit.subjects)
                 else:
                     yield unit
 
@@ -343,14 +343,11 @@ class _Run:
                     stored.result()
                 stored = writer.submit(sink.add, unit, result)
                 failing[unit.method] = [] if result.parts else [*failing[unit.method], unit]
-                self._count(unit, result)
+                self.tally.unit(unit, result, remote=not isinstance(self.executor, LocalExecutor))
                 self._notify("running")
             if stored is not None:
                 stored.result()
-        untried: Counter[str] = Counter()
-        for unit in given_up:
-            untried[unit.method] += len(unit.subjects)
-        return dict(untried)
+        return dict(given_up)
 
     def _make_worker(self) -> Callable[[], Worker]:
         batches = self.manifest.batches
@@ -361,22 +358,6 @@ class _Run:
         opened = {**self.opened, "dataset": settings if settings.get("dataset") else self.session.data}
         opened["device"] = self.worker_device or opened["device"]
         return partial(open_worker, self.session.study, batches, self.folder, **opened)
-
-    def _count(self, unit: Unit, result: UnitResult) -> None:
-        values: dict[str, list[float]] = {name: [] for name in unit.metrics}
-        for part in result.parts:
-            for name, found in part.result.values.items():
-                values[name] += found.tolist()
-        judged = sum(len(part.places) for part in result.parts)
-        remote_passes = 0 if isinstance(self.executor, LocalExecutor) else result.passes
-        self.tally.unit(
-            str(unit),
-            unit.method,
-            values,
-            failed=not result.parts,
-            images=judged if unit.curves else 0,  # otherwise only metrics were added
-            remote_passes=remote_passes,
-        )
 
     def _notify(self, state: State) -> None:
         self.watchers.update(self.tally.status(state))

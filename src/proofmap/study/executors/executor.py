@@ -19,13 +19,16 @@ Every executor keeps the same contract, which :func:`proofmap.testing.check_exec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
+from itertools import chain, pairwise
 from typing import Any, Protocol, TypeVar
 
 Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 Worker = Callable[[Unit], Result]
+_END: Any = object()
+"""Follows the last unit."""
 
 
 @dataclass(frozen=True)
@@ -65,23 +68,10 @@ class LocalExecutor:
         self, make_worker: Callable[[], Worker[Unit, Result]], units: Iterable[Unit]
     ) -> Generator[tuple[Unit, Result | Lost], None, None]:
         worker: Worker[Unit, Result] | None = None
-        for unit, following in _with_following(units):
+        for unit, following in pairwise(chain(units, [_END])):
             if worker is None:
                 worker = make_worker()
             prefetch: Callable[[Unit], Any] | None = getattr(worker, "prefetch", None)
-            if prefetch is not None and following:
-                prefetch(*following)
+            if prefetch is not None and following is not _END:
+                prefetch(following)
             yield unit, worker(unit)
-
-
-def _with_following(units: Iterable[Unit]) -> Iterator[tuple[Unit, tuple[Unit, ...]]]:
-    """Each unit with the one after it, or with nothing for the last."""
-    rest = iter(units)
-    try:
-        unit = next(rest)
-    except StopIteration:
-        return
-    for following in rest:
-        yield unit, (following,)
-        unit = following
-    yield unit, ()

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import damaged
@@ -44,37 +45,31 @@ def damage_to_values(store: Store, method: int | None = None) -> Iterator[Proble
 
     The values of a unit are checked against its seal. Each image of its block has values and a curve, or a failure.
     """
-    of_method, arguments = ("", ()) if method is None else ("WHERE method = ?", (method,))
-    rows = store.rows
+    only = () if method is None else (method,)
+
+    def rows(columns: str, table: str, order: str = "") -> list[tuple[Any, ...]]:
+        where = "WHERE method = ?" if only else ""
+        return store.rows(f"SELECT {columns} FROM {table} {where} {order}", *only)
+
     yield from _missing_rows(store)
-    done = {
-        (method, block, metric): unit
-        for method, block, metric, unit in rows(
-            f"SELECT method, block, metric, unit FROM done {of_method}", *arguments
-        )
-    }
-    blocks = dict(rows("SELECT id, block FROM images"))
+    done = {tuple(key): unit for *key, unit in rows("method, block, metric, unit", "done")}
+    blocks = dict(store.rows("SELECT id, block FROM images"))
     images, labels = defaultdict(list), defaultdict(list)
     for method, metric, image, value in rows(
-        f"SELECT method, metric, image, value FROM image_scores {of_method} ORDER BY metric, image",
-        *arguments,
+        "method, metric, image, value", "image_scores", "ORDER BY metric, image"
     ):
         images[done.get((method, blocks.get(image), metric))].append((metric, image, value))
     for method, metric, image, place, value in rows(
-        f"SELECT method, metric, image, place, value FROM label_scores {of_method} ORDER BY metric, image, place",
-        *arguments,
+        "method, metric, image, place, value", "label_scores", "ORDER BY metric, image, place"
     ):
         labels[done.get((method, blocks.get(image), metric))].append((metric, image, place, value))
     if None in images or None in labels:
         yield Problem(store.path, "it has values of no finished unit")
-    failed = set(rows(f"SELECT method, image FROM failures {of_method}", *arguments))
-    drawn = set(rows(f"SELECT method, image FROM curves {of_method}", *arguments))
+    failed, drawn = (set(rows("method, image", table)) for table in ("failures", "curves"))
     members = defaultdict(set)
     for image, block in blocks.items():
         members[block].add(image)
-    for unit, method, block, seal in rows(
-        f"SELECT id, method, block, seal FROM units {of_method}", *arguments
-    ):
+    for unit, method, block, seal in rows("id, method, block, seal", "units"):
         if not is_sealed(seal, [images[unit], labels[unit]]):
             yield Problem(store.path, f"the values of unit {unit} are not those that were written", unit)
             continue

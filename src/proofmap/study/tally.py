@@ -6,9 +6,10 @@ import math
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from proofmap.study.store.database import Store
+from proofmap.study.unit import Unit, UnitResult
 from proofmap.study.watchers.status import Clock, State, Status, UnitProgress
 
 
@@ -16,15 +17,12 @@ class Tally:
     """Counts units, passes and running scores; :meth:`status` is a snapshot of them for watchers."""
 
     def __init__(self, device: str, clock: Clock = time.monotonic) -> None:
-        self.device, self.clock = device, clock
-        self.began = clock()
+        self.clock, self.began = clock, clock()
         self.progress = UnitProgress()
-        self.passes_total: int | None = None
-        self.seconds_expected: float | None = None
         self.last = ""
-        self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
+        self._counted = Status(state="surveying", device=device)
         self._remote_passes = 0
-        self._units = Counter({"total": 0, "before": 0, "done": 0, "failed": 0})
+        self._seen: deque[tuple[float, int]] = deque([(0.0, 0)])
         self._sums: dict[str, dict[str, tuple[float, int]]] = {}
         self._images: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -49,60 +47,54 @@ class Tally:
             for method, metric, total, count in means:
                 self._sums.setdefault(method, {})[metric] = (total or 0.0, count)
             self._images.update(images)
-            self._units.update(total=units, before=units - waiting, done=units - waiting)
-            self.passes_total, self.last = passes, ""
-            taken = self.clock() - self.began
-            self.seconds_expected = None if seconds is None else taken + seconds
+            self.last = ""
+            self._counted = replace(
+                self._counted,
+                units_total=units,
+                units_before=units - waiting,
+                units_done=units - waiting,
+                passes_total=passes,
+                seconds_expected=None if seconds is None else self.clock() - self.began + seconds,
+            )
 
-    def unit(
-        self,
-        name: str,
-        method: str,
-        values: Mapping[str, Sequence[float]],
-        *,
-        failed: bool,
-        images: int,
-        remote_passes: int = 0,
-    ) -> None:
-        """Count a unit that has ended. ``images`` have values for the first time; ``remote_passes`` were made in another process."""
+    def unit(self, unit: Unit, result: UnitResult, *, remote: bool) -> None:
+        """Count a unit that has ended, in this process or in another one (``remote``)."""
         with self._lock:
-            self._units["failed" if failed else "done"] += 1
-            self._images[method] += images
-            self._remote_passes += remote_passes
-            self.last = name
-            sums = self._sums.setdefault(method, {})
-            for metric, some in values.items():
+            now, is_done = self._counted, bool(result.parts)
+            done, failed = now.units_done + is_done, now.units_failed + (not is_done)
+            self._counted = replace(now, units_done=done, units_failed=failed)
+            self._remote_passes += result.passes if remote else 0
+            self.last = str(unit)
+            if unit.curves:  # otherwise only metrics were added
+                self._images[unit.method] += sum(len(part.places) for part in result.parts)
+            sums = self._sums.setdefault(unit.method, {})
+            for metric in unit.metrics:
                 total, count = sums.get(metric, (0.0, 0))
-                counted = [value for value in some if not math.isnan(value)]
-                sums[metric] = (total + math.fsum(counted), count + len(counted))
+                found = [value for part in result.parts for value in part.result.values[metric].tolist()]
+                known = [value for value in found if not math.isnan(value)]
+                sums[metric] = (total + math.fsum(known), count + len(known))
 
     @property
     def computed(self) -> int:
         """Units that this run finished without failure."""
-        return self._units["done"] - self._units["before"]
+        return self._counted.units_done - self._counted.units_before
 
     def status(self, state: State) -> Status:
         with self._lock:
             passes = self.progress.passes_done + self._remote_passes
             seconds = self.clock() - self.began
-            return Status(
+            return replace(
+                self._counted,
                 state=state,
-                units_done=self._units["done"],
-                units_total=self._units["total"],
-                units_failed=self._units["failed"],
-                units_before=self._units["before"],
                 passes_done=passes,
-                passes_total=self.passes_total,
                 seconds=seconds,
                 recent_rate=self._recent_rate(seconds, passes),
-                seconds_expected=self.seconds_expected,
                 scores={
                     method: {metric: total / count for metric, (total, count) in sums.items() if count}
                     for method, sums in self._sums.items()
                 },
                 images=dict(self._images),
                 last=self.last,
-                device=self.device,
             )
 
     def _recent_rate(self, seconds: float, passes: int) -> float | None:
