@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -12,8 +13,12 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.methods import FromFunction
-from proofmap.plugins.code import Digest, code_digest, foreign_code
+from proofmap.plugins.code import Digest, code_record, foreign_code
 from tests.toys import linear_classifier
+
+
+def code_digest(function: Callable[..., object]) -> object:
+    return code_record(function)["code"]
 
 
 def made(body: str, arguments: str = "x") -> object:

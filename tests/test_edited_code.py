@@ -18,7 +18,7 @@ from proofmap.fills import Gray
 from proofmap.methods.controls import Random
 from proofmap.metrics import Soundness, make_metric
 from proofmap.models import load_classifier
-from proofmap.plugins.code import code_digest, provenance
+from proofmap.plugins.code import code_record, provenance
 from proofmap.plugins.source import is_installed, source_files, source_of
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.errors import StoreError
@@ -208,7 +208,7 @@ def test_in_a_notebook_the_functions_classes_and_constants_that_are_called_count
         exec(code.format(**{**usual, **changes}), scope)
         found = scope["method"]
         assert callable(found)
-        return code_digest(found)
+        return str(code_record(found)["code"])
 
     different = {digest(), digest(power=3), digest(sign=-1), digest(operator="*")}
     assert len(different) == 4

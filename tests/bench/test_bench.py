@@ -24,9 +24,9 @@ from proofmap.bench import (
     task,
     task_names,
 )
-from proofmap.bench.leaderboard import ALL, UNSEEN, Board, fills_in, write_page
+from proofmap.bench.leaderboard import ALL, UNSEEN, Board, write_page
 from proofmap.bench.passes import passes_of
-from proofmap.bench.record import images_digest
+from proofmap.bench.record import images_digest, values_of
 from proofmap.bench.running import files_of, record_path
 from proofmap.bench.submission import chosen_images
 from proofmap.classifier import Classifier
@@ -526,7 +526,7 @@ def test_rows_over_the_budget_or_learned_on_unseen_fills_are_marked(made: Mappin
     marked = {row.name: (row.over_budget, row.learned_on) for row in board.rows(UNSEEN)}
     assert marked == {"learned": (True, ("images",)), "gradient": (False, ())}
     assert "learned*!" in board.table() and "!: over the budget of 5,000 passes" in board.table()
-    assert fills_in({"of": {"fill": {"fill": "blur"}}}) == {"blur"}
+    assert values_of("fill", {"of": {"fill": {"fill": "blur"}}}) == {"blur"}
 
 
 def test_the_page_and_the_table_say_how_many_methods_the_rows_are_of(

@@ -30,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from proofmap.bench.record import Record
+from proofmap.bench.record import Record, values_of
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.text import counted
 
@@ -121,15 +121,7 @@ def rounding_of(*settings: Any) -> float:
     >>> rounding_of({"precision": "float16"}, {"precision": "float32"}) == 2**-11, rounding_of({}) == 2**-24
     (True, True)
     """
-    return max(_ROUNDOFF.get(name, _FULL) for name in {"float32"}.union(*map(_precisions, settings)))
-
-
-def _precisions(settings: Any) -> set[str]:
-    if isinstance(settings, Mapping):
-        own = settings.get("precision")
-        found = {own} if isinstance(own, str) else set()
-        return found.union(*map(_precisions, settings.values()))
-    return set().union(*map(_precisions, settings)) if isinstance(settings, list | tuple) else set()
+    return max([_FULL, *(_ROUNDOFF.get(name, _FULL) for name in values_of("precision", settings))])
 
 
 def computed_again(
@@ -166,22 +158,19 @@ def _values(
     session: Session, record: Record, places: Sequence[int], maker: ReadyMethod | None
 ) -> dict[str, Tensor]:
     """Values of the maps of ``maker``; of the session's own method if it is None."""
-    from proofmap.data.loader import load_listed
+    from proofmap.bench.running import loaded
     from proofmap.metrics.block import Subjects
 
-    at = {name: k for k, name in enumerate(session.data.names)}
-    net, found = session.classifier, []
-    blocks = [list(places[k : k + _BLOCK]) for k in range(0, len(places), _BLOCK)]
-    listed = [[at[record.images[k]["name"]] for k in block] for block in blocks]
-    for block, loaded in zip(
-        blocks, load_listed(session.data, net.inputs, listed, device=net.device, ahead=0), strict=True
-    ):
-        labels = torch.tensor([record.images[k]["labels"] for k in block], device=net.device)
+    images, found = [record.images[k] for k in places], []
+    blocks = [images[k : k + _BLOCK] for k in range(0, len(images), _BLOCK)]
+    names = [[image["name"] for image in block] for block in blocks]
+    for block, read in zip(blocks, loaded(session, names), strict=True):
+        labels = torch.tensor([image["labels"] for image in block], device=session.classifier.device)
         maps = None
         if maker is not None:
-            maps = maker(loaded.images, labels, seed=session.study.seed)
+            maps = maker(read.images, labels, seed=session.study.seed)
             maps = maps[:, :1] if maker.label_free else maps
-        subjects = Subjects(loaded.images, labels)
+        subjects = Subjects(read.images, labels)
         found.append(session.judge(record.name, subjects, maps=maps, curves=False).values)
     return {score: torch.cat([part[score] for part in found]) for score in found[0]}
 

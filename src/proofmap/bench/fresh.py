@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from proofmap.bench.record import Record
+from proofmap.bench.running import loaded
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.data.dataset import random_choice
-from proofmap.data.loader import load_listed
 from proofmap.study.session import Session
 
 NUMBER = 20
@@ -31,15 +31,12 @@ def fresh_images(session: Session, record: Record) -> list[str]:
     """The first :data:`NUMBER` images that fit the task's rule and are not in the record, by name, in the order of the rule."""
     rule, known = session.study.images, {image["name"] for image in record.images}
     order = random_choice(session.data.names, len(session.data), seed=rule.seed)
-    places = [[k] for k in order if session.data.names[k] not in known]
+    names = [session.data.names[k] for k in order if session.data.names[k] not in known]
     found: list[str] = []
-    inputs, device = session.classifier.inputs, session.classifier.device
-    for (place,), block in zip(
-        places, load_listed(session.data, inputs, places, device=device, ahead=0), strict=True
-    ):
+    for name, block in zip(names, loaded(session, [[name] for name in names]), strict=True):
         second = session.classifier.probabilities(block.images)[0].topk(2).values[1]
         if second >= (rule.min_second_probability or 0.0):
-            found.append(session.data.names[place])
+            found.append(name)
         if len(found) == NUMBER:
             break
     return found

@@ -21,7 +21,7 @@ import numpy as np
 
 from proofmap.bench import agreement
 from proofmap.bench.agreement import EACH, TOLERANCE, WHOLE
-from proofmap.bench.record import Record
+from proofmap.bench.record import Record, values_of
 from proofmap.bench.task import METRICS, VERSION, Task, task_names
 from proofmap.core.errors import InputError
 from proofmap.core.files import write_text
@@ -137,7 +137,9 @@ class Board:
                 worse[k],
                 not any(x >= points[k][0] and y >= points[k][1] and (x, y) != points[k] for x, y in points),
                 record.passes > self.task.budget,
-                tuple(fill for fill in self.task.unseen if fill in fills_in(record.method["settings"])),
+                tuple(
+                    fill for fill in self.task.unseen if fill in values_of("fill", record.method["settings"])
+                ),
             )
             for k, (record, scores) in enumerate(zip(self.records, means, strict=True))
         ]
@@ -249,21 +251,6 @@ class Leaderboard:
         return self.boards[task]
 
 
-def fills_in(settings: Any) -> set[str]:
-    """The fills named in a record of settings, nested ones included.
-
-    >>> sorted(fills_in({"fills": [{"fill": "gray"}, {"fill": "images", "size": 256}]}))
-    ['gray', 'images']
-    """
-    if isinstance(settings, Mapping):
-        own = settings.get("fill")
-        found = {own} if isinstance(own, str) else set()
-        return found.union(*map(fills_in, settings.values()))
-    if isinstance(settings, list | tuple):
-        return set().union(*map(fills_in, settings))
-    return set()
-
-
 def _method_of(record: Record) -> tuple[str, str]:
     """The name of a row's method, and the class of another library that it wraps."""
     settings = record.method["settings"]
@@ -353,24 +340,20 @@ def _board(board: Board) -> dict[str, Any]:
         "counts": board.counts,
         "is_undecidable": board.is_undecidable,
         "views": [
-            {
-                **_view(name, board.rows(name)),
-                "is_tested": name == ALL and not board.is_undecidable,
-            }
+            _view(name, board.rows(name), is_tested=name == ALL and not board.is_undecidable)
             for name in board.views()
         ],
     }
 
 
-def _view(name: str, rows: list[Row]) -> dict[str, Any]:
+def _view(name: str, rows: list[Row], *, is_tested: bool) -> dict[str, Any]:
     return {
         "name": name,
+        "is_tested": is_tested,
         "rows": rows,
         "names": [row.name for row in rows],
         "higher": {kind: score.higher_is_better for kind, score in rows[0].scores.items()},
-        "totals": [
-            (sum(map(len, row.better_than.values())), sum(map(len, row.worse_than.values()))) for row in rows
-        ],
+        "totals": [(_total(row.better_than), _total(row.worse_than)) for row in rows],
         "panels": [
             scatter.ScatterPanel(
                 x,

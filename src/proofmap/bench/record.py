@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -122,9 +122,6 @@ class Record:
         write_text(path, self.text())
         return path
 
-    def checked(self, check: Mapping[str, Any]) -> Record:
-        return replace(self, check=check)
-
     def array(self, score: str) -> Doubles:
         """The values ``(N,)`` of a score; NaN where an image does not count."""
         return np.array([math.nan if value is None else float(value) for value in self.values[score]])
@@ -148,6 +145,20 @@ def weights_digest(classifier: Classifier) -> str:
     for name, tensor in sorted(state.items()):
         parts += [name, str(tuple(tensor.shape)), tensor.detach().cpu().contiguous().numpy().tobytes()]
     return digest_of(*parts)
+
+
+def values_of(key: str, settings: Any) -> set[str]:
+    """The texts that settings have under this key, nested ones included.
+
+    >>> sorted(values_of("fill", {"fills": [{"fill": "gray"}, {"fill": "images", "size": 256}]}))
+    ['gray', 'images']
+    """
+    if isinstance(settings, Mapping):
+        own = settings.get(key)
+        found = {own} if isinstance(own, str) else set()
+        return found.union(*(values_of(key, value) for value in settings.values()))
+    several = settings if isinstance(settings, list | tuple) else ()
+    return set().union(*(values_of(key, value) for value in several))
 
 
 def images_digest(images: Sequence[Mapping[str, Any]]) -> str:

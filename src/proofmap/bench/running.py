@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import file_name
 from proofmap.core.text import counted
-from proofmap.data.loader import load_listed
+from proofmap.data.loader import ImageBlock, load_listed
 from proofmap.methods.method import make_method
 from proofmap.plugins.source import source_files
 from proofmap.plugins.specs import with_files_in
@@ -172,11 +172,15 @@ def _images(run: Run) -> list[dict[str, Any]]:
     ]
 
 
+def loaded(session: Session, names: Sequence[Sequence[str]]) -> Iterator[ImageBlock]:
+    """The images of each of these lists of names, one list after another."""
+    at, net = {name: k for k, name in enumerate(session.data.names)}, session.classifier
+    listed = [[at[name] for name in block] for block in names]
+    return load_listed(session.data, net.inputs, listed, device=net.device, ahead=0)
+
+
 def _counted(session: Session, name: str, image: Mapping[str, Any]) -> int:
     """The passes of the method on this image."""
-    place = session.data.names.index(image["name"])
-    (block,) = load_listed(
-        session.data, session.classifier.inputs, [[place]], device=session.classifier.device, ahead=0
-    )
+    (block,) = loaded(session, [[image["name"]]])
     labels = torch.tensor([image["labels"]], device=session.classifier.device)
     return passes_of(session.methods[name], block.images, labels, seed=session.study.seed)

@@ -22,6 +22,7 @@ import math
 import secrets
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,12 @@ from proofmap.bench.agreement import TOLERANCE
 from proofmap.bench.fresh import check_fresh, fresh_images
 from proofmap.bench.leaderboard import SHARE
 from proofmap.bench.record import Record, images_digest, weights_digest
-from proofmap.bench.running import run_task
+from proofmap.bench.running import loaded, run_task
 from proofmap.bench.task import VERSION, Task
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import file_name
 from proofmap.core.text import counted
-from proofmap.data.loader import load_listed
 from proofmap.fills.images import Images, ReadyImages
 from proofmap.methods import METHODS
 from proofmap.plugins.settings import Plugin
@@ -120,16 +120,15 @@ def check_record(
         )
     here = environment(session.classifier.device)
     images = how_it_agrees.pop("images", names)
-    return record.checked(
-        {
-            "salt": salt,
-            "recomputed": f"{len(images)} of {len(record.images)}",
-            "images": images,
-            **how_it_agrees,
-            **({"fresh": fresh} if fresh else {}),
-            "machine": {key: here[key] for key in ("proofmap", "torch", "device", "device_name", "system")},
-        }
-    )
+    check = {
+        "salt": salt,
+        "recomputed": f"{len(images)} of {len(record.images)}",
+        "images": images,
+        **how_it_agrees,
+        **({"fresh": fresh} if fresh else {}),
+        "machine": {key: here[key] for key in ("proofmap", "torch", "device", "device_name", "system")},
+    }
+    return replace(record, check=check)
 
 
 def submit(record: Record, leaderboard: Path, **how: Any) -> Path:
@@ -214,7 +213,7 @@ def _check_settings(record: Record, session: Session) -> None:
     """Raise if the net, the metrics or the method differ from those in the record."""
     machine = plain_record(environment(session.classifier.device))
     same = all(record.machine.get(key) == machine[key] for key in ("python", "torch", "system", "device"))
-    strip = _as_stated if same else _without_machine
+    ignored = () if same else _BY_MACHINE
     net = weights_digest(session.classifier)
     if record.net != net:
         raise InputError(f"the record is about another net: its digest is {record.net}, here it is {net}")
@@ -223,14 +222,15 @@ def _check_settings(record: Record, session: Session) -> None:
         name = metric.name
         stated = record.metrics.get(name, {}).get("settings", {})
         here = shared_settings(plain_record(metric.settings))
-        lines = differences(strip({key: stated.get(key) for key in here}), strip(here))
+        there = {key: stated.get(key) for key in here}
+        lines = differences(_without(ignored, there), _without(ignored, here))
         if lines:
             raise InputError(f"the record was judged with other settings of {name}: {'; '.join(lines)}")
     if {*record.metrics} != {*session.metrics}:
         raise InputError(f"the record does not have the scores of the task: {', '.join(session.metrics)}")
     stated = record.method["settings"]
     method = _known_to(stated, shared_settings(plain_record(methods[0].settings)), record.method["spec"])
-    lines = differences(strip(stated), strip(method))
+    lines = differences(_without(ignored, stated), _without(ignored, method))
     if lines:
         raise InputError(f"the method {record.name} has other settings or code here: {'; '.join(lines)}")
 
@@ -249,15 +249,11 @@ def _known_to(stated: Any, here: Any, spec: str) -> Any:
     }
 
 
-def _as_stated(settings: Any) -> Any:
-    return settings
-
-
-def _without_machine(settings: Any) -> Any:
-    """Settings without those that depend on the machine or on versions."""
+def _without(ignored: Sequence[str], settings: Any) -> Any:
+    """Settings without those of these names, nested ones included."""
     if isinstance(settings, Mapping):
-        return {key: _without_machine(value) for key, value in settings.items() if key not in _BY_MACHINE}
-    return [_without_machine(value) for value in settings] if isinstance(settings, list) else settings
+        return {key: _without(ignored, value) for key, value in settings.items() if key not in ignored}
+    return [_without(ignored, value) for value in settings] if isinstance(settings, list) else settings
 
 
 def _check_pools(session: Session, name: str) -> None:
@@ -287,16 +283,13 @@ def _check_beliefs(record: Record, session: Session) -> None:
     """Raise if the net's probabilities of an image's labels differ from the record. This takes one pass per image, so all images are
     checked.
     """
-    at = {name: k for k, name in enumerate(session.data.names)}
-    inputs, device = session.classifier.inputs, session.classifier.device
-    allowed = TOLERANCE if str(record.machine.get("device")).startswith(device.type) else ELSEWHERE
-    places = [[at[image["name"]]] for image in record.images]
-    for image, block in zip(
-        record.images, load_listed(session.data, inputs, places, device=device, ahead=0), strict=True
-    ):
-        f = session.classifier.probabilities(block.images)[0]
-        fits = len(image["labels"]) == len(image["f"]) and all(0 <= a < len(f) for a in image["labels"])
-        if not fits or _far(image["f"], f[image["labels"]].tolist()) > allowed:
+    same_device = str(record.machine.get("device")).startswith(session.classifier.device.type)
+    allowed = TOLERANCE if same_device else ELSEWHERE
+    names = [[image["name"]] for image in record.images]
+    for image, block in zip(record.images, loaded(session, names), strict=True):
+        f, labels = session.classifier.probabilities(block.images)[0].tolist(), image["labels"]
+        fits = len(labels) == len(image["f"]) and all(0 <= a < len(f) for a in labels)
+        if not fits or any(abs(x - f[a]) > allowed for x, a in zip(image["f"], labels, strict=True)):
             raise _other_beliefs(image["name"])
 
 
@@ -387,7 +380,3 @@ def _other_beliefs(image: str) -> InputError:
 
 def _edited(score: str, how: str) -> InputError:
     return InputError(f"the numbers are not those that the method gives: {score}: {how}")
-
-
-def _far(a: Sequence[float], b: Sequence[float]) -> float:
-    return max(abs(x - y) for x, y in zip(a, b, strict=True))

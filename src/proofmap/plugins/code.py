@@ -30,28 +30,19 @@ _SHOWN = 40
 _DEEP = 12
 
 
-def code_digest(function: Callable[..., object]) -> str:
-    """A digest of a function (code, defaults, bound arguments, closed-over values) or of a callable object (class, attributes), with
-    the functions and classes it calls, the values it reads by name, and their files. Empty for a built-in.
-
-    >>> def scaled(k):
-    ...     return lambda x: k * x
-    >>> code_digest(scaled(1)) == code_digest(scaled(1)), code_digest(scaled(1)) == code_digest(scaled(2))
-    (True, False)
-    >>> code_digest(len)
-    ''
-    """
-    return str(code_record(function)["code"])
-
-
 def code_record(function: Callable[..., object]) -> dict[str, object]:
-    """Entries for a record: the ``code`` of a function as in :func:`code_digest`, the values that it ``reads`` by name (plain, or as
-    digests), and the types of values that are ``unseen``.
+    """Entries for a record: the ``code`` of a function, the values that it ``reads`` by name (plain, or as digests), and the types of
+    values that are ``unseen``.
+
+    The code is a digest of the function (code, defaults, bound arguments, closed-over values) or of a callable object (class, attributes),
+    with the functions and classes it calls, the values it reads by name, and their files. It is empty for a built-in.
 
     >>> def scaled(k):
     ...     return lambda x: k * x
-    >>> code_record(scaled(3))["reads"]
-    {'k': 3}
+    >>> code_record(scaled(1)) == code_record(scaled(1)), code_record(scaled(1)) == code_record(scaled(2))
+    (True, False)
+    >>> code_record(scaled(3))["reads"], code_record(len)["code"]
+    ({'k': 3}, '')
     """
     digest = Digest(8)
     found = digest.add_function(function)
