@@ -9,7 +9,7 @@ labels: ``outputs="sigmoid"``. The sentences are encoded once; the image tower i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.core.errors import InputError, ModelError, require
-from proofmap.models.hub_access import folder_or_repository
+from proofmap.core.errors import InputError, ModelError
 
 TEMPLATE = "a photo of a {}."
 
@@ -51,9 +50,7 @@ def features_of(output: Any) -> Tensor:
     return features
 
 
-def zero_shot(
-    name: str, labels: Sequence[str], template: str, transformers: Any, where: Mapping[str, Any]
-) -> ZeroShot:
+def zero_shot(name: str, labels: Sequence[str], template: str, transformers: Any, **where: Any) -> ZeroShot:
     """The net for a checkpoint and the labels. ``where`` has further arguments of ``from_pretrained``."""
     model = transformers.AutoModel.from_pretrained(name, **where).float().eval()
     if not all(hasattr(model, part) for part in ("get_image_features", "get_text_features", "logit_scale")):
@@ -73,27 +70,6 @@ def zero_shot(
     scale = model.logit_scale.detach().exp()
     bias = torch.zeros_like(scale) if bias is None else bias.detach()
     return ZeroShot(model.requires_grad_(False), sentences, scale, bias)
-
-
-def zero_shot_arguments(
-    name: str, labels: str, template: str, preprocessing: Any
-) -> tuple[ZeroShot, dict[str, Any]]:
-    """The net and the other arguments of Classifier."""
-    names = read_labels(labels)
-    if "{}" not in template:
-        raise InputError(
-            f"the template {template!r} has no {{}}, which marks the place of the label, as in {TEMPLATE!r}"
-        )
-    transformers = require("transformers", extra="hf", purpose=f"the model clip:{name}")
-    where = folder_or_repository("clip", name)
-    net = zero_shot(name, names, template, transformers, where)
-    # this backend needs no torchvision
-    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil", **where)
-    arguments, reverse_channels = preprocessing(processor, f"clip:{name}")
-    if reverse_channels:
-        raise ModelError(f"clip:{name} needs colours in reverse order, which is not supported")
-    outputs = "sigmoid" if getattr(net.model, "logit_bias", None) is not None else "logits"
-    return net, {**arguments, "names": names, "outputs": outputs}
 
 
 def read_labels(labels: str) -> tuple[str, ...]:

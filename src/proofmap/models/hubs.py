@@ -1,6 +1,6 @@
 """Nets of hubs, each with its hub's preprocessing and label names.
 
-The function of a hub returns a :class:`HubNet`. Packages of hubs are imported only here, when needed. Checkpoints are read as plain
+The function of a hub returns the net and the Classifier's other arguments. Packages of hubs are imported only here, when needed. Checkpoints are read as plain
 tensors; pickled code is refused.
 """
 
@@ -9,29 +9,24 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, get_args
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError, require
+from proofmap.core.pictures import Interpolation
 from proofmap.core.text import did_you_mean
-from proofmap.models.clip import TEMPLATE, zero_shot_arguments
+from proofmap.models.clip import TEMPLATE, read_labels, zero_shot
 from proofmap.models.hub_access import ask_for_file, ask_hugging_face, folder_or_repository
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
 from proofmap.models.weights import first_line, load_into, load_state
 
-_INTERPOLATIONS = ("nearest", "bilinear", "bicubic", "lanczos", "box")
-
-
-class HubNet(NamedTuple):
-    """A net and the Classifier's other arguments."""
-
-    net: nn.Module
-    arguments: dict[str, Any]
+HubNet = tuple[nn.Module, dict[str, Any]]
+"""A net and the Classifier's other arguments."""
 
 
 def load_from_hub(spec: ModelSpec) -> HubNet:
@@ -42,12 +37,28 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
         MissingExtra: the hub's package is not installed or cannot be imported.
     """
     download = spec.pretrained and spec.weights is None
-    with _plain_tensors_only(), _model_errors(spec, download):
-        found = _clip(spec) if spec.scheme == "clip" else HUBS[spec.scheme](spec.name, download)
+    try:
+        with _plain_tensors_only():
+            net, arguments = HUBS[spec.scheme](spec, download)
+    except ProofmapError:
+        raise
+    except ImportError as error:  # transformers imports its parts, and torchvision, only when they are used
+        raise MissingExtra(
+            f"{spec.text} needs a package that cannot be imported ({first_line(error)}). "
+            f"Install what it needs with: pip install 'proofmap[{'hf' if spec.scheme == 'clip' else spec.scheme}]'"
+        ) from error
+    except Exception as error:  # hubs and their network libraries have many errors
+        reason = first_line(error)
+        if not download:
+            raise ModelError(f"{spec.text} cannot be built ({reason})") from error
+        raise ModelError(
+            f"{spec.text} cannot be loaded: its weights could not be downloaded or read ({reason}). Check "
+            f"the name and the network, or give a file you have: {spec.scheme}:{spec.name}@FILE"
+        ) from error
     if spec.weights is not None:
-        inner = found.net.get_submodule("model") if spec.scheme == "hf" else found.net
+        inner = net.get_submodule("model") if spec.scheme == "hf" else net
         load_into(inner, load_state(spec.weights), source=str(spec.weights))
-    return found
+    return net, arguments
 
 
 def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
@@ -62,8 +73,9 @@ def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
 # ---- torchvision -------------------------------------------------------------------------------------------
 
 
-def _torchvision(name: str, pretrained: bool) -> HubNet:
+def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
     """A net of torchvision: ``resnet50`` has its newest weights, ``resnet50.IMAGENET1K_V1`` the named ones."""
+    name = spec.name
     models = require("torchvision.models", extra="torchvision", purpose=f"the model torchvision:{name}")
     architecture, _, tag = name.partition(".")
     known = models.list_models(module=models)  # classifiers only; detection and others are in submodules
@@ -87,14 +99,15 @@ def _torchvision(name: str, pretrained: bool) -> HubNet:
     with warnings.catch_warnings():  # googlenet and inception warn about their initialisation
         warnings.simplefilter("ignore", FutureWarning)
         net = models.get_model(architecture, weights=weights if pretrained else None)
-    return HubNet(net, arguments)
+    return net, arguments
 
 
 # ---- timm --------------------------------------------------------------------------------------------------
 
 
-def _timm(name: str, pretrained: bool) -> HubNet:
+def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
     """Any model string of timm, with or without a tag: ``resnet50``, ``resnet50.a1_in1k``."""
+    name = spec.name
     timm = require("timm", extra="timm", purpose=f"the model timm:{name}")
     if not timm.is_model(name):
         raise unknown_name(name, timm.list_models(), "timm has no model")
@@ -117,7 +130,7 @@ def _timm(name: str, pretrained: bool) -> HubNet:
         "std": config["std"],
         "names": _timm_names(timm, net),
     }
-    return HubNet(net, arguments)
+    return net, arguments
 
 
 def _timm_names(timm: Any, net: Any) -> tuple[str, ...] | None:
@@ -146,8 +159,9 @@ class LogitsOf(nn.Module):
         return logits
 
 
-def _hf(name: str, pretrained: bool) -> HubNet:
+def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
     """A repository ``org/name`` of Hugging Face, or a folder in its layout."""
+    name = spec.name
     transformers = require("transformers", extra="hf", purpose=f"the model hf:{name}")
     where = folder_or_repository("hf", name)
     if pretrained:
@@ -155,17 +169,15 @@ def _hf(name: str, pretrained: bool) -> HubNet:
     else:
         config = transformers.AutoConfig.from_pretrained(name, **where)
         model = transformers.AutoModelForImageClassification.from_config(config)
-    # this backend needs no torchvision
-    processor = transformers.AutoImageProcessor.from_pretrained(name, backend="pil", **where)
-    arguments, reverse_channels = _hf_preprocessing(processor, f"hf:{name}")
+    arguments, reverse_channels = _hf_preprocessing(transformers, spec, where)
     labels = model.config.id2label
     arguments["names"] = distinct([str(labels[index]) for index in range(model.config.num_labels)])
-    return HubNet(LogitsOf(model, reverse_channels), arguments)
+    return LogitsOf(model, reverse_channels), arguments
 
 
-def _clip(spec: ModelSpec) -> HubNet:
+def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
     """A repository or folder of Hugging Face with the two towers of CLIP, for the labels that the spec names."""
-    if spec.weights is not None or not spec.pretrained:
+    if not pretrained:
         raise InputError(
             f"{spec.text}: a zero-shot classifier is made from a checkpoint; leave out weights and pretrained"
         )
@@ -173,16 +185,31 @@ def _clip(spec: ModelSpec) -> HubNet:
         raise InputError(
             f"{spec.text} needs labels: write clip:{spec.name}?labels=cat,dog or ?labels=FILE.txt"
         )
-    template = spec.options.get("template", TEMPLATE)
-    return HubNet(*zero_shot_arguments(spec.name, spec.options["labels"], template, _hf_preprocessing))
+    names, template = read_labels(spec.options["labels"]), spec.options.get("template", TEMPLATE)
+    if "{}" not in template:
+        raise InputError(
+            f"the template {template!r} has no {{}}, which marks the place of the label, as in {TEMPLATE!r}"
+        )
+    transformers = require("transformers", extra="hf", purpose=f"the model clip:{spec.name}")
+    where = folder_or_repository("clip", spec.name)
+    net = zero_shot(spec.name, names, template, transformers, **where)
+    arguments, reverse_channels = _hf_preprocessing(transformers, spec, where)
+    if reverse_channels:
+        raise ModelError(f"clip:{spec.name} needs colours in reverse order, which is not supported")
+    outputs = "sigmoid" if getattr(net.model, "logit_bias", None) is not None else "logits"
+    return net, {**arguments, "names": names, "outputs": outputs}
 
 
-def _hf_preprocessing(processor: Any, spec: str) -> tuple[dict[str, Any], bool]:
+def _hf_preprocessing(
+    transformers: Any, spec: ModelSpec, where: Mapping[str, Any]
+) -> tuple[dict[str, Any], bool]:
     """Size, mean and std, measured on the processor, and whether it reverses the colour channels.
 
     Processors rescale and normalise in different ways, but all are affine per channel, ``value = (pixel - mean) / std``: black and
     white pixels determine mean and std.
     """
+    # this backend needs no torchvision
+    processor = transformers.AutoImageProcessor.from_pretrained(spec.name, backend="pil", **where)
     black, white, red = (_processed(processor, colour) for colour in ("black", "white", "red"))
     centre = (slice(None), black.shape[1] // 2, black.shape[2] // 2)
     low, high = black[centre], white[centre]
@@ -194,7 +221,7 @@ def _hf_preprocessing(processor: Any, spec: str) -> tuple[dict[str, Any], bool]:
     height, width = black.shape[1:]
     return {
         "size": (height, width),
-        **_hf_fit(processor, min(height, width), spec),
+        **_hf_fit(processor, min(height, width), f"{spec.scheme}:{spec.name}"),
         "interpolation": _hf_interpolation(processor),
         "mean": tuple(round(float(v), 6) for v in mean),
         "std": tuple(round(float(v), 6) for v in std),
@@ -228,11 +255,18 @@ def _hf_interpolation(processor: Any) -> str:
 
 # ---- what the hubs share -----------------------------------------------------------------------------------
 
-HUBS: dict[str, Callable[[str, bool], HubNet]] = {"torchvision": _torchvision, "timm": _timm, "hf": _hf}
+HUBS: dict[str, Callable[[ModelSpec, bool], HubNet]] = {
+    "torchvision": _torchvision,
+    "timm": _timm,
+    "hf": _hf,
+    "clip": _clip,
+}
 
 
 def _interpolation(name: str) -> str:
-    return name if name in _INTERPOLATIONS else "bilinear"  # timm's "random" and "hamming", for training
+    return (
+        name if name in get_args(Interpolation) else "bilinear"
+    )  # timm's "random" and "hamming", for training
 
 
 def _squashing(spec: str, side: int, resize: int) -> dict[str, Any]:
@@ -260,25 +294,3 @@ def _plain_tensors_only() -> Iterator[None]:
                 os.environ.pop(key, None)
             else:
                 os.environ[key] = value
-
-
-@contextmanager
-def _model_errors(spec: ModelSpec, download: bool) -> Iterator[None]:
-    """Turn the errors of a hub into a ModelError that says what to do."""
-    try:
-        yield
-    except ProofmapError:
-        raise
-    except ImportError as error:  # transformers imports its parts, and torchvision, only when they are used
-        raise MissingExtra(
-            f"{spec.text} needs a package that cannot be imported ({first_line(error)}). "
-            f"Install what it needs with: pip install 'proofmap[{'hf' if spec.scheme == 'clip' else spec.scheme}]'"
-        ) from error
-    except Exception as error:  # hubs and their network libraries have many errors
-        reason = first_line(error)
-        if not download:
-            raise ModelError(f"{spec.text} cannot be built ({reason})") from error
-        raise ModelError(
-            f"{spec.text} cannot be loaded: its weights could not be downloaded or read ({reason}). Check "
-            f"the name and the network, or give a file you have: {spec.scheme}:{spec.name}@FILE"
-        ) from error

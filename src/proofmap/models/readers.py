@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -30,29 +31,22 @@ class TokenReader:
 
     def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
         found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        tokens = [
-            (number, last)
-            for number, (_, last) in zip(found["input_ids"], found["offset_mapping"], strict=True)
-        ]
+        lasts = [last for _, last in found["offset_mapping"]]
+        tokens = list(zip(found["input_ids"], lasts, strict=True))
         if units == "tokens":
             return _by_tokens(text, tokens, slots)
-        ends, end = [], 0
-        for position in SPLITS[units](text):
-            end += len(position)
-            ends.append(end)
         pieces: list[Piece] = []
         start = k = 0
-        for end in ends:
+        for end in accumulate(map(len, SPLITS[units](text))):
             own = []
             while k < len(tokens) and tokens[k][1] <= end:
                 own.append(tokens[k])
                 k += 1
             if not own and pieces:  # nothing that the net reads: part of the position before
                 pieces[-1] = (pieces[-1][0] + text[start:end], pieces[-1][1])
-                start = end
             elif own:
                 pieces += _in_slots(text, start, end, own, slots)
-                start = end
+            start = end if pieces else start
         if start < len(text) and pieces:
             pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
         return pieces
@@ -71,10 +65,6 @@ class TokenReader:
     def token(self, which: str) -> int | None:
         found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])
         return None if found is None else int(found)
-
-    def encoded(self, text: str) -> list[int]:
-        """The tokens of a text, without special ones."""
-        return list(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
 
 def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
@@ -112,8 +102,7 @@ def special_tokens(tokenizer: Any, pair: bool = False) -> tuple[list[int], list[
     at = next((k for k in range(len(whole)) if whole[k : k + len(marker)] == marker), None)
     if at is None:
         raise ModelError("tokenizers that split a text differently next to special tokens are not supported")
-    rest = whole[at + len(marker) :]
-    return whole[:at], rest
+    return whole[:at], whole[at + len(marker) :]
 
 
 def tokens_of(table: Tensor, numbers: list[int]) -> Tensor:

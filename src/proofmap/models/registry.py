@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -58,21 +57,21 @@ def call_function_file(
     where = f"{path.name}:{function}"  # the name in records of results, without the folder
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take the model from.{suggest_path(path)}")
-    with _model_errors(where), importable(path.parent):
-        module = _run(path)
-        make = getattr(module, function, None)
-        if not callable(make):
-            functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
-            own = [f.__name__ for f in functions if f.__module__ == module.__name__]
-            raise ModelError(f"{str(path)!r} has no function {function!r}; it has {', '.join(own) or 'none'}")
-        made = make()
+    module_name = hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()
+    try:
+        with importable(path.parent):
+            module = run_file(path, f"_proofmap_model_{module_name}")
+            make = getattr(module, function, None)
+            if not callable(make):
+                functions = [f for f in vars(module).values() if isinstance(f, FunctionType)]
+                own = ", ".join(f.__name__ for f in functions if f.__module__ == module.__name__)
+                raise ModelError(f"{str(path)!r} has no function {function!r}; it has {own or 'none'}")
+            made = make()
+    except ProofmapError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ModelError(f"the model {where} cannot be built: {reason_of(error)}") from error
     return _as_classifier(made, where, device, batch_size)
-
-
-def _run(path: Path) -> Any:
-    return run_file(
-        path, f"_proofmap_model_{hashlib.blake2b(str(path.resolve()).encode(), digest_size=8).hexdigest()}"
-    )
 
 
 def _as_classifier(
@@ -93,17 +92,6 @@ def _as_classifier(
     raise ModelError(
         f"{where} returned {bare if isinstance(made, nn.Module) else repr(made)[:200]}; {_EXPECTED}"
     )
-
-
-@contextmanager
-def _model_errors(where: str) -> Iterator[None]:
-    """Turn errors of the user's code into a ModelError that names the model."""
-    try:
-        yield
-    except ProofmapError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise ModelError(f"the model {where} cannot be built: {reason_of(error)}") from error
 
 
 DEFAULT_MODEL = "efficientnet-lite0"

@@ -27,7 +27,7 @@ from proofmap.models.clip import read_labels
 from proofmap.models.hub_access import folder_or_repository
 from proofmap.models.names import distinct
 from proofmap.models.readers import TokenReader, special_tokens, tokens_of
-from proofmap.models.spec import ModelSpec
+from proofmap.models.spec import TEXT_SCHEMES, ModelSpec
 from proofmap.models.token_nets import (
     ContinuationNet,
     EntailmentNet,
@@ -78,7 +78,7 @@ def _in_windows(spec: ModelSpec, net: TokenNet, arguments: dict[str, Any]) -> Lo
 
 
 def is_text_model(spec: ModelSpec) -> bool:
-    return spec.scheme in ("hf-text", "hf-nli", "hf-lm") or spec.name == MINILM
+    return spec.scheme in TEXT_SCHEMES or spec.name == MINILM
 
 
 def minilm_is_installed() -> bool:
@@ -93,7 +93,7 @@ def _sequence(spec: ModelSpec, transformers: Any) -> Loaded:
     config = model.config
     if config.num_labels < 2:
         raise ModelError(f"{spec.text} has one output: it predicts a number, and Proofmap explains labels")
-    reader, before, after = _reader(spec, model, tokenizer)
+    reader, before, after = _reader_and_ends(spec, model, tokenizer)
     net = SequenceNet(model, before, after)
     _check_embeddings(spec, net, reader, tokenizer, lambda **given: model(**given).logits)
     names = distinct([str(config.id2label[k]) for k in range(config.num_labels)])
@@ -112,10 +112,7 @@ def _entailment(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> L
         raise ModelError(
             f"{spec.text} has the labels {', '.join(map(str, model.config.id2label.values()))}, and one must be called entailment"
         )
-    sentences = _sentences(spec, names)
-    table = _table(model)
-    numbers = [tokenizer(sentence, add_special_tokens=False)["input_ids"] for sentence in sentences]
-    _check_distinct(names, numbers)
+    table, numbers = _table(model), _tokens_of_labels(spec, names, tokenizer)
     first, rest = special_tokens(tokenizer, pair=True)
     marker = tokenizer("a", add_special_tokens=False)["input_ids"]
     at = next(k for k in range(len(rest)) if rest[k : k + len(marker)] == marker)
@@ -125,16 +122,14 @@ def _entailment(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> L
         torch.cat([tokens_of(table, between), tokens_of(table, [*own, *last]) + kinds]) for own in numbers
     ]
     room = len(first) + max(len(between) + len(own) + len(last) for own in numbers)
-    reader = TokenReader(tokenizer, table, _window(model, tokenizer), room, spec.text)
+    reader = _reader(spec, model, tokenizer, room)
     net = EntailmentNet(model, tokens_of(table, first), endings, int(entails[0]))
     return net, {"inputs": _inputs(spec, reader), "names": names}
 
 
 def _language_model(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> Loaded:
     model, tokenizer = _loaded(spec, transformers, "AutoModelForCausalLM")
-    table = _table(model)
-    numbers = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in _sentences(spec, names)]
-    _check_distinct(names, numbers)
+    table, numbers = _table(model), _tokens_of_labels(spec, names, tokenizer)
     first, _ = special_tokens(tokenizer)
     if not first and tokenizer.bos_token_id is not None:
         first = [tokenizer.bos_token_id]
@@ -142,8 +137,7 @@ def _language_model(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) 
         raise ModelError(
             f"{spec.text} has no token for the beginning of a text, so it cannot read a text whose words are all hidden"
         )
-    room = len(first) + max(map(len, numbers))
-    reader = TokenReader(tokenizer, table, _window(model, tokenizer), room, spec.text)
+    reader = _reader(spec, model, tokenizer, len(first) + max(map(len, numbers)))
     net = ContinuationNet(model, tokens_of(table, first), [tokens_of(table, own) for own in numbers], numbers)
     return net, {"inputs": _inputs(spec, reader), "names": names}
 
@@ -177,12 +171,10 @@ def _minilm(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> Loade
 
 
 def _sentence_net(spec: ModelSpec, model: Any, tokenizer: Any, names: tuple[str, ...]) -> Loaded:
-    reader, before, after = _reader(spec, model, tokenizer)
-    numbers = [reader.encoded(sentence) for sentence in _sentences(spec, names)]
-    _check_distinct(names, numbers)
+    reader, before, after = _reader_and_ends(spec, model, tokenizer)
     rows = []
     with torch.no_grad():
-        for own in numbers:
+        for own in _tokens_of_labels(spec, names, tokenizer):
             tokens = torch.cat([before, tokens_of(reader.table, own), after])[None]
             rows.append(mean_sentence(model, tokens, torch.ones(tokens.shape[:2], dtype=torch.long)))
     net = SentenceNet(model, before, after, torch.cat(rows), _SCALE)
@@ -209,10 +201,14 @@ def _loaded(spec: ModelSpec, transformers: Any, kind: str) -> tuple[Any, Any]:
     return model.float().eval().requires_grad_(False), tokenizer
 
 
-def _reader(spec: ModelSpec, model: Any, tokenizer: Any) -> tuple[TokenReader, Tensor, Tensor]:
-    table = _table(model)
-    first, last = special_tokens(tokenizer)
-    reader = TokenReader(tokenizer, table, _window(model, tokenizer), len(first) + len(last), spec.text)
+def _reader(spec: ModelSpec, model: Any, tokenizer: Any, special: int) -> TokenReader:
+    return TokenReader(tokenizer, _table(model), _window(model, tokenizer), special, spec.text)
+
+
+def _reader_and_ends(spec: ModelSpec, model: Any, tokenizer: Any) -> tuple[TokenReader, Tensor, Tensor]:
+    """The reader, and the embeddings of the special tokens before and after a text."""
+    table, (first, last) = _table(model), special_tokens(tokenizer)
+    reader = _reader(spec, model, tokenizer, len(first) + len(last))
     return reader, tokens_of(table, first), tokens_of(table, last)
 
 
@@ -277,24 +273,22 @@ def _labels(spec: ModelSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
     return names
 
 
-def _sentences(spec: ModelSpec, names: Sequence[str]) -> list[str]:
+def _tokens_of_labels(spec: ModelSpec, names: Sequence[str], tokenizer: Any) -> list[list[int]]:
+    """The tokens of each label in the template. Labels that the net cannot tell apart are refused."""
     template = spec.options.get("template", _TEMPLATES[spec.scheme or spec.name])
     if "{}" not in template:
         raise InputError(f"the template {template!r} has no {{}}, which marks the place of the label")
-    return [template.replace("{}", name) for name in names]
-
-
-def _check_distinct(names: Sequence[str], numbers: Sequence[Sequence[int]]) -> None:
-    """Refuse labels that the net cannot tell apart."""
     seen: dict[tuple[int, ...], str] = {}
-    for name, own in zip(names, numbers, strict=True):
+    for name in names:
+        own = tuple(tokenizer(template.replace("{}", name), add_special_tokens=False)["input_ids"])
         if not own:
             raise InputError(f"the label {name!r} has no tokens; give it letters that the tokenizer knows")
-        if tuple(own) in seen:
+        if own in seen:
             raise InputError(
-                f"the labels {seen[tuple(own)]!r} and {name!r} have the same tokens, so the net cannot tell them apart; change one"
+                f"the labels {seen[own]!r} and {name!r} have the same tokens, so the net cannot tell them apart; change one"
             )
-        seen[tuple(own)] = name
+        seen[own] = name
+    return [list(own) for own in seen]
 
 
 @torch.no_grad()

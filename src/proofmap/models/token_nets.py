@@ -53,10 +53,9 @@ class TokenNet(nn.Module):
         total = weights = torch.zeros(len(x), 1, device=x.device)
         for start in range(0, max(1, order.shape[1]), self.window):
             own = order[:, start : start + self.window]
-            part = tokens.gather(1, own[..., None].expand(-1, -1, tokens.shape[2]))
             share = (state.gather(1, own).detach().abs() > 0.5).sum(dim=1, keepdim=True)
             share = share.clamp_min(1) if start == 0 else share  # of an empty text, the first window
-            total = total + share * self.read(state.gather(1, own), part)
+            total = total + share * self.read(state.gather(1, own), _taken(tokens, own))
             weights = weights + share
         return total / weights
 
@@ -77,18 +76,12 @@ class TokenNet(nn.Module):
         reads one token, hidden tokens have no gradient.) Shown tokens have the places that they have without removed ones. Gates have a
         gradient only in texts with hidden tokens.
         """
-        n = len(tokens)
-        ends = [end.to(tokens).expand(n, -1, -1) for end in (self.before, self.after)]
-        ones = [torch.ones_like(end[..., 0]) for end in ends]
-        m = _gates(state, tokens)
-        there = torch.cat([ones[0] > 0, _holds_token(state, tokens), ones[1] > 0], dim=1)
+        values = _gates(state, tokens), _holds_token(state, tokens), state.detach().abs() > 0.5
+        whole, m, there, kept = self._framed(self.after, tokens, *values)
         order = _first(there)
-        kept = torch.cat([ones[0], state.detach(), ones[1]], dim=1).abs() > 0.5
-        whole, m = torch.cat([ends[0], tokens, ends[1]], dim=1), torch.cat([ones[0], m, ones[1]], dim=1)
         places = (kept.long().cumsum(dim=1) - kept.long()).gather(1, order)
-        found = whole.gather(1, order[..., None].expand(-1, -1, whole.shape[2]))
         there = there.gather(1, order)
-        return found, Gates(m.gather(1, order).where(there, 0.0), places.where(there, 0))
+        return _taken(whole, order), Gates(m.gather(1, order).where(there, 0.0), places.where(there, 0))
 
     @torch.no_grad()
     def try_gates(self, x: Tensor, hidden: Sequence[Tensor]) -> None:
@@ -107,21 +100,23 @@ class TokenNet(nn.Module):
 
     def packed(self, state: Tensor, tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
         """Embeddings ``(N, T, d)`` with special tokens, existing tokens first, and the attention mask ``(N, T)``."""
-        n = len(tokens)
-        ends = [end.to(tokens).expand(n, -1, -1) for end in (self.before, after)]
-        whole = torch.cat([ends[0], tokens, ends[1]], dim=1)
-        state = torch.cat([torch.ones_like(ends[0][..., 0]), state, torch.ones_like(ends[1][..., 0])], dim=1)
+        whole, state = self._framed(after, tokens, state)
         order = _those_there_first(state)
-        found = whole.gather(1, order[..., None].expand(-1, -1, whole.shape[2]))
-        return found, (state > 0.5).gather(1, order).to(torch.long)
+        return _taken(whole, order), (state > 0.5).gather(1, order).to(torch.long)
+
+    def _framed(self, after: Tensor, tokens: Tensor, *values: Tensor) -> list[Tensor]:
+        """Tokens ``(N, S, d)`` between the special tokens, and each of the values ``(N, S)`` between ones."""
+        ends = [end.to(tokens).expand(len(tokens), -1, -1) for end in (self.before, after)]
+        ones = [[value.new_ones(end.shape[:2]) for end in ends] for value in values]
+        framed = [torch.cat([own[0], value, own[1]], dim=1) for own, value in zip(ones, values, strict=True)]
+        return [torch.cat([ends[0], tokens, ends[1]], dim=1), *framed]
 
     def order(self, x: Tensor, count: int) -> Tensor:
         """For each of the ``count`` tokens that the model gets, its index ``(N, count)`` among: special tokens before, slots of the text,
         special tokens after.
         """
-        state, _ = embedded(x)
-        ends = [torch.ones(len(x), len(end), device=x.device) for end in (self.before, self.after)]
-        return _those_there_first(torch.cat([ends[0], state, ends[1]], dim=1))[:, :count]
+        state, tokens = embedded(x)
+        return _those_there_first(self._framed(self.after, tokens, state)[1])[:, :count]
 
     @abstractmethod
     def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
@@ -140,6 +135,11 @@ class Gates:
         lowest = torch.finfo(self.m.dtype).min / 2
         bias = self.m.clamp_min(_AJAR).log().masked_fill(self.m.detach() <= 0, lowest)
         return bias[:, None, None, :].expand(-1, -1, bias.shape[1], -1)
+
+
+def _taken(tokens: Tensor, order: Tensor) -> Tensor:
+    """The tokens ``(N, T, d)`` with these indices ``(N, T)``."""
+    return tokens.gather(1, order[..., None].expand(-1, -1, tokens.shape[2]))
 
 
 def _run(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Any:
@@ -202,11 +202,7 @@ class SentenceNet(TokenNet):
         self.scale = scale
 
     def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        return self.scale * self.sentence(tokens, attention) @ self.sentences.to(tokens).T
-
-    def sentence(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        """Sentence embeddings ``(N, d)`` of length one."""
-        return mean_sentence(self.model, tokens, attention)
+        return self.scale * mean_sentence(self.model, tokens, attention) @ self.sentences.to(tokens).T
 
 
 def mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
@@ -248,15 +244,7 @@ class EntailmentNet(PerLabelNet):
         self.entails = entails
 
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
-        found: Tensor = self.model(
-            **dict(
-                zip(
-                    ("inputs_embeds", "attention_mask"),
-                    self.packed(state, tokens, self.ending(label)),
-                    strict=True,
-                )
-            )
-        ).logits
+        found: Tensor = _run(self.model, *self.packed(state, tokens, self.ending(label))).logits
         return found[:, self.entails]
 
 
@@ -279,24 +267,21 @@ class ContinuationNet(PerLabelNet):
     def read(self, state: Tensor, tokens: Tensor) -> Tensor:
         if any(len(continuation) > 1 for continuation in self.continuations):
             return super().read(state, tokens)
-        packed, attention = self.packed(state, tokens, self.after)  # one pass has every label's only token
-        scores = self.model(inputs_embeds=packed, attention_mask=attention).logits
-        rows, last = torch.arange(len(packed), device=packed.device), _last_place(state, self.before)
-        own: Tensor = scores[rows, last].log_softmax(dim=-1)
+        # one pass has every label's only token
+        scores = _run(self.model, *self.packed(state, tokens, self.after)).logits
+        own: Tensor = scores[self._last(state)].log_softmax(dim=-1)
         return own[:, [token for (token,) in self.continuations]]
 
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
-        continuation = self.continuations[label]
-        packed, attention = self.packed(state, tokens, self.ending(label))
-        scores = self.model(inputs_embeds=packed, attention_mask=attention).logits.log_softmax(dim=-1)
-        last = _last_place(state, self.before)
-        total = torch.zeros(len(packed), device=packed.device, dtype=scores.dtype)
-        rows = torch.arange(len(packed), device=packed.device)
-        for k, token in enumerate(continuation):
+        packed = self.packed(state, tokens, self.ending(label))
+        scores = _run(self.model, *packed).logits.log_softmax(dim=-1)
+        rows, last = self._last(state)
+        total = torch.zeros(len(rows), device=rows.device, dtype=scores.dtype)
+        for k, token in enumerate(self.continuations[label]):
             total = total + scores[rows, last + k, token]
         return total
 
-
-def _last_place(state: Tensor, before: Tensor) -> Tensor:
-    """The place ``(N,)`` of the last token before a continuation."""
-    return (state.detach().abs() > 0.5).sum(dim=1) + len(before) - 1
+    def _last(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """The index of each text, and the place of its last token before a continuation, both ``(N,)``."""
+        last = (state.detach().abs() > 0.5).sum(dim=1) + len(self.before) - 1
+        return torch.arange(len(state), device=state.device), last
