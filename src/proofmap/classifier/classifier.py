@@ -115,7 +115,7 @@ class Classifier:
         self._batches: tuple[BatchSize, BatchSize] | None = None
         if batch_size is not None:
             self.fix_batches(batch_size, batch_size)
-        width = count_labels(self, self.inputs, self.device, self.outputs, self.dtype)
+        width = count_labels(self)
         self.names: tuple[str, ...] = names_of(names, width, one_output=self.one_output)
         self._set_labels(label_set, renormalise)
 
@@ -270,8 +270,7 @@ class Classifier:
         out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
             check_finite(out, self.inputs.singular)
-            noise = partial(outputs_on_noise, self.net, self.inputs, self.device, self.dtype)
-            check_declaration(out.detach(), self.outputs, noise)
+            check_declaration(out.detach(), self.outputs, partial(outputs_on_noise, self))
             self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
 

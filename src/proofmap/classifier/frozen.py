@@ -21,7 +21,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.versions import tensors_of
-from proofmap.classifier.view import copy_net
+from proofmap.classifier.view import copy_net, has_hooks
 
 _RECTIFIERS: dict[object, tuple[float, float]] = {
     nn.ReLU: (0.0, math.inf),
@@ -74,7 +74,7 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
         weight.requires_grad_(False)
     frozen = Frozen(net, torch.contiguous_format)
-    if not _has_hooks(net) and not getattr(net, "any_length", False):
+    if not has_hooks(net) and not getattr(net, "any_length", False):
         try:
             frozen = _first_that_agrees(frozen, net, example, dtype)
         except Exception as error:  # only speed is lost
@@ -146,11 +146,6 @@ def _optimised(net: nn.Module, example: Tensor, dtype: torch.dtype, layout: torc
     if example.is_cuda and dtype == torch.float32 and layout == torch.channels_last:
         _replace(net, PointwiseConv2d.fits, PointwiseConv2d)
     return net
-
-
-def _has_hooks(net: nn.Module) -> bool:
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return any(getattr(module, kind) for module in net.modules() for kind in kinds)
 
 
 def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -40,13 +40,6 @@ class OnnxModel:
     def __init__(self, source: Any, name: str = "the file") -> None:
         """``source`` is a session of onnxruntime, or the content of the model file ``name``."""
         self.content: bytes | None = source if isinstance(source, bytes) else _content_of(source)
-        self._open(source, name)
-
-    @classmethod
-    def load(cls, path: str | Path) -> OnnxModel:
-        return cls(Path(path).read_bytes(), str(path))
-
-    def _open(self, source: Any, name: str = "the file") -> None:
         if isinstance(source, bytes):
             runtime = require("onnxruntime", extra="onnx", purpose="a model in the ONNX format")
             try:
@@ -66,6 +59,10 @@ class OnnxModel:
         # a dimension that is not fixed has a name, or None
         self.width = last if isinstance(last, int) else None
         self.__qualname__ = "onnx"
+
+    @classmethod
+    def load(cls, path: str | Path) -> OnnxModel:
+        return cls(Path(path).read_bytes(), str(path))
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -111,8 +108,7 @@ class OnnxModel:
         return {"content": self.content}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.content = state["content"]
-        self._open(self.content)
+        self.__init__(state["content"])  # type: ignore[misc]
 
 
 def _type_of(given: Any) -> Any:

@@ -11,7 +11,7 @@ A net of independent labels with one output z has two labels, no and yes: its lo
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -33,11 +33,10 @@ _MOVES = 0.05
 
 def check_outputs(outputs: str) -> Outputs:
     """The declared kind of outputs. Raises an InputError that lists the known kinds if it is unknown."""
-    for known in get_args(Outputs):
-        if outputs == known:
-            return known  # type: ignore[no-any-return]
-    *others, last = map(repr, get_args(Outputs))
-    raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
+    if outputs not in get_args(Outputs):
+        *others, last = map(repr, get_args(Outputs))
+        raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
+    return cast(Outputs, outputs)
 
 
 def as_logits(out: Tensor, outputs: Outputs) -> Tensor:

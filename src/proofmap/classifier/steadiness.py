@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Inputs, Rows
 from proofmap.core.tensors import private_copy
@@ -64,27 +63,22 @@ def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
         )
 
 
-def count_labels(
-    logits: Callable[[Tensor], Tensor],
-    inputs: Inputs,
-    device: torch.device,
-    outputs: Outputs,
-    dtype: torch.dtype,
-) -> int:
+def count_labels(classifier: Classifier) -> int:
     """The number of labels of a net, from two inputs. Raises if the net fails on them, if two calls give different outputs, or if outputs
     depend on the other images.
     """
+    inputs = classifier.inputs
 
     @exit_as_error()
     def look(x: Tensor) -> Tensor:
-        return comparable(logits(x), outputs)
+        return comparable(classifier(x), classifier.outputs)
 
     with torch.no_grad():
         try:
-            ramp = inputs.probe().to(device)
-            pair = look(torch.cat([inputs.blank(1).to(device), ramp]))
+            ramp = inputs.probe().to(classifier.device)
+            pair = look(torch.cat([classifier.blank(1), ramp]))
             alone = look(ramp)
-            check_repeated(look, ramp, alone, dtype, inputs.singular)
+            check_repeated(look, ramp, alone, classifier.dtype, inputs.singular)
         except ModelError:
             raise
         except Exception as error:
@@ -96,14 +90,13 @@ def count_labels(
     return pair.shape[1]
 
 
-def outputs_on_noise(
-    net: Callable[[Tensor], Tensor], inputs: Inputs, device: torch.device, dtype: torch.dtype
-) -> Tensor:
+def outputs_on_noise(classifier: Classifier) -> Tensor:
     """The outputs of a net for four inputs of strong noise, with their graph."""
-    noise = inputs.strong_noise(4)
+    noise = classifier.inputs.strong_noise(4)
     with torch.enable_grad():
-        x = noise.to(device, dtype).requires_grad_(True)
-        return net(x.clone()).float()  # a net may change its input in place, which a leaf does not allow
+        x = noise.to(classifier.device, classifier.dtype).requires_grad_(True)
+        out: Tensor = classifier.net(x.clone())  # a net may change its input, which a leaf does not allow
+        return out.float()
 
 
 class FirstLook:

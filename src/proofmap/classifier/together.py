@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -28,21 +28,18 @@ from torch import Tensor, nn
 
 from proofmap.classifier.kernels import asked_kernels, note_kernels, outside_inference_mode, steady_kernels
 from proofmap.classifier.outputs import check_rows
+from proofmap.classifier.view import has_hooks
 from proofmap.core.batching import BatchSize, is_out_of_memory
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import JointProgress, Progress, Silent
+
+if TYPE_CHECKING:
+    from proofmap.classifier import Classifier
 
 T = TypeVar("T")
 Net = Callable[[Tensor], Tensor]
 Group = tuple[int, Tensor]
 """A number of positions, and the places of the inputs that have it."""
-
-
-class HasBatches(Protocol):
-    """What this module needs of a classifier: its batch sizes for forward passes, and for passes with input gradient."""
-
-    @property
-    def batches(self) -> tuple[BatchSize, BatchSize]: ...
 
 
 _FULL = {"cpu": 8}
@@ -54,7 +51,7 @@ _LOCKED = cached_property.__get__.__code__ if hasattr(cached_property(len), "loc
 
 
 def each_length(
-    classifier: HasBatches,
+    classifier: Classifier,
     groups: Sequence[Group],
     work: Callable[[int, Tensor, Progress], T],
     *,
@@ -127,8 +124,9 @@ def ask(net: Net, x: Tensor, inputs: Inputs) -> Tensor:
     """``net(x)``, differentiable in x. The inputs of several threads are computed in one batch."""
     lane = _lane()
     assert lane is not None
-    if _is_watched(net):
-        return net(x)
+    if isinstance(net, nn.Module) and has_hooks(net):  # it must not see the inputs of other threads
+        own: Tensor = net(x)
+        return own
     if not (torch.is_grad_enabled() and x.requires_grad):
         found: Tensor = lane.ask(_Forward(net, x.detach(), inputs, gradient=False))
         return found
@@ -139,12 +137,6 @@ def ask(net: Net, x: Tensor, inputs: Inputs) -> Tensor:
 
 def _lane() -> _Lane | None:
     return getattr(_HERE, "lane", None)
-
-
-def _is_watched(net: object) -> bool:
-    """Whether a net has hooks. Such a net must not see the inputs of other threads."""
-    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    return isinstance(net, nn.Module) and any(getattr(m, kind) for m in net.modules() for kind in kinds)
 
 
 # ---- what threads ask for -------------------------------------------------------------------------------------------
@@ -165,6 +157,12 @@ class _Forward:
         """A key that is equal for requests that one batch can answer."""
         return id(self.net), self.x.dtype, self.gradient, self.kernels
 
+    @staticmethod
+    def answers(requests: Sequence[_Forward], most: int) -> list[Any]:
+        batch = _Batch(requests, most)
+        outputs = batch.outputs
+        return [(batch, k, out) for k, out in enumerate(outputs)] if batch.gradient else list(outputs)
+
 
 @dataclass(eq=False)
 class _Backward:
@@ -177,6 +175,11 @@ class _Backward:
     @property
     def kind(self) -> tuple[object, ...]:
         return (id(self.batch),)
+
+    @staticmethod
+    def answers(requests: Sequence[_Backward], most: int) -> list[Any]:
+        found = requests[0].batch.gradients({each.number: each.gradient for each in requests})
+        return [found[each.number] for each in requests]
 
 
 class _Asked(torch.autograd.Function):
@@ -202,11 +205,8 @@ class _Batch:
     def __init__(self, requests: Sequence[_Forward], most: int) -> None:
         first = requests[0]
         self.net, self.rows = first.net, [len(each.x) for each in requests]
-        self.widths, self.gradient, self.kernels = (
-            [each.x.shape[-1] for each in requests],
-            first.gradient,
-            first.kernels,
-        )
+        self.widths = [each.x.shape[-1] for each in requests]
+        self.gradient, self.kernels = first.gradient, first.kernels
         x = _stacked([each.x for each in requests])
         sizes = torch.cat([each.inputs.sizes(each.x, gradient=each.gradient) for each in requests])
         self.order = sizes.argsort(stable=True)
@@ -254,25 +254,14 @@ def _answers(requests: Sequence[_Forward | _Backward], most: int) -> list[Any]:
         kinds.setdefault((type(request), request.kind), []).append(k)
     answers: list[Any] = [None] * len(requests)
     for places in kinds.values():
-        some = [requests[k] for k in places]
+        some: list[Any] = [requests[k] for k in places]
         try:
-            for k, answer in zip(places, _answered(some, most), strict=True):
+            for k, answer in zip(places, some[0].answers(some, most), strict=True):
                 answers[k] = answer
         except Exception as error:  # theirs: they may know what to do, such as to take smaller batches
             for k in places:
                 answers[k] = _Failed(MemoryError(str(error)) if is_out_of_memory(error) else error)
     return answers
-
-
-def _answered(some: Sequence[_Forward | _Backward], most: int) -> list[Any]:
-    forward = [each for each in some if isinstance(each, _Forward)]
-    if forward:
-        batch = _Batch(forward, most)
-        outputs = batch.outputs
-        return [(batch, k, out) for k, out in enumerate(outputs)] if batch.gradient else list(outputs)
-    backward = [each for each in some if isinstance(each, _Backward)]
-    found = backward[0].batch.gradients({each.number: each.gradient for each in backward})
-    return [found[each.number] for each in backward]
 
 
 # ---- threads that take turns ----------------------------------------------------------------------------------------

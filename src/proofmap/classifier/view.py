@@ -62,6 +62,12 @@ def copy_net(net: nn.Module, instead: Mapping[int, Tensor] | None = None) -> nn.
         ) from error
 
 
+def has_hooks(net: nn.Module) -> bool:
+    """Whether a module of the net has a hook, which may change outputs or gradients, or watch them."""
+    kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    return any(getattr(module, kind) for module in net.modules() for kind in kinds)
+
+
 def device_of(net: object) -> torch.device:
     """The device of a net's weights; the CPU for a function or a net without weights."""
     for tensor in tensors_of(net):
