@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -20,7 +20,7 @@ from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
 from proofmap.data.given import images_as_tensor
 from proofmap.fills import Pools
-from proofmap.methods.method import MethodLike, ReadyMethod, make_method
+from proofmap.methods.method import MethodLike, ReadyMethod
 from proofmap.metrics.randomisation import complexity_rise, smooth_maps
 from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
 from proofmap.plugins.failures import exit_as_error
@@ -51,7 +51,7 @@ def sanity_checks(
     classifier: Classifier,
     images: Any,
     *,
-    methods: Sequence[MethodLike],
+    methods: Sequence[MethodLike | Mapping[str, Any]],
     labels: Labels = "top1",
     orders: Sequence[Order] = ("cascading",),
     groups: int = 6,
@@ -67,7 +67,7 @@ def sanity_checks(
     The net itself is not changed: layers are randomised in copies (:mod:`proofmap.classifier.randomised`).
 
     Args:
-        labels: for which labels, as :func:`proofmap.evaluate` takes them.
+        methods, labels: as :func:`proofmap.evaluate` takes them.
         orders: ``cascading`` randomises the last layer, then also the group before it, and so on up to all layers. ``bottom-up`` starts
             at the input, as Hedstroem et al. advise. ``independent`` randomises one group at a time. ``last`` randomises only the last
             layer, as the paper does.
@@ -77,8 +77,7 @@ def sanity_checks(
         relabelled: a net of the same kind, trained on the same pictures with shuffled labels: label randomisation.
         on_maps: callback that receives a method's title, a step of the first order (0: the net as it is) and the maps ``(N, L, *positions)``.
     """
-    chosen = [make_method(m) for m in methods]
-    if not chosen:
+    if not methods:
         raise InputError("there are no methods to check; see: proofmap list methods")
     for order in orders:
         if order not in ORDERS:
@@ -91,7 +90,7 @@ def sanity_checks(
     if len(images) == 0:
         raise InputError(f"there are no {classifier.inputs.noun} to check on")
     session = prepare_session(
-        Study(methods=chosen), classifier, Pools(lambda: from_images(images, classifier.inputs))
+        Study(methods=methods), classifier, Pools(lambda: from_images(images, classifier.inputs))
     )
     titles, prepared = list(session.methods), list(session.methods.values())
     table = classifier.choose_labels(images, labels)

@@ -62,7 +62,7 @@ def test_each_of_k_masks_is_shown_alone_on_gray_and_overlaps_as_sets_do(world: P
 def test_equal_masks_are_not_called_disjoint() -> None:
     """As those of the released code are."""
     same = torch.rand(6, 1, 8, 8).expand(6, 2, 8, 8)
-    some = ensembling.MaskSetScores(torch.ones(6), torch.ones(6), ensembling.overlap(same, 0.3))
+    some = {"weakest mask": torch.ones(6), "overlap": ensembling.overlap(same, 0.3)}
     claims = list(ensembling._claims({2: some}, torch.zeros(6).double(), 0.3))
     assert [claim.verdict for claim in claims] == ["reproduced", "contradicted"]
 

@@ -16,7 +16,7 @@ The paper asks that each mask validates the label alone, and that they are as di
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -40,14 +40,8 @@ from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.statistics import Score, mean_score
 from proofmap.results.tables import number
 
-
-@dataclass(frozen=True)
-class MaskSetScores:
-    """For one K and each image ``(N,)``: f of the weakest and of the mean mask alone, and the overlap (NaN for one mask)."""
-
-    weakest: Tensor
-    mean: Tensor
-    overlap: Tensor
+MaskScores = Mapping[str, Tensor]
+"""For one K and each image ``(N,)``: f of the weakest and of the mean mask alone, and the overlap (NaN for one mask)."""
 
 
 def run(job: Job) -> Findings:
@@ -89,9 +83,10 @@ def _masks(here: Sample, method: LearnedMask, job: Job) -> Tensor:
     return ready.each_mask(here.images, here.labels[:, :1], seed=job.seed, progress=job.progress)[:, 0]
 
 
-def _found(here: Sample, masks: Tensor, share: float) -> MaskSetScores:
+def _found(here: Sample, masks: Tensor, share: float) -> MaskScores:
     alone = _probability_alone(here, masks, share)
-    return MaskSetScores(alone.amin(dim=1), alone.mean(dim=1), overlap(masks, share))
+    scores = {"weakest mask": alone.amin(dim=1), "mean mask": alone.mean(dim=1)}
+    return {**scores, "overlap": overlap(masks, share)}
 
 
 def overlap(masks: Tensor, share: float) -> Tensor:
@@ -129,11 +124,10 @@ def _noise(here: Sample, seed: int) -> Tensor:
     return streams.normal(keys, inputs.count).view(len(here.images), 1, *inputs.positions)
 
 
-def _table(found: Mapping[int, MaskSetScores], chance: Tensor, f: Tensor, share: float) -> PaperTable:
+def _table(found: Mapping[int, MaskScores], chance: Tensor, f: Tensor, share: float) -> PaperTable:
     rows, records = [], []
     for k, some in found.items():
-        values = {"weakest mask": some.weakest, "mean mask": some.mean, "overlap": some.overlap}
-        scores = [_mean(name, found) for name, found in values.items()]
+        scores = [_mean(name, values) for name, values in some.items()]
         rows.append((f"K = {k}", *map(score_cell, scores)))
         records += [{"method": f"K = {k}", "score": s.name, **score_numbers(s)} for s in scores]
     for row, values_of_row, overlaps in (
@@ -147,15 +141,15 @@ def _table(found: Mapping[int, MaskSetScores], chance: Tensor, f: Tensor, share:
     return PaperTable(title, ("masks", "the weakest mask", "mean of masks", "overlap"), rows, records)
 
 
-def _claims(found: Mapping[int, MaskSetScores], chance: Tensor, share: float) -> Iterator[Claim]:
+def _claims(found: Mapping[int, MaskScores], chance: Tensor, share: float) -> Iterator[Claim]:
     for k, some in found.items():
         says = f"K = {k}: even the weakest mask shows the label by itself, better than positions at random"
-        yield compared(says, some.weakest - chance, "f is larger by")
+        yield compared(says, some["weakest mask"] - chance, "f is larger by")
     for k, some in found.items():
         if k > 1:
             says = f"K = {k}: the masks are more disjoint than if they were drawn at random"
             yield compared(
-                says, share - some.overlap, f"the overlap, {number(share)} at random, is smaller by"
+                says, share - some["overlap"], f"the overlap, {number(share)} at random, is smaller by"
             )
 
 

@@ -15,12 +15,10 @@ The paper judges by eye: the maps are "less visually coherent". Here this is mea
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from torch import Tensor
 
 from proofmap.checking import sanity_checks
-from proofmap.core.files import distinct_names
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.roughness import Roughness, roughness
 from proofmap.report.figures.sanity import randomised_maps, sanity_figure
@@ -49,25 +47,22 @@ def run(job: Job) -> Findings:
     settings, here = job.settings, draw_sample(job)
     kept: dict[tuple[str, int], Tensor] = {}
 
-    def keep(title: str, step: int, maps: Tensor) -> None:
+    def keep(row: str, step: int, maps: Tensor) -> None:
         if step <= 1:  # the net as it is, and with its last layer randomised
-            kept[title, step] = maps[:, 0]
+            kept[row, step] = maps[:, 0]
 
-    checks = _with_row_names(
-        sanity_checks(
-            here.classifier,
-            here.images,
-            methods=list(here.methods.values()),
-            labels=settings["study"]["labels"],
-            orders=[settings["order"]],
-            groups=settings["groups"],
-            on_maps=keep,
-            seed=job.seed,
-            progress=job.progress,
-        ),
-        here,
+    checks = sanity_checks(
+        here.classifier,
+        here.images,
+        methods=[{"method": method, "name": row} for row, method in here.methods.items()],
+        labels=settings["study"]["labels"],
+        orders=[settings["order"]],
+        groups=settings["groups"],
+        on_maps=keep,
+        seed=job.seed,
+        progress=job.progress,
     )
-    maps = {row: (kept[title, 0], kept[title, 1]) for title, row in _rows(here).items()}
+    maps = {row: (kept[row, 0], kept[row, 1]) for row in here.methods}
     pictured = settings["pictured"]
     grid = randomised_maps(
         here.classifier,
@@ -96,22 +91,6 @@ def run(job: Job) -> Findings:
         (*job.left_out(), *checks.notes),
         work=WorkDone(len(here.images), here.labels.shape[1], _passes(here, checks)),
     )
-
-
-def _rows(here: Sample) -> dict[str, str]:
-    """Row names by the method titles that the checks use."""
-    titles = distinct_names([method.title() for method in here.methods.values()])
-    return dict(zip(titles, here.methods, strict=True))
-
-
-def _with_row_names(checks: SanityChecks, here: Sample) -> SanityChecks:
-    """The checks with each method named like its row."""
-    row = _rows(here)
-    lines, floors = (
-        tuple(replace(line, method=row[line.method]) for line in some)
-        for some in (checks.lines, checks.floors)
-    )
-    return replace(checks, lines=lines, floors=floors)
 
 
 def _roughness(maps: Maps) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:

@@ -91,13 +91,18 @@ def work_of(
     methods: Mapping[str, Registered],
     metrics: Mapping[str, Registered],
     context: str,
-    taken: Mapping[str, str] | None = None,
+    taken: Mapping[str, str],
 ) -> Work:
     """The remaining work for these images. ``context`` is a digest of the net, seed and settings of the run. A method that uses the maps of
     another (see ``taken``) comes right after it.
     """
-    sources = taken or {}
-    ordered = sorted(methods.values(), key=lambda method: _sort_key(method.name, list(methods), sources))
+    names = list(methods)
+
+    def order(method: Registered) -> list[int]:
+        """The study's order, except that a method follows the one that it takes its maps from."""
+        return [names.index(name) for name in _chain_of_sources(method.name, taken)]
+
+    ordered = sorted(methods.values(), key=order)
     blocks: dict[int, list[ImageRow]] = {}
     for image in images:
         if image.block is not None:
@@ -125,18 +130,10 @@ def work_of(
             if missing:
                 maps = exact.get((method.id, block), "")
                 curves = (method.id, block) not in begun
-                before = (waiting[-1].method, waiting[-1].block) if waiting else ("", 0)
-                source = sources.get(method.name, "")
-                together = (
-                    bool(source) and before[1] == block and source in _chain_of_sources(before[0], sources)
-                )
+                last = waiting[-1].method if waiting and waiting[-1].block == block else ""
+                together = taken.get(method.name) in _chain_of_sources(last, taken)
                 waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves, together))
     return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
-
-
-def _sort_key(name: str, names: Sequence[str], sources: Mapping[str, str]) -> tuple[int, ...]:
-    """Sort key of a method: the study's order, except that a method follows the one that it takes its maps from."""
-    return tuple(names.index(one) for one in _chain_of_sources(name, sources))
 
 
 def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:
