@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
 from proofmap.core.label_names import canonical_name
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, did_you_mean
 
 
@@ -106,6 +107,19 @@ class Dataset(ABC):
 
 
 # ---- labels ---------------------------------------------------------------------------------------------------
+
+
+def numbered(
+    labels: Sequence[Any], order: Callable[[Any], Any] | None = None
+) -> tuple[tuple[str, ...], list[int]]:
+    """The names of the labels, sorted, and the index of each label among them; None is an unknown label and has the index -1.
+
+    >>> numbered(["dog", None, "cat", "dog"])
+    (('cat', 'dog'), [1, -1, 0, 1])
+    """
+    known = sorted({label for label in labels if label is not None}, key=order)
+    places = {label: k for k, label in enumerate(known)}
+    return tuple(map(str, known)), [NO_LABEL if label is None else places[label] for label in labels]
 
 
 _NUMBER = re.compile(r"-?\d+")

@@ -15,7 +15,7 @@ from proofmap.core.files import check_ends, digest_of, suggest_path
 from proofmap.core.inputs import Box
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset
-from proofmap.data.tables import has_things, labelled_objects, numbered, read_table, read_things, text_of
+from proofmap.data.tables import has_things, label_indices, labelled_objects, read_table, read_things, text_of
 
 
 class ImageFiles(Dataset):
@@ -142,7 +142,7 @@ def image_csv(path: str | Path) -> ImageFiles:
     else:
         found = read_table(table)
         files, boxes = found.files, found.boxes
-        index, label_names = numbered((label for own in found.labels for label in own), table)
+        index, label_names = label_indices((label for own in found.labels for label in own), table)
         numbers = [tuple(index[label] for label in own) for own in found.labels]
         lines = [list(own.values()) for own in found.labels]
     return ImageFiles(

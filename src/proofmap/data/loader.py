@@ -107,32 +107,25 @@ def load_listed(
             f"(--model), or data that holds {inputs.kind}"
         )
     inputs.check_readable()
-    workers = 1 if dataset.sequential else workers or _cores()
-    return _in_background(dataset, inputs, blocks, torch.device(device), workers, ahead)
+    device, threads = torch.device(device), 1 if dataset.sequential else workers or _cores()
 
-
-def _in_background(
-    dataset: Dataset,
-    inputs: Inputs,
-    blocks: Sequence[Sequence[int]],
-    device: torch.device,
-    workers: int,
-    ahead: int,
-) -> Generator[ImageBlock, None, None]:
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="proofmap-loader")
-    started: deque[tuple[Sequence[int], Tensor, list[Future[Objects | Unreadable]]]] = deque()
-    try:
-        for members in blocks:
-            images = torch.empty((len(members), *inputs.shape), pin_memory=device.type == "cuda")
-            places = zip(members, images.numpy(), strict=True)
-            started.append((members, images, [pool.submit(_read, dataset, inputs, *at) for at in places]))
-            del images, places  # a block belongs to its receiver alone
-            if len(started) > ahead:
+    def in_background() -> Generator[ImageBlock, None, None]:
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="proofmap-loader")
+        started: deque[tuple[Sequence[int], Tensor, list[Future[Objects | Unreadable]]]] = deque()
+        try:
+            for members in blocks:
+                images = torch.empty((len(members), *inputs.shape), pin_memory=device.type == "cuda")
+                places = zip(members, images.numpy(), strict=True)
+                started.append((members, images, [pool.submit(_read, dataset, inputs, *at) for at in places]))
+                del images, places  # a block belongs to its receiver alone
+                if len(started) > ahead:
+                    yield _finished(*started.popleft(), device)
+            while started:
                 yield _finished(*started.popleft(), device)
-        while started:
-            yield _finished(*started.popleft(), device)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+    return in_background()
 
 
 def _read(dataset: Dataset, inputs: Inputs, index: int, place: NDArray[np.float32]) -> Objects | Unreadable:
@@ -155,9 +148,9 @@ def _finished(
     """The block, once all of its items are read."""
     outcomes = [task.result() for task in tasks]
     failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Unreadable))
-    if failures:
-        images = images[torch.tensor([not isinstance(outcome, Unreadable) for outcome in outcomes])]
     read = {k: found for k, found in enumerate(outcomes) if not isinstance(found, Unreadable)}
+    if failures:
+        images = images[list(read)]
     indices = tuple(members[k] for k in read)
     return ImageBlock(indices, images.to(device, non_blocking=True), failures, tuple(read.values()))
 

@@ -20,6 +20,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.table_files import check_header
+from proofmap.data.dataset import numbered
 from proofmap.data.tables import text_of
 from proofmap.data.tensors import TensorData
 
@@ -31,26 +32,28 @@ MOST_BYTES = 2**28
 
 @dataclass(frozen=True)
 class _Read:
-    """Series ``(N, C, T)``, the label of each as written ("" if unknown), and names if the file has any."""
+    """Series ``(N, C, T)``, the label of each as written ("" if unknown), names if the file has any, and the rate of sound."""
 
     values: NDArray[np.float32]
     labels: Sequence[str] = ()
     names: Sequence[str] | None = None
+    rate: float | None = None
 
 
 class SeriesFile(TensorData):
     """Series of a file, held in memory; ``rate`` is the number of time steps per second of sound, otherwise None."""
 
-    def __init__(
-        self, read: _Read, *, title: str, settings: dict[str, object], rate: float | None = None
-    ) -> None:
-        known = sorted({label for label in read.labels if label})
-        places = {label: k for k, label in enumerate(known)}
-        labels = [places.get(label, -1) for label in read.labels] if known else None
+    def __init__(self, read: _Read, *, title: str, settings: dict[str, object]) -> None:
+        known, labels = numbered([label or None for label in read.labels])
         super().__init__(
-            read.values, labels, kind=Series.kind, names=read.names, label_names=known, title=title
+            read.values,
+            labels if known else None,
+            kind=Series.kind,
+            names=read.names,
+            label_names=known,
+            title=title,
         )
-        self._settings, self.rate = settings, rate
+        self._settings, self.rate = settings, read.rate
 
 
 def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
@@ -73,8 +76,7 @@ def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
             f"target names a column of a CSV file, but {path} is not a CSV file; leave target out"
         )
     if place.is_dir() or suffix == ".wav":
-        read, rate = _sounds(place)
-        return SeriesFile(read, title=place.name, settings=settings, rate=rate)
+        return SeriesFile(_sounds(place), title=place.name, settings=settings)
     content = text_of(place) if suffix in (".ts", *_TABLES) else place
     return SeriesFile(_read(content, str(path), suffix, target), title=place.name, settings=settings)
 
@@ -85,7 +87,7 @@ def series_content(content: bytes, name: str, *, target: str = "") -> SeriesFile
     settings: dict[str, object] = {"dataset": "series", "path": name, "target": target}
     if suffix == ".wav":
         values, rate = _wav(io.BytesIO(content), name)
-        return SeriesFile(_Read(values[None], names=[name]), title=name, settings=settings, rate=float(rate))
+        return SeriesFile(_Read(values[None], names=[name], rate=float(rate)), title=name, settings=settings)
     if suffix == ".npz":
         return SeriesFile(_read(io.BytesIO(content), name, suffix, ""), title=name, settings=settings)
     try:
@@ -189,7 +191,7 @@ def _npz(content: Path | io.BytesIO, path: str) -> _Read:
     return _Read((values if values.ndim == 3 else values[:, None]).astype(np.float32), labels)
 
 
-def _sounds(place: Path) -> tuple[_Read, float]:
+def _sounds(place: Path) -> _Read:
     files = [place] if place.is_file() else sorted(place.rglob("*.wav"))
     if not files:
         raise InputError(f"the folder {place} has no .wav files")
@@ -201,9 +203,8 @@ def _sounds(place: Path) -> tuple[_Read, float]:
         )
     names = [file.name if place.is_file() else str(file.relative_to(place)) for file in files]
     labels = [file.parent.name if file.parent != place and not place.is_file() else "" for file in files]
-    return _Read(_together([values.tolist() for values, _ in read], str(place), names), labels, names), float(
-        rates.pop()
-    )
+    values = _together([values.tolist() for values, _ in read], str(place), names)
+    return _Read(values, labels, names, float(rates.pop()))
 
 
 def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], int]:
@@ -212,12 +213,8 @@ def _wav(content: Path | io.BytesIO, path: str) -> tuple[NDArray[np.float32], in
         with wave.open(content if isinstance(content, io.BytesIO) else str(content), "rb") as file:
             channels, width, rate, count = file.getparams()[:4]
             read = file.readframes(count)
-    except (
-        OSError,
-        EOFError,
-        wave.Error,
-        RuntimeError,
-    ) as error:  # RuntimeError: a part is longer than the file
+    except (OSError, EOFError, wave.Error, RuntimeError) as error:
+        # RuntimeError: a part is longer than the file
         reason = str(error) or "it is cut off or damaged"
         raise InputError(f"{path} cannot be read as a WAV file of whole numbers: {reason}") from None
     if width == 1:  # unsigned

@@ -208,16 +208,12 @@ def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
         raise InputError("no data was named; write a folder, photos, or one of 'proofmap list datasets'")
     first = str(places[0])
     if os.path.exists(first):
-        is_photo = os.path.isfile(first) and not _is_table(first)
+        is_photo = os.path.isfile(first) and Path(first).suffix.lower() not in _BY_SUFFIX
     else:
         is_photo = first.startswith(SAMPLE) or (
             Path(first).suffix.lower() in SUFFIXES and not is_dataset(first)
         )
     return photographs(places) if len(places) > 1 or is_photo else load_dataset(first)
-
-
-def _is_table(place: str) -> bool:
-    return Path(place).suffix.lower() in _BY_SUFFIX
 
 
 def _parse(spec: str) -> tuple[str, str, dict[str, str]]:

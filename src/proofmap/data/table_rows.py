@@ -14,9 +14,8 @@ from proofmap.core.inputs import Columns, Rows
 from proofmap.core.inputs.frames import column_names, library_of, row_names
 from proofmap.core.inputs.rows import FrameRows, TableRow
 from proofmap.core.inputs.table_files import is_missing, read_frame
-from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import did_you_mean
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, numbered
 
 
 class TableData(Dataset):
@@ -63,13 +62,8 @@ class TableData(Dataset):
             row_names(frame) if name is None else distinct_names(list(map(str, frame[name].to_list())))
         )
         if target is not None:
-            values = frame[target].to_list()
-            known = sorted(
-                {value for value in values if not is_missing(value)}, key=lambda v: (str(type(v)), v)
-            )
-            places = {value: k for k, value in enumerate(known)}
-            self.label_names = tuple(map(str, known))
-            self.labels = [NO_LABEL if is_missing(value) else places[value] for value in values]
+            values = [None if is_missing(value) else value for value in frame[target].to_list()]
+            self.label_names, self.labels = numbered(values, lambda value: (str(type(value)), value))
 
     @property
     def frame(self) -> Any:

@@ -160,7 +160,7 @@ def labelled_objects(
     found: Sequence[Mapping[str, Sequence[Box]]], path: Path
 ) -> tuple[list[tuple[int, ...]], list[str], list[dict[int, Sequence[Box]]]]:
     """The labels of each picture, the names of labels, and boxes by label, from the objects of each picture."""
-    index, names = numbered((label for things in found for label in things), path)
+    index, names = label_indices((label for things in found for label in things), path)
     objects = [{index[label]: boxes for label, boxes in things.items()} for things in found]
     return [tuple(things) for things in objects], names, objects
 
@@ -221,7 +221,7 @@ def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str
         raise InputError(f"line {rows.line_num} of {path} cannot be read: {error}") from None
 
 
-def numbered(labels: Iterable[str], path: Path) -> tuple[dict[str, int], list[str]]:
+def label_indices(labels: Iterable[str], path: Path) -> tuple[dict[str, int], list[str]]:
     """The index of each label, and the names of the indices (empty if labels are numbers already)."""
     known = set(labels)
     numbers = {label for label in known if label.isdecimal()}

@@ -12,12 +12,11 @@ from typing import Any
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Text
+from proofmap.core.inputs.table_files import PARQUET
 from proofmap.core.inputs.text import checked_text
-from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import did_you_mean
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, numbered
 
-PARQUET = (".parquet", ".pq")
 LINES = (".jsonl", ".ndjson")
 
 
@@ -51,9 +50,8 @@ class TextData(Dataset):
             [f"text-{i}" for i in range(len(self.texts))] if names is None else distinct_names(list(names))
         )
         if labels is not None:
-            known = sorted({str(label) for label in labels if label not in (None, "")})
-            self.label_names = tuple(known)
-            self.labels = [NO_LABEL if label in (None, "") else known.index(str(label)) for label in labels]
+            known = [None if label in (None, "") else str(label) for label in labels]
+            self.label_names, self.labels = numbered(known)
 
     def read(self, i: int) -> str:
         return checked_text(self.texts[i], f"{self.names[i]} of {self.title}")
@@ -84,11 +82,7 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
         raise InputError(
             f"{path} has the columns {', '.join(have[:12])}: say which has the texts, with --text-column COLUMN or {path}?column=COLUMN"
         )
-    for what in (each for each in (column, target, name) if each):
-        if what not in have:
-            raise InputError(
-                f"{path} has no column {what!r}.{did_you_mean(what, have)} It has {', '.join(have[:12])}"
-            )
+    _check_columns(path, [column, target, name], have)
     return TextData(
         ["" if row.get(column) is None else str(row[column]) for row in rows],
         labels=[row.get(target) for row in rows] if target else None,
@@ -136,11 +130,7 @@ def texts_of_rows(
         )
     named = [name for name in have if getattr(kinds[name], "names", None)]
     truth = target or (named[0] if len(named) == 1 else "")
-    for what in (chosen, truth):
-        if what and what not in have:
-            raise InputError(
-                f"{title} has no column {what!r}.{did_you_mean(what, have)} It has {', '.join(have[:12])}"
-            )
+    _check_columns(title, [chosen, truth], have)
     if chosen not in strings:
         raise InputError(
             f"the column {chosen!r} of {title} has no strings; those that have are: {', '.join(strings[:12]) or 'none'}"
@@ -150,6 +140,15 @@ def texts_of_rows(
         labels = [None if label is None or label < 0 else names[label] for label in labels]
     texts = ["" if text is None else text for text in rows[chosen]]
     return TextData(texts, labels=labels, title=title, settings=settings)
+
+
+def _check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]) -> None:
+    """Refuse columns that a table does not have. An empty name is no column."""
+    for name in wanted:
+        if name and name not in have:
+            raise InputError(
+                f"{title} has no column {name!r}.{did_you_mean(name, have)} It has {', '.join(have[:12])}"
+            )
 
 
 def _read(file: Path) -> str:

@@ -7,8 +7,7 @@ the four usual ways to hide columns. A model reads a row as a whole, so scores c
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -46,7 +45,7 @@ class NearRows(Images):
     neighbours: int = setting(5, "nearest rows, of which one is drawn", least=1)
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
-        return ReadyNearRows(**_fields(ready))
+        return ReadyNearRows(**vars(ready))
 
     def _identity(self) -> tuple[object, ...]:
         return (*super()._identity(), self.neighbours)
@@ -116,7 +115,7 @@ class ClassMedian(Images):
         )
         digest = hashlib.blake2b(medians.cpu().numpy().tobytes(), digest_size=8).hexdigest()
         text = f"the medians of {len(medians)} classes of {ready.pool_text}"
-        return ReadyClassMedian(**{**_fields(ready), "digest": digest, "pool_text": text}, medians=medians)
+        return ReadyClassMedian(**{**vars(ready), "digest": digest, "pool_text": text}, medians=medians)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +158,6 @@ def _are_named(inputs: object) -> list[bool]:
     if inputs.table is None:
         return [False] * inputs.columns
     return [column.kind != "number" for column in inputs.table.columns]
-
-
-def _fields(ready: ReadyImages) -> dict[str, Any]:
-    return {field.name: getattr(ready, field.name) for field in fields(ready)}
 
 
 @FILLS.register

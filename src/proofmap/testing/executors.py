@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 
 from proofmap.core.errors import InputError
+from proofmap.core.files import process_runs
 from proofmap.study.executors.executor import Executor
 from proofmap.testing.plugins import Contract, raises
 
@@ -45,14 +46,6 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def is_running(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
 def assert_nothing_is_left(threads_before: set[threading.Thread], process: int | None = None) -> None:
     """Assert that no new thread is left in this process, and that a worker process has ended."""
 
@@ -61,7 +54,7 @@ def assert_nothing_is_left(threads_before: set[threading.Thread], process: int |
 
     assert until(lambda: not rest()), f"these threads are left: {', '.join(t.name for t in rest())}"
     if process not in (None, os.getpid()):
-        assert until(lambda: not is_running(process)), f"process {process} is left"
+        assert until(lambda: not process_runs(process)), f"process {process} is left"
 
 
 def drawn_ahead(executor: Executor, units: int = 5000) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.view import has_hooks
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.progress import CallbackTask
@@ -29,7 +30,6 @@ from proofmap.testing.plugins import (
     assert_close,
     assert_global_randomness_is_not_used,
     assert_net_stays_as_it_is,
-    hooks,
     may_be_refused,
     plugin_contract,
     raises,
@@ -297,7 +297,7 @@ def the_net_is_afterwards_what_it_was(method: Method) -> None:
 @check_method.promise
 def no_hook_is_left_on_the_classifier(method: Method) -> None:
     f = called(method).classifier
-    assert isinstance(f.net, nn.Module) and hooks(f.net) == 0, "a hook is left on classifier.net"
+    assert isinstance(f.net, nn.Module) and not has_hooks(f.net), "a hook is left on classifier.net"
 
 
 @check_method.promise

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -137,26 +137,21 @@ def usual(metric: Metric) -> Tensor:
     return called(metric).values
 
 
-def per_image(check: Callable[[Metric], None]) -> Callable[[Metric], None]:
-    """Register a promise that only metrics with one value per image must keep."""
+def promise_per(per: Per) -> Callable[[Callable[[Any], None]], Callable[[Metric], None]]:
+    """A decorator that registers a promise which only metrics with one value per image, or per run, must keep."""
 
-    @functools.wraps(check)
-    def kept(metric: Metric) -> None:
-        if metric.per == "image":
-            check(metric)
+    def register(check: Callable[[Any], None]) -> Callable[[Metric], None]:
+        @functools.wraps(check)
+        def kept(metric: Metric) -> None:
+            if metric.per == per:
+                check(metric)
 
-    return check_metric.promise(kept)
+        return check_metric.promise(kept)
+
+    return register
 
 
-def per_run(check: Callable[[RunMetric], None]) -> Callable[[Metric], None]:
-    """Register a promise that only metrics with one value per run must keep."""
-
-    @functools.wraps(check)
-    def kept(metric: Metric) -> None:
-        if metric.per == "run":
-            check(cast(RunMetric, metric))
-
-    return check_metric.promise(kept)
+per_image, per_run = promise_per("image"), promise_per("run")
 
 
 # ---- what it is --------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.view import has_hooks
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.metrics import Metric
@@ -185,7 +186,7 @@ def _is_untouched(classifier: Classifier, before: dict[str, Tensor]) -> bool:
     return (
         isinstance(net, nn.Module)
         and not any(module.training for module in net.modules())
-        and hooks(net) == 0
+        and not has_hooks(net)
         and state.keys() == before.keys()
         and all(torch.equal(state[name], before[name]) for name in before)
     )
@@ -249,14 +250,6 @@ def assert_global_randomness_is_not_used(found: tuple[Tensor, bool], expected: T
     assert same, f"{what} depend on torch's global seed"
 
 
-def hooks(net: nn.Module) -> int:
-    """The number of hooks of a net's modules."""
-    return sum(
-        len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._backward_hooks)
-        for module in net.modules()
-    )
-
-
 def assert_net_stays_as_it_is(run: Callable[[Classifier], object], *, attention: bool = False) -> None:
     """Assert that a net in training mode is the same after its classifier was used."""
     net = nn.Sequential(picture_net(PICTURES, attention=attention), nn.Dropout(0.5)).train()
@@ -268,4 +261,4 @@ def assert_net_stays_as_it_is(run: Callable[[Classifier], object], *, attention:
     assert all(weight.grad is None for weight in weights), "weights were given a gradient"
     changed = [key for key, value in net.state_dict().items() if not torch.equal(value, before[key])]
     assert not changed, f"these weights changed: {', '.join(changed)}"
-    assert hooks(net) == 0, "a hook is left on the net"
+    assert not has_hooks(net), "a hook is left on the net"
