@@ -48,20 +48,16 @@ class LIME(RegionMethod):
         return self.samples
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
-        everyone = torch.arange(len(net.images), device=net.images.device)
-
         def shown(image: Tensor, sample: Tensor) -> Tensor:
             drawn = streams.uniform(net.sample_keys(image, sample), regions.count) < 0.5
             return drawn | (sample == 0)[:, None]
 
-        found = net.samples(
-            self.samples, lambda image, sample: regions.keep(image, shown(image, sample)), progress
-        )
-        numbers = torch.arange(self.samples, device=everyone.device)
+        found = net.samples(self.samples, regions.masks(shown), progress)
+        numbers = torch.arange(self.samples, device=found.device)
         parts = []
-        for image in everyone:  # one design at a time
-            design = exact(shown(image.expand(self.samples), numbers).float())
-            parts.append(weighted_ridge(design, exact(found[image]), self.weights(design), self.ridge))
+        for image, values in enumerate(exact(found)):  # one design at a time
+            design = exact(shown(torch.full_like(numbers, image), numbers).float())
+            parts.append(weighted_ridge(design, values, self.weights(design), self.ridge))
         return torch.stack(parts).to(found.dtype)
 
     def weights(self, design: Tensor) -> Tensor:
@@ -116,16 +112,16 @@ class Shapley(RegionMethod):
         steps = count if net.random else count - 1
         ends = self.orders * steps  # the samples after all orders: everything shown, then nothing
 
-        def masks(image: Tensor, sample: Tensor) -> Tensor:
+        def shown(image: Tensor, sample: Tensor) -> Tensor:
             order, step = (sample // max(1, steps)).clamp_max(self.orders - 1), sample % max(1, steps)
-            shown = step + (0 if net.random else 1)
-            shown = torch.where(sample == ends, count, torch.where(sample > ends, 0, shown))
-            return regions.keep(image, ranks[image, order] < shown[:, None])
+            many = step + (0 if net.random else 1)
+            many = torch.where(sample == ends, count, torch.where(sample > ends, 0, many))
+            return ranks[image, order] < many[:, None]
 
         def draw(sample: Tensor) -> Tensor:
             return sample // max(1, 2 * steps)
 
-        found = net.samples(ends + (1 if net.random else 2), masks, progress, draw=draw)
+        found = net.samples(ends + (1 if net.random else 2), regions.masks(shown), progress, draw=draw)
         labels = found.shape[2]
         path = found[:, :ends].view(n, self.orders, steps, labels)
         whole = found[:, None, None, ends].expand(n, self.orders, 1, labels)
@@ -177,12 +173,7 @@ class KernelSHAP(RegionMethod):
             sets = (sample < self.samples)[:, None] & self._sets(net, image, sample, count)
             return sets | (sample == self.samples)[:, None]
 
-        found = net.samples(
-            self.samples + 2,
-            lambda image, sample: regions.keep(image, shown(image, sample)),
-            progress,
-            draw=torch.zeros_like,
-        )
+        found = net.samples(self.samples + 2, regions.masks(shown), progress, draw=torch.zeros_like)
         values, whole, none = exact(found[:, :-2]), exact(found[:, -2]), exact(found[:, -1])
         numbers = torch.arange(self.samples, device=found.device)
         parts = []

@@ -19,9 +19,9 @@ from proofmap.methods.perturbation.orders import (
     can_be_exact,
     default_budget,
     effects,
-    patches,
     rounded,
     scan_sets,
+    scanned,
     subsets,
 )
 from proofmap.methods.perturbation.passes import MaskedNet
@@ -152,22 +152,15 @@ class BeliefOrder(RegionMethod):
                 f"belief-order needs at least {draws * least} passes for {count} regions{several}, budget is {self.budget}; "
                 f"give more passes, or fewer {'draws or ' if draws > 1 else ''}regions"
             )
-        everything, nothing = torch.ones(1, count, dtype=torch.bool), torch.zeros(1, count, dtype=torch.bool)
-        alone = torch.eye(count, dtype=torch.bool)
-        together = regions.centres() if each_patches else None
-        if together is not None:  # (N, S, K)
-            each = torch.cat([nothing, ~alone, everything]).expand(len(together), -1, -1)
-            shown = torch.cat([each[:, :-1], patches(together, each_patches), each[:, -1:]], dim=1)
-        else:
-            sets = subsets(count) if exactly else torch.cat([nothing, ~alone, alone, everything])
-            shown = sets.expand(len(net.images), -1, -1)
-        given = shown.to(net.images.device)
-        found = net.samples(
-            shown.shape[1] * draws,
-            lambda image, sample: regions.keep(image, given[image, sample // draws]),
-            progress,
-            draw=lambda sample: sample % draws,
+        images, centres = len(net.images), regions.centres() if each_patches else None
+        shown = (
+            subsets(count).expand(images, -1, -1)
+            if exactly
+            else scanned(count, images, centres, each_patches)
         )
+        given = shown.to(net.images.device)
+        masks = regions.masks(lambda image, sample: given[image, sample // draws])
+        found = net.samples(shown.shape[1] * draws, masks, progress, draw=lambda sample: sample % draws)
         found = found.unflatten(1, (-1, draws)).mean(dim=2)
         problem = _Pairs(net, regions, draws)
         values, sizes = problem.read(found), regions.sizes().cpu()[problem.image]
@@ -177,9 +170,9 @@ class BeliefOrder(RegionMethod):
         else:
             rest = values[:, count + 1 : -1]
             first = rest.logit() - empty.logit()[:, None]
-            if together is not None:
+            if centres is not None:
                 sets = shown[:, count + 1 : -1]
-                first = effects(sets[problem.image], rest, together[problem.image])
+                first = effects(sets[problem.image], rest, centres[problem.image])
             with progress.task(self.name, len(f) * (most - scan) * draws) as task:
                 search = OrderSearch(
                     lambda pair, shown: problem.measure(pair, shown, task),
@@ -223,9 +216,7 @@ class _Pairs:
         device, draws = self.net.images.device, self.draws
         image, shown = self.image[pair].to(device).repeat_interleave(draws), shown.to(device)
 
-        def masks(which: Tensor, number: Tensor) -> Tensor:
-            return self.regions.keep(which, shown[number // draws])
-
+        masks = self.regions.masks(lambda image, number: shown[number // draws])
         trial = torch.arange(len(image), device=device)
         found = self.net.read(image, trial, masks, task, draw=lambda number: number % draws)
         means = found.unflatten(0, (-1, draws)).mean(dim=1)

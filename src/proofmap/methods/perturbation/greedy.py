@@ -51,12 +51,8 @@ class GreedyInsertion(RegionMethod):
         if count == 1:
             return torch.ones(*net.labels.shape, 1, device=device)
         alone = torch.eye(count + 1, count, dtype=torch.bool, device=device)  # each region, then none
-        found = net.samples(
-            count + 1,
-            lambda image, sample: regions.keep(image, alone[sample]),
-            progress,
-            draw=torch.zeros_like,
-        )
+        shown = regions.masks(lambda image, sample: alone[sample])
+        found = net.samples(count + 1, shown, progress, draw=torch.zeros_like)
         image, label = (net.labels != NO_LABEL).nonzero().unbind(dim=1)
         search = _Search(net, regions, image, label, found[image, :, label])
         with progress.task(self.name, len(image) * self._passes_after_first_step(count)) as task:
@@ -100,11 +96,11 @@ class _Search:
         region = gains.sort(dim=1, descending=True, stable=True).indices[:, :tried]
         pair = torch.arange(region.numel(), device=region.device) // tried
 
-        def masks(image: Tensor, trial: Tensor) -> Tensor:
-            shown = self.shown[pair[trial]].scatter(1, region.flatten()[trial, None], True)
-            return self.regions.keep(image, shown)
+        def shown(image: Tensor, trial: Tensor) -> Tensor:
+            return self.shown[pair[trial]].scatter(1, region.flatten()[trial, None], True)
 
         trial = torch.arange(region.numel(), device=region.device)
+        masks = self.regions.masks(shown)
         found = self.net.read(self.image[pair], trial, masks, task, draw=torch.zeros_like)
         values = found.gather(1, self.label[pair, None]).view_as(region)
         self.low = torch.minimum(self.low, values.amin(dim=1, keepdim=True))

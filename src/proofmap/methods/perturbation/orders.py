@@ -1,20 +1,22 @@
-"""Orders of regions whose insertion curve fits a probability: how well an order fits, all orders of few regions, and a search.
+"""Search for an order of regions whose insertion curve fits a probability f: how well an order fits, the best of all orders of few regions,
+and a search among the orders of more.
 
-A set S of regions is shown, the others are filled, and the net gives the label the probability F(S). An order of K regions shows the sets
-S_0 (nothing), S_1, ..., S_K (everything, F = f). Its curve is F(S_t) over the number of positions in S_t, its area A is the mean over
-every number s = 1 .. n of the linear interpolant, as judges compute it, and
+If the regions of a set S are shown and the others are filled, the net gives the label the probability F(S). An order of K regions shows
+one more region at each step: S_0 (nothing), S_1, ..., S_K (everything, with F = f). Its curve is F(S_t) over the number of positions in
+S_t. Its area A is the mean of the linearly interpolated curve over s = 1 .. n positions, as judges compute it, and
 
     misfit = |log (A + e) - log (f + e)|  +  steady * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005.
 
-The first term is zero if the area equals f: the proof is then complete and sound. The second prefers, among such orders, one whose curve
-reaches f early and stays there. e is where probabilities stop to matter: half of the paper's floor for soundness.
+The first term is zero if the area equals f: the proof is then complete and sound. The second term is small if the curve reaches f early
+and stays there. e is half of the paper's floor for soundness; differences between smaller probabilities hardly count.
 
-A search needs to know what each region adds, in log-odds: to nothing, if it is shown alone, or on average to patches. :func:`patches` are random sets of
-regions that lie together, and :func:`effects` is
+A search starts from an estimate of how much each region adds to the log-odds of the label. Either each region is shown alone, or random
+sets of neighbouring regions (:func:`patches`) are shown, and :func:`effects` fits a linear model whose weights change little from a region
+to its neighbours:
 
     w = argmin  sum over sets S of (logit F(S) - c - sum over r in S of w_r)^2  +  ridge |w|^2  +  smooth * sum over r, q of k(r, q) (w_r - w_q)^2 / 2,
 
-where k(r, q) = exp(-d^2 / (2 s^2)) falls with the distance d of two regions, and s is their usual distance.
+where k(r, q) = exp(-d^2 / (2 s^2)) decreases with the distance d of two regions, and s is the typical distance of neighbouring regions.
 """
 
 from __future__ import annotations
@@ -26,35 +28,37 @@ import torch
 from torch import Tensor
 
 Measure = Callable[[Tensor, Tensor], Tensor]
-"""From pairs ``(J,)`` and the regions that are shown ``(J, K)`` to F ``(J,)``, as :func:`rounded` gives it."""
+"""F ``(J,)``, as :func:`rounded` returns it, for the pairs ``(J,)`` with these regions shown ``(J, K)``."""
 
 _FLOOR = 5e-4
 _LEAST = 1e-7
-"""Smaller probabilities, and those nearer to 1, count as this."""
+"""Probabilities are kept this far from 0 and from 1."""
 _GRID = 1e-4
-"""Log-odds are rounded to multiples of this, so that batches of other sizes, which round otherwise, seldom lead to another order."""
+"""Log-odds are rounded to multiples of this. Batches of another size change the last bits of F, and should seldom change the order."""
 _MOST_EXACT = 8
-"""Regions whose orders are all compared: 8 have 40,320."""
+"""Largest number of regions whose orders are all compared: 8 regions have 40,320."""
 _VALUES = 2**22
-"""Predicted values held at once."""
+"""Number of predicted values in memory at once."""
 _PATCH = 2.0
-"""Range of the field of which patches are made, in usual distances of regions."""
+"""Correlation length of the random field that patches are cut from, in typical distances of neighbouring regions."""
 _SHOWN = (0.1, 0.9)
-"""Shares of regions in patches."""
+"""Smallest and largest share of the regions in a patch."""
+_GOLDEN = 0.618033988749895
+"""Multiples of the golden ratio, modulo 1, are spread evenly for any number of them."""
 _RIDGE, _SMOOTH = 3.0, 3.0
 _LEARNED = 0.5
-"""Share of an error of the prediction that is put down to the regions that moved."""
+"""How much of a prediction error is corrected in the contributions of the regions that moved."""
 
 
 def rounded(f: Tensor) -> Tensor:
-    """Probabilities in float64 on the CPU, rounded in log-odds."""
+    """Probabilities in float64 on the CPU, with log-odds rounded to a grid."""
     odds = f.detach().cpu().double().clamp(_LEAST, 1 - _LEAST).logit()
     return (odds / _GRID).round().mul(_GRID).sigmoid()
 
 
 def interpolant(counts: Tensor) -> Tensor:
-    """Weights ``(..., M + 1)`` of values at counts ``(..., M + 1)`` of positions, from 0 to n. The weighted sum is the mean over s = 1 .. n
-    of the linear interpolant.
+    """Weights ``(..., M + 1)`` of the values of a curve at these counts of positions ``(..., M + 1)``, from 0 to n. The weighted sum is
+    the mean of the linearly interpolated curve over s = 1 .. n.
 
     >>> interpolant(torch.tensor([0.0, 2.0, 4.0]))
     tensor([0.1250, 0.5000, 0.3750], dtype=torch.float64)
@@ -66,7 +70,9 @@ def interpolant(counts: Tensor) -> Tensor:
 
 
 def misfit(values: Tensor, weights: Tensor, f: Tensor, steady: float) -> Tensor:
-    """The misfit of curves ``(..., M + 1)`` with these weights to f ``(...)``, as the docstring of this module defines it."""
+    """The misfit ``(...)`` of curves ``(..., M + 1)`` to f ``(...)``, by the formula at the top of this module; ``weights`` are those of
+    :func:`interpolant`.
+    """
     area = (weights * values).sum(-1)
     return log_error(area, f) + steady * (weights * deviation(values, f[..., None])).sum(-1)
 
@@ -83,17 +89,17 @@ def deviation(values: Tensor, f: Tensor) -> Tensor:
 
 
 def can_be_exact(regions: int, most: int) -> bool:
-    """Whether all sets of regions can be shown, and all their orders compared."""
+    """Whether ``most`` sets are enough to show every set of regions, and the regions few enough to compare all orders."""
     return regions <= _MOST_EXACT and 2**regions <= most
 
 
 def subsets(regions: int) -> Tensor:
-    """All sets of regions ``(2^K, K)``; set number m shows region r if bit r of m is 1."""
+    """All sets of regions ``(2^K, K)``. Set number m shows region r if bit r of m is 1."""
     return (torch.arange(2**regions)[:, None] >> torch.arange(regions)) % 2 == 1
 
 
 def best_orders(values: Tensor, sizes: Tensor, f: Tensor, steady: float) -> Tensor:
-    """The order ``(P, K)`` with the least misfit of all, from F of every subset ``(P, 2^K)`` and the sizes of regions ``(P, K)``."""
+    """The order ``(P, K)`` with the smallest misfit of all orders, given F of every set ``(P, 2^K)`` and the sizes of regions ``(P, K)``."""
     regions = sizes.shape[1]
     orders = torch.tensor(list(permutations(range(regions))))
     sets = torch.cat([torch.zeros_like(orders[:, :1]), (1 << orders).cumsum(dim=1)], dim=1)
@@ -106,15 +112,37 @@ def best_orders(values: Tensor, sizes: Tensor, f: Tensor, steady: float) -> Tens
 
 
 def _first_least(values: Tensor) -> Tensor:
-    """The first index ``(P,)`` of the least value ``(P, M)``, where values that differ by rounding are equal."""
+    """The index ``(P,)`` of the smallest value in each row ``(P, M)``; the first one, if values are equal up to rounding."""
     return (values <= values.amin(dim=1, keepdim=True) + 1e-9).to(torch.int8).argmax(dim=1)
 
 
-# ---- what regions add: patches -------------------------------------------------------------------------------------
+# ---- the first scan: what each region adds -------------------------------------------------------------------------
+
+
+def default_budget(regions: int) -> int:
+    """The number of sets that may be shown if no budget is given."""
+    return max(500, 10 * regions)
+
+
+def scan_sets(regions: int, patches: int = 0) -> int:
+    """The number of sets in the first scan, with ``patches`` patches for each region, or each region alone."""
+    return 2 + regions + regions * (patches or 1)
+
+
+def scanned(regions: int, images: int, centres: Tensor | None, each: int) -> Tensor:
+    """The sets of the first scan ``(N, S, K)``: nothing, everything without each region, each region alone, everything. Given the centres
+    of regions ``(N, K, D)``, ``each`` patches for each region take the place of single regions.
+    """
+    nothing, alone = torch.zeros(1, regions, dtype=torch.bool), torch.eye(regions, dtype=torch.bool)
+    few = alone.expand(images, -1, -1) if centres is None else patches(centres, each)
+    without, everything = (sets.expand(images, -1, -1) for sets in (torch.cat([nothing, ~alone]), ~nothing))
+    return torch.cat([without, few, everything], dim=1)
 
 
 def _nearness(centres: Tensor, span: float) -> Tensor:
-    """exp(-d^2 / (2 s^2)) for the distances d ``(..., K, K)`` of centres ``(..., K, D)`` in units of the usual distance, s = ``span``."""
+    """exp(-d^2 / (2 span^2)) ``(..., K, K)`` for the distances d between centres ``(..., K, D)``. The unit is the typical distance of
+    neighbouring regions: the side of a square (for D = 2) with the area of one region.
+    """
     extent = centres.amax(dim=-2) - centres.amin(dim=-2)
     usual = (extent.prod(dim=-1) / centres.shape[-2]).clamp_min(1e-12) ** (1 / centres.shape[-1])
     distance = torch.cdist(centres, centres) / usual[..., None, None]
@@ -122,9 +150,10 @@ def _nearness(centres: Tensor, span: float) -> Tensor:
 
 
 def patches(centres: Tensor, each: int) -> Tensor:
-    """Random sets of regions that lie together, ``each`` for each region, ``(N, each * K, K)``, from the centres of regions ``(N, K, D)``: where a smooth random field is largest.
+    """Random sets of neighbouring regions ``(N, each * K, K)``, for regions with these centres ``(N, K, D)``. Each set has the regions at
+    which a smooth random field is largest.
 
-    The random numbers are the same for all images and seeds, so an image has the same sets in any batch.
+    The random numbers are the same for all images and seeds, so that the sets of an image do not depend on its batch.
     """
     regions = centres.shape[1]
     near = _nearness(centres.double().cpu(), _PATCH) + 1e-3 * torch.eye(regions, dtype=torch.float64)
@@ -137,13 +166,9 @@ def patches(centres: Tensor, each: int) -> Tensor:
     return ranks < (shares * regions).round().clamp(1, regions - 1)[:, None]
 
 
-_GOLDEN = 0.618033988749895
-"""Multiples of the golden ratio, modulo 1, spread evenly at any number of them."""
-
-
 def effects(shown: Tensor, values: Tensor, centres: Tensor) -> Tensor:
-    """The contribution ``(P, K)`` of each region in log-odds, from F ``(P, S)`` of sets ``(P, S, K)``, as the docstring of this module
-    defines it.
+    """How much each region adds to the log-odds, w ``(P, K)``, estimated from F ``(P, S)`` of sets ``(P, S, K)`` by the regression at the
+    top of this module.
     """
     design = shown.double() - shown.double().mean(dim=1, keepdim=True)
     odds = values.logit() - values.logit().mean(dim=1, keepdim=True)
@@ -155,22 +180,24 @@ def effects(shown: Tensor, values: Tensor, centres: Tensor) -> Tensor:
     return found
 
 
-# ---- more regions: exchanges ---------------------------------------------------------------------------------------
+# ---- more regions: a search ----------------------------------------------------------------------------------------
 
 
 class OrderSearch:
-    """Searches of P (image, label) pairs at once for an order with a small misfit.
+    """Searches for an order with a small misfit, for P (image, label) pairs at once.
 
-    The curve of an order is measured after ``points`` of its steps. In each round every pair tries one change of its order: two regions are
-    exchanged, or one is moved to an earlier or a later place. Only the points between the two places have to be measured again. The change is the one with the
-    largest predicted decrease of the misfit per set that has to be shown. It is kept if the measured misfit decreased.
+    The curve of an order is measured at ``points`` of its steps. In each round every pair changes its order once: it swaps two regions, or
+    moves one region to an earlier or later place. Only the points between the two places are measured again. Of all changes, the
+    search tries the one with the largest predicted decrease of the misfit per measured point, and keeps it if the measured misfit is
+    smaller.
 
-    The prediction adds, in log-odds, what a region adds and takes away what another one added. What region r adds when t of K regions are
-    shown is
+    A prediction assumes that log-odds add up: it adds the contribution of the region that enters a set, and subtracts that of the region
+    that leaves it. When t of K regions are shown, the contribution of region r is
 
-        (1 - t/K) * (what it adds at first)  +  (t/K) * (what everything else lacks without it)  +  b_r,
+        (1 - t/K) * (its contribution when shown first)  +  (t/K) * (its contribution when shown last)  +  b_r.
 
-    where b_r is learned from the errors of earlier predictions. At first means to nothing, or to patches.
+    Shown first means alone, or in patches. Shown last means: everything compared with everything but r. b_r is learned from the errors of
+    earlier predictions.
     """
 
     def __init__(
@@ -187,8 +214,14 @@ class OrderSearch:
         sets: int,
         given: Tensor | None = None,
     ) -> None:
-        """``f`` and ``empty`` ``(P,)`` are F of everything and of nothing, ``first`` and ``last`` ``(P, K)`` what each region adds at first
-        and at last, in log-odds; ``sets`` is how many sets each pair may still show, ``given`` an order ``(P, K)`` to start from.
+        """Measure the curves of the first orders, and start from the best.
+
+        Args:
+            f, empty: F of everything and of nothing ``(P,)``.
+            first, last: the contribution of each region when it is shown first, and last ``(P, K)``, in log-odds.
+            sizes: the number of positions of each region ``(P, K)``.
+            sets: the number of sets that may still be shown for each pair.
+            given: an order ``(P, K)`` to start from.
         """
         self.measure, self.f, self.empty, self.sizes, self.steady = measure, f, empty, sizes, steady
         self.pairs, self.regions = first.shape
@@ -197,7 +230,6 @@ class OrderSearch:
         self.nodes = torch.tensor([round((m + 1) * self.regions / steps) for m in range(steps)])  # (M,)
         share = self.nodes / self.regions
         self.adds = first[..., None] * (1 - share) + last[..., None] * share  # (P, K, M)
-        self.order = self._start(first, last, given)
         low, high = torch.triu_indices(self.regions, self.regions, 1)
         between = (self.nodes > low[:, None]) & (self.nodes <= high[:, None])
         some = between.any(dim=1)  # a change between two points of the curve changes nothing that is measured
@@ -205,28 +237,23 @@ class OrderSearch:
         self.cost = self.between.sum(dim=1)
         self.tried = torch.zeros(self.pairs, 3 * len(self.low), dtype=torch.bool)
         self.failures = torch.zeros(self.pairs, dtype=torch.long)
+        self.order = torch.zeros(self.pairs, self.regions, dtype=torch.long)
+        self.values = torch.zeros(self.pairs, len(self.nodes) + 1, dtype=torch.float64)
+        self.misfit = torch.full_like(f, torch.inf)
+        self._start(first, last, given)
 
-    def _start(self, first: Tensor, last: Tensor, given: Tensor | None) -> Tensor:
-        """The best of three orders ``(P, K)``: by the contribution of regions when they are shown first, last, or on average. If f is below
-        F of nothing, the smallest contribution comes first. A given order is compared only with the last of these.
+    def _start(self, first: Tensor, last: Tensor, given: Tensor | None) -> None:
+        """Start from the best of three orders: by the contributions of regions when they are shown first, last, or on average, the largest
+        first (the smallest first, if f is below F of nothing). If an order is given, start from it or from the last of these.
         """
         sign = torch.where(self.f >= self.empty, 1.0, -1.0)[:, None]
         sums = (first, last, first + last) if given is None else (first + last,)
         orders = [(sign * gains).sort(dim=1, descending=True, stable=True).indices for gains in sums]
-        best = torch.full_like(self.f, torch.inf)
-        self.values = torch.zeros(self.pairs, len(self.nodes) + 1, dtype=torch.float64)
-        order = torch.zeros(self.pairs, self.regions, dtype=torch.long)
         everyone = torch.ones(self.pairs, len(self.nodes), dtype=torch.bool)
         everyone[:, -1] = False  # everything is shown
-        start = torch.cat([self.empty[:, None], self.f[:, None].expand(-1, len(self.nodes))], dim=1)
-        for tried in orders if given is None else [given, *orders]:
-            values = self._measured(tried, everyone, start)
-            found = misfit(values, self.weights(tried), self.f, self.steady)
-            better = found < best
-            best = torch.where(better, found, best)
-            self.values[better], order[better] = values[better], tried[better]
-        self.misfit = best
-        return order
+        ends = torch.cat([self.empty[:, None], self.f[:, None].expand(-1, len(self.nodes))], dim=1)
+        for order in orders if given is None else [given, *orders]:
+            self._keep_better(order, self._measured(order, everyone, ends))
 
     @staticmethod
     def least_sets(regions: int, points: int, *, given: bool = False) -> int:
@@ -234,11 +261,12 @@ class OrderSearch:
         return (2 if given else 3) * (min(points, regions) - 1)
 
     def weights(self, order: Tensor) -> Tensor:
+        """The weights ``(P, M + 1)`` of the points of the curves of these orders."""
         counts = self.sizes.gather(1, order).cumsum(dim=1)[:, self.nodes - 1]
         return interpolant(torch.cat([torch.zeros_like(counts[:, :1]), counts], dim=1))
 
     def _measured(self, order: Tensor, where: Tensor, values: Tensor) -> Tensor:
-        """The values ``(P, M + 1)``, in which the points ``where`` ``(P, M)`` were measured for these orders."""
+        """The curves ``(P, M + 1)`` of these orders: measured at the points ``where`` ``(P, M)``, and equal to ``values`` at the others."""
         pair, node = where.nonzero(as_tuple=True)
         shown = order.argsort(dim=1)[pair] < self.nodes[node, None]
         values = values.clone()
@@ -246,9 +274,25 @@ class OrderSearch:
         self.left -= where.sum(dim=1)
         return values
 
+    def _keep_better(
+        self, order: Tensor, values: Tensor, among: Tensor | None = None, by: float = 0.0
+    ) -> Tensor:
+        """Keep the orders, with their curves, whose misfit is smaller than before by more than ``by``. Returns for which pairs ``(P,)``
+        this is so; only those ``among`` ``(P,)`` are compared.
+        """
+        found = misfit(values, self.weights(order), self.f, self.steady)
+        better = found < self.misfit - by
+        better = better if among is None else better & among
+        self.order[better], self.values[better], self.misfit[better] = (
+            order[better],
+            values[better],
+            found[better],
+        )
+        return better
+
     def run(self, tolerance: float, patience: int, *, persist: bool = False) -> None:
-        """Try changes until the misfit is within the tolerance, the sets are used up, no change is predicted to help, or ``patience``
-        changes in a row did not help. With ``persist``, changes that are predicted not to help are tried too, the least bad first.
+        """Try changes until the misfit is at most ``tolerance``, the sets are used up, no change is predicted to help, or ``patience``
+        changes in a row did not help. With ``persist``, the search goes on if no change is predicted to help: it tries the least bad one.
         """
         going = torch.ones(self.pairs, dtype=torch.bool)
         while True:
@@ -262,20 +306,16 @@ class OrderSearch:
             order = self.order.gather(1, _moved(self.regions, move, self.low[place], self.high[place]))
             values = self._measured(order, where, self.values)
             self._learn(move, place, values, where)
-            found = misfit(values, self.weights(order), self.f, self.steady)
-            better = going & (found < self.misfit - 1e-9)
+            better = self._keep_better(order, values, going, by=1e-9)
             self.tried[better] = False
             self.tried[going & ~better, change[going & ~better]] = True
             self.failures = torch.where(better, 0, self.failures + going)
-            self.order[better], self.values[better], self.misfit[better] = (
-                order[better],
-                values[better],
-                found[better],
-            )
 
     def _shifts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """In log-odds: what the region at each place adds at each point ``(P, K, M)``, and what the last region shown at each point and the next one
-        add there ``(P, M)``; measured, if the curve has a point on either side."""
+        """Contributions in log-odds. First those of the region at each place, at each point of the curve ``(P, K, M)``. Then those, at each
+        point ``(P, M)``, of the last region that is shown there and of the next one. These two are measured, not estimated, if the curve also
+        has a point one region earlier or later.
+        """
         adds = self.adds.gather(1, self.order[..., None].expand_as(self.adds))
         points = torch.arange(len(self.nodes))
         last = adds[:, self.nodes - 1, points]
@@ -287,8 +327,8 @@ class OrderSearch:
         return adds, last, after
 
     def _proposed(self, going: Tensor) -> tuple[Tensor, Tensor]:
-        """The change ``(P,)`` with the largest predicted decrease of the misfit per pass, for the pairs ``going`` ``(P,)``, and that
-        decrease; minus infinity for others, and if all were tried. Predictions are made in float32.
+        """For each pair ``going`` ``(P,)``, the untried change with the largest predicted decrease of the misfit per measured point ``(P,)``,
+        and that decrease. The decrease is minus infinity for other pairs, and if all changes were tried. Predictions are in float32.
         """
         adds, last, after = (x.float() for x in self._shifts())
         whole = self.weights(self.order)
@@ -316,7 +356,9 @@ class OrderSearch:
         return change, gain
 
     def _learn(self, move: Tensor, place: Tensor, values: Tensor, where: Tensor) -> None:
-        """Correct the estimated contributions of the two regions by the mean error of the prediction."""
+        """Correct the contributions of the regions that moved by half of the mean error of the prediction, at the points ``where`` ``(P, M)``
+        that were measured.
+        """
         adds, last, after = self._shifts()
         everyone = torch.arange(self.pairs)
         enters, leaves = adds[everyone, self.high[place]], adds[everyone, self.low[place]]
@@ -331,8 +373,8 @@ class OrderSearch:
 
 
 def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """For each place of a changed order, the place its region comes from ``(P, K)``. Change 0 exchanges two regions, 1 moves the later one
-    forward, 2 the earlier one back.
+    """For each place of a changed order, the place where its region was before ``(P, K)``. Change 0 swaps the regions at the places ``low``
+    and ``high`` ``(P,)``, 1 moves the one at ``high`` forward to ``low``, and 2 moves the one at ``low`` back to ``high``.
 
     >>> _moved(4, torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2])).tolist()
     [[2, 1, 0, 3], [2, 0, 1, 3], [1, 2, 0, 3]]
@@ -343,13 +385,3 @@ def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
     forward = torch.where(inside, torch.where(t == low, high, t - 1), t)
     back = torch.where(inside, torch.where(t == high, low, t + 1), t)
     return torch.where(move == 0, exchanged, torch.where(move == 1, forward, back))
-
-
-def scan_sets(regions: int, patches: int = 0) -> int:
-    """Sets of the first scan: everything, nothing, everything without each region, and each region alone or ``patches`` for each."""
-    return 2 + regions + regions * (patches or 1)
-
-
-def default_budget(regions: int) -> int:
-    """The budget if none is given."""
-    return max(500, 10 * regions)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.progress import Progress
-from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
+from proofmap.methods.perturbation.passes import MaskedNet, Masks, PerturbationMethod
 from proofmap.plugins.settings import setting
 
 Superpixels = Literal["slic", "grid"]
@@ -40,6 +40,10 @@ class Regions:
         """Masks ``(B, *positions)`` of images ``(B,)``, given the shown share of each region ``(B, count)``."""
         index = self.index[image]
         return shown.gather(1, index.flatten(1)).view(index.shape)
+
+    def masks(self, shown: Masks) -> Masks:
+        """Masks of positions, from a function that says which regions ``(B, count)`` a sample shows."""
+        return lambda image, sample: self.keep(image, shown(image, sample))
 
     def spread(self, values: Tensor) -> Tensor:
         """The values ``(N, L, count)`` of regions, at every position ``(N, L, *positions)``."""

@@ -93,15 +93,15 @@ class Sobol(SensitivityMethod):
         a, b = quasi_random(net, designs, 2 * count).split(count, dim=2)
         cells = torch.arange(count, device=a.device)
 
-        def masks(image: Tensor, sample: Tensor) -> Tensor:
+        def shown(image: Tensor, sample: Tensor) -> Tensor:
             point, changed = sample // (count + 1), sample % (count + 1)  # the last one is A itself
             from_b = cells == changed[:, None]
-            return regions.keep(image, torch.where(from_b, b[image, point], a[image, point]))
+            return torch.where(from_b, b[image, point], a[image, point])
 
         def draw(sample: Tensor) -> Tensor:
             return sample // (count + 1)  # A and its changes see the same fill
 
-        found = net.samples(designs * (count + 1), masks, progress, draw=draw)
+        found = net.samples(designs * (count + 1), regions.masks(shown), progress, draw=draw)
         found = found.view(len(found), designs, count + 1, -1)
         return jansen(found[:, :, -1], found[:, :, :-1])
 
@@ -143,9 +143,8 @@ class HSIC(SensitivityMethod):
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
         shown = quasi_random(net, self.samples, regions.count) < 0.5
-        found = net.samples(
-            self.samples, lambda image, sample: regions.keep(image, shown[image, sample]), progress
-        )
+        masks = regions.masks(lambda image, sample: shown[image, sample])
+        found = net.samples(self.samples, masks, progress)
         # K_i = s s' / 2 with s = 2 z_i - 1, but for a constant that H removes: a quadratic form, without the matrix K_i
         signs = 2 * shown.to(found.dtype) - 1
         rows = [
