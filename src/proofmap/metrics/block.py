@@ -37,19 +37,13 @@ class Subjects:
     def __len__(self) -> int:
         return len(self.images)
 
-    def chosen(self, places: Sequence[int]) -> Subjects:
-        """The subjects with these indices, in this order."""
+    def __getitem__(self, places: slice | list[int]) -> Subjects:
+        """Some of the subjects: a slice, or those with these indices, in this order."""
+        which = range(len(self))[places] if isinstance(places, slice) else places
         truth = None if self.truth is None else self.truth[places]
-        boxes, objects = (
-            [each[i] for i in places] if len(each) else () for each in (self.boxes, self.objects)
-        )
-        return Subjects(self.images[places], self.labels[places], truth, boxes, objects)  # type: ignore[arg-type]
-
-    def __getitem__(self, places: slice) -> Subjects:
-        truth = None if self.truth is None else self.truth[places]
-        return Subjects(
-            self.images[places], self.labels[places], truth, self.boxes[places], self.objects[places]
-        )
+        boxes = [self.boxes[i] for i in which] if len(self.boxes) else ()
+        objects = [self.objects[i] for i in which] if len(self.objects) else ()
+        return Subjects(self.images[places], self.labels[places], truth, boxes, objects)
 
 
 @dataclass(frozen=True)

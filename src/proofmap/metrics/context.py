@@ -61,7 +61,6 @@ class Judged:
     found: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
     # what was measured on these tensors: not given on by dataclasses.replace, which may change them
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, init=False, repr=False)
-    _probabilities: Tensor | None = field(default=None, init=False, repr=False)
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
     _original: Judged | None = field(default=None, init=False, repr=False)
 
@@ -89,10 +88,8 @@ class Judged:
     @property
     def probabilities(self) -> Tensor:
         """f(x, .) for all outputs, ``(N, A)``."""
-        original = self._original or self
-        if original._probabilities is None:
-            original._probabilities = self.classifier.probabilities(original.images)
-        return original._probabilities.clone()
+        images = (self._original or self).images
+        return self.once((Judged, "probabilities"), lambda: self.classifier.probabilities(images))
 
     @property
     def f(self) -> Tensor:
@@ -152,28 +149,43 @@ class Judged:
         """For which images a true label is known, ``(N,)``."""
         return (self._truth_rows != NO_LABEL).any(dim=1)
 
-    @torch.no_grad()
     def read(self, what: Hashable, build: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """f(z, a) ``(N, L)`` for an input z that is made for each (image, label) pair. ``build`` returns inputs ``(B, *shape)`` for
         image indices ``(B,)`` and label indices ``(B,)``. This takes one pass per pair. The result is kept under the key ``what``.
         """
 
-        def make() -> Tensor:
-            image, place = (self.labels != NO_LABEL).nonzero(as_tuple=True)
-            asked = self.labels[image, place]
+        def value(image: Tensor, place: Tensor, sample: Tensor) -> Tensor:
+            return self.f_of(build(image, place), image, place)
 
-            def run(start: int, stop: int) -> Tensor:
-                made = build(image[start:stop], place[start:stop])
-                log_f = self.classifier.log_f(self.classifier(made))
-                return log_f.gather(1, asked[start:stop, None])[:, 0]
+        return self.once(what, lambda: self.over_pairs(value)[..., 0])
 
-            with steady_kernels(tf32=False):
-                rows = in_batches(run, len(image), self.classifier.batches[0], item="modified image")
-            found = torch.full(self.labels.shape, torch.nan, device=self.images.device)
-            found[image, place] = torch.cat(rows).exp() if rows else found.new_zeros(0)
-            return found
+    def f_of(self, made: Tensor, image: Tensor, place: Tensor) -> Tensor:
+        """f(z, a) ``(B,)`` of inputs z ``(B, *shape)``, one batch, for the labels at these places of these images, both ``(B,)``."""
+        f = self.classifier.log_f(self.classifier(made)).exp()
+        return f.gather(1, self.labels[image, place][:, None])[:, 0]
 
-        return self.once(what, make)
+    @torch.no_grad()
+    def over_pairs(
+        self, value: Callable[[Tensor, Tensor, Tensor], Tensor], each: int = 1, title: str = ""
+    ) -> Tensor:
+        """Values ``(N, L, each)`` of ``each`` samples of every (image, label) pair; NaN where a row has no label.
+
+        ``value`` returns the values ``(B,)`` of a batch for the indices of images, of labels and of samples, each ``(B,)``. One value takes
+        one pass. With a ``title``, progress is reported.
+        """
+        image, place = (self.labels != NO_LABEL).nonzero(as_tuple=True)
+        found = torch.full((*self.labels.shape, each), torch.nan, device=self.images.device)
+        progress = self.progress if title else Silent()
+        with steady_kernels(tf32=False), progress.task(title, len(image) * each) as task:
+
+            def run(start: int, stop: int) -> None:
+                job = torch.arange(start, stop, device=image.device)
+                i, j, sample = image[job // each], place[job // each], job % each
+                found[i, j, sample] = value(i, j, sample).to(found.dtype)
+                task.advance(stop - start)
+
+            in_batches(run, len(image) * each, self.classifier.batches[0], item="modified image")
+        return found
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
         """The result of ``make()``. It is computed once per key (such as the metric itself) for these maps."""

@@ -173,13 +173,9 @@ class ReadyMetric:
 
 def prepare_metrics(metrics: Mapping[str, Metric], classifier: Classifier) -> dict[str, ReadyMetric]:
     """The metrics for one net, by their names; equal games share one fill."""
-    games: dict[Game, ReadyGame] = {}
-    ready = {}
-    for name, metric in metrics.items():
-        own = {}
-        for game in metric.games():
-            if game not in games:
-                games[game] = game.prepare(classifier)
-            own[game] = games[game]
-        ready[name] = ReadyMetric(metric, own)
-    return ready
+    played = dict.fromkeys(game for metric in metrics.values() for game in metric.games())
+    ready = {game: game.prepare(classifier) for game in played}
+    return {
+        name: ReadyMetric(metric, {game: ready[game] for game in metric.games()})
+        for name, metric in metrics.items()
+    }

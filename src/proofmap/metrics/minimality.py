@@ -13,7 +13,7 @@ found on the grid of the curves. They are at most one step too large, if the lab
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -154,24 +154,16 @@ def sufficient_subsets(judged: Judged, metric: SufficientRegion | None = None, *
     subsets, the net has several reasons for the label; a map that is a proof shows one of them.
     """
     metric = metric or SufficientRegion()
-    left = (judged.labels >= 0).view(*judged.labels.shape, *[1] * len(judged.inputs.positions))
-    left = left.expand_as(judged.maps).clone()
+    sides = (*judged.labels.shape, *[1] * len(judged.inputs.positions))
+    left = (judged.labels >= 0).view(sides).expand_as(judged.maps).clone()
     found = []
     for _ in range(most):
-        rest = Judged(
-            judged.classifier,
-            judged.images,
-            judged.labels,
-            judged.maps.masked_fill(~left, -torch.inf),
-            seed=judged.seed,
-            progress=judged.progress,
-            games=judged.games,
-        )
+        rest = replace(judged, maps=judged.maps.masked_fill(~left, -torch.inf))
         fits = metric.counts(rest) <= left.flatten(2).sum(dim=2)  # a larger part would take positions again
-        some = metric.regions(rest) & left & fits.view(*fits.shape, *[1] * len(judged.inputs.positions))
+        some = metric.regions(rest) & left & fits.view(sides)
         if not bool(some.any()):
             break
         found.append(some)
         left &= ~some
-        left &= some.flatten(2).any(dim=2).view(*fits.shape, *[1] * len(judged.inputs.positions))
+        left &= some.flatten(2).any(dim=2).view(sides)
     return torch.stack(found) if found else left.new_zeros(0, *left.shape)

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
@@ -144,31 +143,19 @@ class LiCompleteness(Metric):
     def pairs(self, judged: Judged) -> Tensor:
         return judged.once(self, lambda: self._lost(judged))
 
-    @torch.no_grad()
     def _lost(self, judged: Judged) -> Tensor:
-        classifier, each = judged.classifier, self.levels - 1
-        image, place = (judged.labels != NO_LABEL).nonzero().unbind(dim=1)
-        marked, labels = _positive(judged.maps)[image, place], judged.labels[image, place]
-        marked = marked / marked.amax(dim=1, keepdim=True).clamp_min(torch.finfo(marked.dtype).tiny)
-        fill = self.fill.prepare(classifier)
+        marked = _positive(judged.maps)
+        marked = marked / marked.amax(dim=2, keepdim=True).clamp_min(torch.finfo(marked.dtype).tiny)
+        fill = self.fill.prepare(judged.classifier)
         keys = streams.image_keys(judged.images, judged.seed, self.name)
-        left = torch.empty(len(image) * each, device=image.device)
-        with judged.progress.task(self.name, len(left)) as task:
 
-            def run(start: int, stop: int) -> None:
-                job = torch.arange(start, stop, device=image.device)
-                pair, level = job // each, (job % each + 1) / self.levels
-                keep = (marked[pair] < level[:, None]).view(-1, *judged.inputs.positions)
-                x = judged.images[image[pair]]
-                hidden = fill.behind(x, keys[image[pair]], keep)
-                f = classifier.log_f(classifier(judged.inputs.composite(keep, x, hidden))).exp()
-                left[start:stop] = f.gather(1, labels[pair, None])[:, 0]
-                task.advance(stop - start)
+        def left(image: Tensor, place: Tensor, level: Tensor) -> Tensor:
+            keep = marked[image, place] < ((level + 1) / self.levels)[:, None]
+            keep, x = keep.view(-1, *judged.inputs.positions), judged.images[image]
+            masked = judged.inputs.composite(keep, x, fill.behind(x, keys[image], keep))
+            return judged.f_of(masked, image, place)
 
-            in_batches(run, len(left), classifier.batches[0], item="masked image")
-        lost = torch.full(judged.labels.shape, torch.nan, device=image.device)
-        lost[image, place] = judged.f[image, place] - left.view(-1, each).mean(dim=1)
-        return lost
+        return judged.f - judged.over_pairs(left, self.levels - 1, self.name).mean(dim=2)
 
 
 def _positive(maps: Tensor) -> Tensor:

@@ -93,10 +93,6 @@ class UnlearnedMetric(Metric):
     def _other(self, judged: Judged) -> Classifier:
         return unlearned(judged.classifier, self.layers, streams.key_of(judged.seed, self.draw))
 
-    def pairs(self, judged: Judged) -> Tensor:
-        """Values ``(N, L)``."""
-        raise NotImplementedError(f"{type(self).__name__} gives no values per label")
-
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
         return pairs.nanmean(dim=1)
 

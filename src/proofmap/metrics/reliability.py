@@ -69,9 +69,7 @@ def mean_correlation(values: Tensor) -> float:
 
 def images_by_methods(run: RunValues, score: str) -> Tensor:
     """Values ``(n, K)`` of a score, larger = better, of the images that all methods count."""
-    columns = [values[score].double().cpu() for values in run.values.values()]
-    table = torch.stack(columns, dim=1) * (1 if run.higher_is_better[score] else -1)
-    return table[~table.isnan().any(dim=1)]
+    return _shared_images(run, [(values, score) for values in run.values.values()])
 
 
 def shared_scores(run: RunValues) -> list[str]:
@@ -81,10 +79,15 @@ def shared_scores(run: RunValues) -> list[str]:
 
 def two_scores(values: Mapping[str, Tensor], a: str, b: str, run: RunValues) -> Tensor:
     """One method's values ``(n, 2)`` of two scores, larger = better, of the images that both count."""
-    signs = [1 if run.higher_is_better[name] else -1 for name in (a, b)]
-    table = torch.stack(
-        [values[name].double().cpu() * sign for name, sign in zip((a, b), signs, strict=True)], 1
-    )
+    return _shared_images(run, [(values, a), (values, b)])
+
+
+def _shared_images(run: RunValues, columns: Sequence[tuple[Mapping[str, Tensor], str]]) -> Tensor:
+    """The values of scores, larger = better, one column each, of the images without NaN in any column."""
+    signed = [
+        values[name].double().cpu() * (1 if run.higher_is_better[name] else -1) for values, name in columns
+    ]
+    table = torch.stack(signed, dim=1)
     return table[~table.isnan().any(dim=1)]
 
 

@@ -87,7 +87,7 @@ class Session:
             near = {n: self.at_length(n) for n, _ in groups}
 
             def at_length(n: int, places: Tensor, progress: Progress) -> BlockResult:
-                some = subjects.chosen(places.tolist())
+                some = subjects[places.tolist()]
                 return near[n].judge(
                     method,
                     replace(some, images=self.classifier.inputs.cut(some.images, n)),

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.batching import in_batches
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top, rank
@@ -70,48 +69,29 @@ class SoftStability(Metric):
     def pairs(self, judged: Judged) -> Tensor:
         return judged.once(self, lambda: self._stays(judged))
 
-    @torch.no_grad()
     def _stays(self, judged: Judged) -> Tensor:
-        regions = cut(judged.images, judged.inputs, self.cells, "grid", 10.0)
-        image, place = (judged.labels != NO_LABEL).nonzero().unbind(dim=1)
-        shown = shown_cells(
-            judged.maps[image, place], Regions(regions.index[image], regions.count), self.share
-        )
-        labels = judged.labels[image, place]
-        keys = streams.pair_keys(
-            judged.images,
-            zip(image.tolist(), labels.tolist(), strict=True),
-            judged.seed,
-            self.name,
-        )
-        answers = self._answers(judged, regions, image, labels, shown, keys)
-        stays = (answers[:, 1:] == answers[:, :1]).float().mean(dim=1)
-        values = torch.full(judged.labels.shape, torch.nan, device=judged.labels.device)
-        values[image, place] = stays
-        return values
-
-    def _answers(
-        self, judged: Judged, regions: Regions, image: Tensor, labels: Tensor, shown: Tensor, keys: Tensor
-    ) -> Tensor:
-        """The net's answers ``(P, 1 + samples)`` for P pairs: first for what the map shows, then for each draw that shows more."""
-        each, classifier = self.samples + 1, judged.classifier
+        classifier, inputs, labels = judged.classifier, judged.inputs, judged.labels
+        regions = cut(judged.images, inputs, self.cells, "grid", 10.0)
+        there = (labels != NO_LABEL).nonzero(as_tuple=True)
+        own = Regions(regions.index[there[0]], regions.count)
+        cells = torch.zeros(*labels.shape, regions.count, dtype=torch.bool, device=labels.device)
+        cells[there] = shown_cells(judged.maps[there], own, self.share)
+        pairs = [(i, label) for i, row in enumerate(labels.tolist()) for label in row]
+        keys = streams.pair_keys(judged.images, pairs, judged.seed, self.name).view(labels.shape)
         fill = self.fill.prepare(classifier)
         fill_keys = streams.image_keys(judged.images, judged.seed, self.name, "fill")
-        answers = torch.empty(len(image) * each, dtype=torch.long, device=image.device)
-        with judged.progress.task(self.name, len(answers)) as task:
 
-            def run(start: int, stop: int) -> None:
-                job = torch.arange(start, stop, device=image.device)
-                pair, draw = job // each, job % each
-                more = added_cells(shown[pair], self.radius, streams.step_keys(keys[pair], draw, 1)[:, 0])
-                keep = regions.keep(image[pair], torch.where(draw[:, None] == 0, shown[pair], more))
-                x = judged.images[image[pair]]
-                masked = judged.inputs.composite(keep, x, fill.behind(x, fill_keys[image[pair]], keep))
-                answers[start:stop] = answer(classifier, classifier(masked), labels[pair])
-                task.advance(stop - start)
+        def answers(image: Tensor, place: Tensor, draw: Tensor) -> Tensor:
+            """The net's answers ``(B,)``: with draw 0 for what the map shows, with other draws if more cells are shown."""
+            shown, drawn = cells[image, place], streams.step_keys(keys[image, place], draw, 1)[:, 0]
+            more = torch.where(draw[:, None] == 0, shown, added_cells(shown, self.radius, drawn))
+            keep, x = regions.keep(image, more), judged.images[image]
+            masked = inputs.composite(keep, x, fill.behind(x, fill_keys[image], keep))
+            return answer(classifier, classifier(masked), labels[image, place])
 
-            in_batches(run, len(answers), classifier.batches[0], item="masked image")
-        return answers.view(-1, each)
+        found = judged.over_pairs(answers, self.samples + 1, self.name)
+        stays = (found[..., 1:] == found[..., :1]).float().mean(dim=2)
+        return stays.masked_fill(labels == NO_LABEL, torch.nan)
 
 
 def shown_cells(maps: Tensor, regions: Regions, share: float) -> Tensor:
