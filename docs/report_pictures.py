@@ -33,7 +33,11 @@ def screenshots(report: Path, width: int, anchors: Sequence[str]) -> list[Image.
         page.goto(report.as_uri())
         page.wait_for_selector("html[data-ready]", state="attached")
         for anchor in anchors:
-            page.evaluate("(a) => document.querySelector(a).scrollIntoView()", anchor)
+            node = page.locator(anchor)
+            node.evaluate(
+                "(n) => { n.querySelectorAll(':scope > details').forEach((d) => { d.open = true; }); }"
+            )
+            node.evaluate("(n) => n.scrollIntoView()")
             page.wait_for_timeout(1000)  # what comes into view is painted then
             shots.append(Image.open(io.BytesIO(page.screenshot())).convert("RGB"))
     return shots

@@ -136,6 +136,18 @@ def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
     assert "row-0.occlusion.png" in written
 
 
+def test_long_names_that_begin_alike_are_told_apart_on_page_and_figure(tmp_path: Path) -> None:
+    frame = people()
+    groups = {f"answer of this person to our question about {name}": [name] for name in frame}
+    f = classifier(Rows.of(frame, groups=groups))
+    found = pm.evaluate(f, frame[:2], methods=["occlusion"], labels="all", metrics=["insertion"])
+    page = pm.write_report(found, tmp_path / "report.html").read_text(encoding="utf-8")
+    record = json.loads(re.search(r'id="record">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    names = [column["short"] for column in record["pictured"][0]["columns"]]
+    assert names == ["…age", "…income", "…city", "…member"]
+    assert {line.short for panel in proof_columns(found).panels for line in panel.columns} == {*names}
+
+
 def test_tables_and_files_name_the_columns(proof: pm.Proof, tmp_path: Path) -> None:
     evaluation, result = proof.evaluation, proof.evaluation.results[0]
     text = str(proof)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import difflib
 import io
+import os.path
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
@@ -49,6 +50,35 @@ def shortened(text: str, most: float, *, dots: str = "…", measure: Callable[[s
     while text and measure(text + dots) > most:
         text = text[:-1]
     return text + dots
+
+
+def short_names(names: Sequence[str], most: float, *, measure: Callable[[str], float] = len) -> list[str]:
+    """The names, each shortened to ``most``, such that names that differ still differ where possible.
+
+    Long names lose their end; or else the beginning that all of them share; or else their middle.
+
+    >>> short_names(["size of the cell: mean", "size of the cell: worst", "age"], 12)
+    ['…mean', '…worst', 'age']
+    >>> short_names(["kernel-shap:samples=60", "gradient-x-input:samples=60"], 12)
+    ['kernel-shap…', 'gradient-x-…']
+    """
+    lines = [one_line(name) for name in names]
+    long = {line for line in lines if measure(line) > most}
+    shared = re.sub(r"[^\W_]+$", "", os.path.commonprefix(sorted(long)))  # up to the last whole word
+
+    def middle(text: str) -> str:
+        left, right = text[: len(text) // 2], text[len(text) // 2 :]
+        while left and measure(f"{left}…{right}") > most:
+            left, right = (left, right[1:]) if len(right) > len(left) else (left[:-1], right)
+        return f"{left}…{right}"
+
+    cuts: list[Callable[[str], str]] = [
+        lambda text: shortened(text, most, measure=measure),
+        lambda text: shortened(f"…{text[len(shared) :]}", most, measure=measure),
+        middle,
+    ]
+    tried = [[cut(line) if line in long else line for line in lines] for cut in cuts]
+    return max(tried, key=lambda found: len({*found}))  # the first of equal ones
 
 
 def wrapped(text: str, width: int, lines: int = 3) -> str:

@@ -27,6 +27,7 @@ from proofmap.core import streams
 from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
+from proofmap.core.text import short_names
 from proofmap.report.colours import displayed
 from proofmap.report.pictures import Original, data_uri, drawn_series, is_lined, per_pixel, photo
 from proofmap.report.proof_columns import is_ranked
@@ -37,6 +38,10 @@ from proofmap.results.named_positions import curve_of, positions_in_order, proof
 from proofmap.results.notes import wrong_kind
 from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
+
+
+LONGEST_COLUMN = 28
+"""Letters of a column's name in a list of columns; the full name appears when the mouse is over it."""
 
 
 def is_listed(inputs: Inputs) -> bool:
@@ -61,11 +66,13 @@ def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
         return {**none, "series": asdict(drawn_series(image, inputs))}
     if not is_ranked(inputs):
         return none
-    named = enumerate(inputs.position_names)
-    return {
-        **none,
-        "columns": [{"name": name, "value": inputs.value_text(image, k)} for k, name in named],
-    }
+    names = inputs.position_names
+    short = short_names(names, LONGEST_COLUMN)
+    columns = [
+        {"name": name, "short": short[k], "value": inputs.value_text(image, k)}
+        for k, name in enumerate(names)
+    ]
+    return {**none, "columns": columns}
 
 
 def list_maps(

@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows
 from proofmap.core.ranking import rank
-from proofmap.core.text import counted, shortened
+from proofmap.core.text import counted, short_names, shortened
 from proofmap.report.colours import INK, STRENGTHS
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
@@ -50,6 +50,9 @@ def ranked_columns(
     page = Image.new("RGB", (side, _LINE * (lines + 2)), _PAPER)
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(12)
     left, wide = round(_TEXT * side), round((1 - _TEXT) * side) - 8
+    values = [shortened(inputs.value_text(image, p), 16) for p in order[:lines]]
+    room = left - max(draw.textlength(value, font) for value in values) - 20
+    names = short_names(inputs.position_names, room, measure=lambda t: draw.textlength(t, font))
 
     def at(p: float) -> int:
         return left + round(min(max(float(p), 0.0), 1.0) * wide)
@@ -59,13 +62,8 @@ def ranked_columns(
         if k == 0:
             draw.text((4, y + 2), "nothing shown", _SOFT, font)
         else:
-            value = shortened(inputs.value_text(image, order[k - 1]), 16)
-            room = left - draw.textlength(value, font) - 20
-            name = shortened(
-                inputs.position_names[order[k - 1]], room, measure=lambda t: draw.textlength(t, font)
-            )
-            draw.text((4, y + 2), name, colour if proves else INK, font)
-            draw.text((left - 8, y + 2), value, _SOFT, font, anchor="ra")
+            draw.text((4, y + 2), names[order[k - 1]], colour if proves else INK, font)
+            draw.text((left - 8, y + 2), values[k - 1], _SOFT, font, anchor="ra")
         draw.rectangle((left, y + 4, at(1.0), y + _LINE - 5), (236, 238, 242))
         draw.rectangle((left, y + 4, at(along[k]), y + _LINE - 5), colour if proves else (150, 158, 170))
     end = _LINE * (lines + 1)
@@ -94,19 +92,16 @@ class Dot:
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """One column with a dot for each row."""
+    """One column with a dot for each row. ``short`` is its name in at most ``LONGEST`` letters."""
 
     name: str
+    short: str
     dots: tuple[Dot, ...]
 
     @property
     def share(self) -> float:
         """Share of rows for which the column is part of the proof."""
         return sum(dot.proves for dot in self.dots) / len(self.dots)
-
-    @property
-    def short(self) -> str:
-        return shortened(self.name, LONGEST)
 
     @property
     def placed(self) -> list[tuple[float, float, Dot]]:
@@ -180,9 +175,11 @@ def _panel(
     order = sorted(range(inputs.count), key=lambda p: (-proves[:, p].mean(), ranks[:, p].mean(), p))[
         :MOST_COLUMNS
     ]
+    short = short_names(inputs.position_names, LONGEST)
     columns = tuple(
         ColumnLine(
             inputs.position_names[p],
+            short[p],
             tuple(
                 Dot(int(r), bool(y), float(v))
                 for r, y, v in zip(ranks[:, p], proves[:, p], scaled[:, p], strict=True)

@@ -16,7 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
 from proofmap.core.inputs.columns import Columns, Groups
 from proofmap.core.inputs.frames import Column, library_of, row_names
-from proofmap.core.text import shortened
+from proofmap.core.text import short_names, shortened
 
 
 class FrameRows:
@@ -294,16 +294,13 @@ class Rows(Inputs):
         draw, font = ImageDraw.Draw(page), ImageFont.load_default(11)
         middle, half = round(0.88 * width), round(0.11 * width)
         draw.line((middle, 0, middle, height), (_GRID,) * 3)
-        for p, (name, members) in enumerate(self._members):
-            y, value = _BAND * p, shortened(self.value_text(x, p), 14)
+        values = [shortened(self.value_text(x, p), 14) for p in range(len(self._members))]
+        room = round(0.76 * width) - max(draw.textlength(value, font) for value in values) - 10
+        names = short_names(self.position_names, room, measure=lambda t: draw.textlength(t, font))
+        for p, (_, members) in enumerate(self._members):
+            y, value = _BAND * p, values[p]
             largest = max((float(scaled[k]) for k in members), key=abs)
-            room = round(0.76 * width) - draw.textlength(value, font) - 10
-            draw.text(
-                (3, y + 1),
-                shortened(name, room, measure=lambda t: draw.textlength(t, font)),
-                (_INK,) * 3,
-                font,
-            )
+            draw.text((3, y + 1), names[p], (_INK,) * 3, font)
             draw.text((round(0.76 * width), y + 1), value, (90,) * 3, font, anchor="ra")
             low, high = sorted((middle, middle + round(half * largest)))
             if largest:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from proofmap.core.text import counted, shortened
+from proofmap.core.text import counted, short_names
 from proofmap.report.figures.drawing import (
     COLOURS,
     INK,
@@ -95,7 +95,7 @@ class BoundsFigure(Figure):
         legend_below(
             figure,
             [reached, believed, *drawn],
-            [*names, *(escaped(shortened(m.method, LONGEST)) for m in self.marks)],
+            [*names, *map(escaped, short_names([m.method for m in self.marks], LONGEST))],
         )
         return figure
 

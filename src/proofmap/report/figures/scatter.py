@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import counted, shortened
+from proofmap.core.text import counted, short_names
 from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,
@@ -73,7 +73,8 @@ class ScatterFigure(Figure):
             handles |= {k: _mark(axis, point, k) for k, point in shown.items()}
             _write_numbers(axis, panel.points)
         axes[0][0].set_ylabel("soundness (worst case)")
-        names = [f"{k + 1}  {escaped(shortened(methods[k], LONGEST))}" for k in sorted(handles)]
+        short = short_names(methods, LONGEST)
+        names = [f"{k + 1}  {escaped(short[k])}" for k in sorted(handles)]
         legend_below(figure, [handles[k] for k in sorted(handles)], names)
         return figure
 

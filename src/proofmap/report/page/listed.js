@@ -50,14 +50,14 @@ class ShownText {
 
 /** The columns of a row in the order of a map. Each has its value, and a bar: the belief while it and those above are shown.
  *
- * `positions` have name and value; `order`, `along`, `enough` and `strength` are as in shadedText, `f` is the belief in the whole row.
+ * `positions` have name and value, and may have a short name; `order`, `along`, `enough` and `strength` are as in shadedText, `f` is the belief in the whole row.
  * The first ones are shown; a press shows all.
  */
 class RankedColumns {
   constructor(positions, { order, along, enough, strength, f }, most = 10) {
     const best = order.map((place, k) => [place, k]).sort(([a], [b]) => a - b).map(([, k]) => k);
-    this.lines = best.map((k, place) => this.line(positions[k].name, positions[k].value, along[place + 1], place < enough));
-    const first = Math.max(most, Math.min(enough + 2, best.length));
+    this.lines = best.map((k, place) => this.line(positions[k], along[place + 1], place < enough));
+    const first = Math.min(Math.max(most, enough + 2), 2 * most);
     const rest = best.length > first + 1 ? this.lines.slice(first) : [];
     for (const line of rest) line.hidden = true;
     const more = make("button", { type: "button", class: "more-columns" }, `and ${rest.length} more`);
@@ -66,15 +66,15 @@ class RankedColumns {
       more.remove();
     });
     this.node = make("div", { class: `ranked-columns ${strength}-list` },
-      make("ol", {}, this.line("nothing shown", "", along[0], false), ...this.lines), ...(rest.length ? [more] : []));
+      make("ol", {}, this.line({ name: "nothing shown", value: "" }, along[0], false), ...this.lines), ...(rest.length ? [more] : []));
     this.node.style.setProperty("--f", f ?? 0);
   }
 
-  line(name, value, p, proves) {
+  line({ name, short, value }, p, proves) {
     const bar = make("span", { class: "probability", title: `with it ${inPercent(p)}` });
     bar.style.setProperty("--p", p ?? 0);
     return make("li", { class: proves ? "proves" : null },
-      make("span", { class: "name", title: name, dir: "auto" }, name), make("span", { class: "value", title: value }, value), bar);
+      make("span", { class: "name", title: name, dir: "auto" }, short ?? name), make("span", { class: "value", title: value }, value), bar);
   }
 
   /** Show the columns whose place in the map is `shown`. */

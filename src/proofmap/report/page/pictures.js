@@ -149,6 +149,7 @@ class Card {
     this.image = image;
     this.photo = node.querySelector("img.photo");
     this.levels = node.querySelectorAll("img.levels");
+    this.details = node.querySelector("details");
     this.chips = [...node.querySelectorAll(".chip")];
     const values = (place) => image.methods.flatMap((m) => (m.listed ?? m).curve[place]).filter((p) => p !== null);
     this.tops = image.labels.map((label, place) => Math.max(label.f ?? 0, ...values(place), 1e-6));
@@ -174,7 +175,7 @@ class Card {
 /** The beginning of a text, the first columns of a row, or the line of a series. */
 function stripPart({ text, columns, series }) {
   if (series) return new SeriesLine(series, series.columns.at(-1) + 1, "").node;
-  return text ? text.slice(0, 24).join("") : columns.slice(0, 4).map(({ name, value }) => `${name} ${value}`).join(", ");
+  return text ? text.slice(0, 24).join("") : columns.slice(0, 4).map(({ short, value }) => `${short} ${value}`).join(", ");
 }
 
 /** All images in full, and their tools. */
@@ -188,7 +189,10 @@ class Gallery {
     for (const node of this.rowOf.keys()) near.observe(node);
     this.slider.addEventListener("input", () => this.follow());
     this.setUpStrip();
-    beforePrint(() => this.rowOf.forEach((row) => row.show(this.step)));
+    beforePrint(() => {
+      for (const card of this.cards) card.details.open = true;
+      this.rowOf.forEach((row) => row.show(this.step));
+    });
     this.setUpTools();
     this.follow();
     document.documentElement.dataset.ready = "true";
@@ -199,6 +203,12 @@ class Gallery {
     const all = record.counts[record.counts.length - 1];
     this.slider.value = Math.round(((record.counts.length - 1) * count) / all);
     this.follow();
+  }
+
+  /** Open the image that a link leads to. */
+  open(hash) {
+    const card = this.cards.find(({ image }) => `#image-${image.index}` === hash);
+    if (card) card.details.open = true;
   }
 
   /** Small photos to choose from, the one with the lowest soundness of any method with a map for each label first. */
@@ -217,7 +227,7 @@ class Gallery {
         record.listed
           ? make("span", { class: "strip-text", dir: "auto" }, stripPart(image))
           : make("img", { src: photo.src, alt: "", class: small, width: image.width, height: image.height }),
-        make("span", { class: "strip-name" }, image.name), make("span", { class: "soft" }, value)));
+        make("span", { class: "strip-name", title: image.name }, image.name), make("span", { class: "soft" }, value)));
     }));
   }
 
@@ -262,7 +272,16 @@ class Gallery {
       for (const card of this.cards) card.labelNodes.forEach((_, place) => card.switchLabel(place, place < shown));
     });
     byId("jump").append(...record.pictured.map((image) => make("option", { value: image.index }, image.name)));
-    byId("jump").addEventListener("change", (event) => byId(`image-${event.target.value}`).scrollIntoView());
+    byId("jump").addEventListener("change", (event) => {
+      this.open(`#image-${event.target.value}`);
+      byId(`image-${event.target.value}`).scrollIntoView();
+    });
+    for (const [id, open] of [["open-all", true], ["close-all", false]]) {
+      byId(id)?.addEventListener("click", () => this.cards.forEach((card) => { card.details.open = open; }));
+    }
+    document.addEventListener("click", (event) => this.open(event.target.closest("a[href^='#image-']")?.hash));
+    addEventListener("hashchange", () => this.open(location.hash));
+    this.open(location.hash);
     for (const box of document.querySelectorAll("[data-view]")) {
       box.addEventListener("change", () => byId("pictures").classList.toggle(`no-${box.dataset.view}`, !box.checked));
     }
