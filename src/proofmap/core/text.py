@@ -64,7 +64,8 @@ def short_names(names: Sequence[str], most: float, *, measure: Callable[[str], f
     """
     lines = [one_line(name) for name in names]
     long = {line for line in lines if measure(line) > most}
-    shared = re.sub(r"[^\W_]+$", "", os.path.commonprefix(sorted(long)))  # up to the last whole word
+    # the beginning that all long names share, up to the last whole word
+    shared = re.sub(r"[^\W_]+$", "", os.path.commonprefix(sorted(long)))  # noqa: RUF071 letters are meant
 
     def middle(text: str) -> str:
         left, right = text[: len(text) // 2], text[len(text) // 2 :]

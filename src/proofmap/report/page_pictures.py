@@ -39,7 +39,6 @@ from proofmap.results.notes import wrong_kind
 from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
 
-
 LONGEST_COLUMN = 28
 """Letters of a column's name in a list of columns; the full name appears when the mouse is over it."""
 
