@@ -43,6 +43,19 @@ def test_lines_and_json(tmp_path: Path) -> None:
     assert isinstance(rows, TextData) and rows.texts[1] == ROWS[1][0] and rows.names[0] == "good"
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\x85", "\x0c", "\x1e"])
+def test_only_a_line_break_ends_a_line(tmp_path: Path, end: str) -> None:
+    """Other separators are characters of a text, as pandas and JSON read them. A column was cut in two there, and labels were lost."""
+    text = f"good{end}film"
+    row = json.dumps({"t": text, "mark": "yes"}, ensure_ascii=False)
+    files = {"a.txt": text, "a.csv": f"t,mark\n{text},yes", "a.tsv": f"t\tmark\n{text}\tyes", "a.jsonl": row}
+    for name, content in files.items():
+        (tmp_path / name).write_text(content, encoding="utf-8")
+        columns = {} if name == "a.txt" else {"column": "t", "target": "mark"}
+        data = text_file(tmp_path / name, **columns)
+        assert data.texts == [text] and (name == "a.txt" or data.label_names == ("yes",))
+
+
 def test_parquet(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
@@ -62,6 +75,18 @@ def test_parquet(tmp_path: Path) -> None:
             "has no column 'reviews'. Did you mean 'review'",
         ),
         ("a.csv", b"x\n", {"column": "x"}, "has no rows"),
+        (
+            "a.csv",
+            b"x,y\na film, really,pos\n",
+            {"column": "x"},
+            "line 2 of a.csv has 3 fields, but 2 columns",
+        ),
+        (
+            "a.csv",
+            b'x,y\n"a film,pos\nb,neg\n',
+            {"column": "x"},
+            "a.csv cannot be read: unexpected end of data",
+        ),
         ("a.txt", b"\n \n", {}, "a.txt has no texts"),
         ("a.txt", b"ok\ncaf\xe9\n", {}, "not UTF-8 in line 2"),
         ("a.txt", b"ok\n", {"column": "x"}, "read line by line and has no columns"),

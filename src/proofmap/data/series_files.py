@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import os
 import wave
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.table_files import check_header
 from proofmap.data.dataset import numbered
-from proofmap.data.tables import text_of
+from proofmap.data.tables import table_rows, text_of
 from proofmap.data.tensors import TensorData
 
 _MISSING = ("", "?", "nan")
@@ -94,7 +93,7 @@ def series_content(content: bytes, name: str, *, target: str = "") -> SeriesFile
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputError(f"{name} cannot be read as text in UTF-8: {error}") from None
-    if suffix in _TABLES and target not in _table(text.partition("\n")[0], suffix, name)[0]:
+    if suffix in _TABLES and target not in _table(text, suffix, name)[0]:
         target = ""
     return SeriesFile(_read(text, name, suffix, target), title=name, settings=settings)
 
@@ -112,7 +111,7 @@ def _read(content: str | Path | io.BytesIO, name: str, suffix: str, target: str)
     if suffix == ".ts":
         return _ts(str(content), name)
     if suffix in _TABLES:
-        return _csv(_table(str(content), suffix, name), name, target)
+        return _csv(*_table(str(content), suffix, name), name, target)
     if suffix == ".npz" and not isinstance(content, str):
         return _npz(content, name)
     raise InputError(
@@ -139,18 +138,11 @@ def _ts(text: str, path: str) -> _Read:
     return _Read(_together(found, path), labels)
 
 
-def _table(text: str, suffix: str, path: str) -> list[list[str]]:
-    try:
-        reader = csv.reader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
-        return [row for row in reader if row] or [[]]
-    except csv.Error as error:
-        raise InputError(f"{path} cannot be read as a table: {error}") from None
+def _table(text: str, suffix: str, path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    return table_rows(text, "\t" if suffix == ".tsv" else ",", path)
 
 
-def _csv(rows: list[list[str]], path: str, target: str) -> _Read:
-    if len(rows) < 2:
-        raise InputError(f"{path} has no series below its first row, which names the columns")
-    header, *rest = rows
+def _csv(header: list[str], rows: Iterator[tuple[int, list[str]]], path: str, target: str) -> _Read:
     check_header([name for name in header if name != target], path)
     at = header.index(target) if target in header else None
     if target and at is None:
@@ -158,13 +150,11 @@ def _csv(rows: list[list[str]], path: str, target: str) -> _Read:
             f"target is {target!r}, but {path} has no such column; it has {', '.join(header[:8])}"
         )
     found, labels = [], []
-    for number, row in enumerate(rest, 2):
-        if len(row) != len(header):
-            raise InputError(
-                f"line {number} of {path} has {len(row)} fields, but {len(header)} columns are named"
-            )
+    for number, row in rows:
         labels.append("" if at is None else row[at].strip())
         found.append([_numbers([v for k, v in enumerate(row) if k != at], f"line {number} of {path}")])
+    if not found:
+        raise InputError(f"{path} has no series below its first row, which names the columns")
     return _Read(_together(found, path), labels)
 
 

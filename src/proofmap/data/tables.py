@@ -172,7 +172,14 @@ def _opened(path: Path) -> tuple[str, list[str], Iterator[tuple[int, list[str]]]
     """The first line of a table, its columns, and the rows below with their line numbers."""
     text = text_of(path)
     header = text.partition("\n")[0].rstrip("\r")
-    rows = _rows(text, max(",;\t", key=header.count), path)
+    return header, *table_rows(text, max(",;\t", key=header.count), path)
+
+
+def table_rows(
+    text: str, delimiter: str, path: str | Path
+) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+    """The columns that the first row of a table names, and the rows below with their line numbers. A row has one field for each column."""
+    rows = _rows(text, delimiter, path)
     columns = [name.strip() for name in next(rows, (0, []))[1]]
 
     def whole() -> Iterator[tuple[int, list[str]]]:
@@ -183,7 +190,7 @@ def _opened(path: Path) -> tuple[str, list[str], Iterator[tuple[int, list[str]]]
                 )
             yield line, row
 
-    return header, columns, whole()
+    return columns, whole()
 
 
 def _column(columns: Sequence[str], *accepted: str) -> int | None:
@@ -212,7 +219,7 @@ def _corners(columns: Sequence[str]) -> list[int] | None:
     return None
 
 
-def _rows(text: str, delimiter: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+def _rows(text: str, delimiter: str, path: str | Path) -> Iterator[tuple[int, list[str]]]:
     """The rows of a table that are not empty, with their line numbers."""
     rows = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:

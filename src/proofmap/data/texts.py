@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from proofmap.core.inputs.table_files import PARQUET
 from proofmap.core.inputs.text import checked_text
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, numbered
+from proofmap.data.tables import table_rows
 
 LINES = (".jsonl", ".ndjson")
 
@@ -72,9 +72,13 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
             raise InputError(
                 f"{path} is read line by line and has no columns; leave the names of columns out"
             )
-        lines = [line for line in _read(file).splitlines() if line.strip()]
+        lines = [line for line in _read(file).split("\n") if line.strip()]
         return TextData(lines, title=file.name, settings=settings)
-    rows = _parquet(file) if suffix in PARQUET else _jsonl(file) if suffix in LINES else _csv(file)
+    if suffix in (".csv", ".tsv"):
+        columns, lines_of = table_rows(_read(file), "\t" if suffix == ".tsv" else ",", file.name)
+        rows = [dict(zip(columns, row, strict=True)) for _, row in lines_of]
+    else:
+        rows = _parquet(file) if suffix in PARQUET else _jsonl(file)
     if not rows:
         raise InputError(f"{path} has no rows")
     have = list(rows[0])
@@ -152,6 +156,7 @@ def _check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]
 
 
 def _read(file: Path) -> str:
+    """The content of a file; its lines end with ``\\n``, and other separators, such as U+2028, belong to a text."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -161,20 +166,9 @@ def _read(file: Path) -> str:
         ) from None
 
 
-def _csv(file: Path) -> list[dict[str, Any]]:
-    try:
-        reader = csv.DictReader(
-            _read(file).splitlines(keepends=True),
-            dialect="excel-tab" if file.suffix.lower() == ".tsv" else "excel",
-        )
-        return [dict(row) for row in reader]
-    except csv.Error as error:
-        raise InputError(f"{file.name} cannot be read as a table: {error}") from None
-
-
 def _jsonl(file: Path) -> list[dict[str, Any]]:
     rows = []
-    for number, line in enumerate(_read(file).splitlines(), 1):
+    for number, line in enumerate(_read(file).split("\n"), 1):
         if not line.strip():
             continue
         try:
