@@ -30,10 +30,10 @@ from proofmap.testing import check_dataset
 check_dataset(TensorData([[1.0], [2.0]], kind="rows"))
 told["contract"] = "kept"
 
-from proofmap.plugins.code import code_digest
+from proofmap.plugins.code import code_record
 def f(x):
     return x in {"a", "b", "c", "d", "e"}
-told["digest"] = code_digest(f)
+told["digest"] = code_record(f)["code"]
 
 print(json.dumps(told))
 """

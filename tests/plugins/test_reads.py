@@ -8,6 +8,7 @@ import re
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from types import ModuleType
 from typing import Any
@@ -19,9 +20,13 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.methods import FromFunction
-from proofmap.plugins.code import code_digest, code_record, provenance, value_digest
+from proofmap.plugins.code import code_record, provenance, value_digest
 from proofmap.plugins.reads import unseen_in
 from tests.toys import linear_classifier
+
+
+def code_digest(function: Callable[..., object]) -> str:
+    return str(code_record(function)["code"])
 
 
 def notebook(code: str, **values: object) -> dict[str, Any]:
