@@ -136,11 +136,13 @@ def test_the_controls_of_an_audit_are_shown_and_only_noise_decides() -> None:
     assert result.passes and {line.method for line in result.lines} == {"gradient"}
     assert {line.method for line in result.controls} == {"random", "centered-gaussian"}
     assert [line.method for line in result.companions] == ["blurred:gradient", "top-label:gradient"]
-    assert str(result).count("control: passes") == 2 and str(result).count("control: fails") == 2
+    verdicts = [row[-1] for row in result.tables()[0][1]]
+    assert verdicts == ["passes", *["control: misses it"] * 2, *["for comparison: reaches it"] * 2]
+    assert any(note.startswith("for comparison: a method's own maps") for note in result.notes)
     assert any("explained by blur" in note for note in result.notes)
     assert len(json.loads(result.json())["companions"]) == 2 and result.csv().count("blurred:gradient") == 1
     named = audit(evaluation, bars={"soundness": 0.7}, method="blurred:gradient")
-    assert [line.method for line in named.lines] == ["blurred:gradient"]
+    assert [line.method for line in named.lines] == ["blurred:gradient"] and not named.companions
 
 
 # ---- runs ---------------------------------------------------------------------------------------------------------

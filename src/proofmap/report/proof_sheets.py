@@ -20,13 +20,20 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_causes, fill_words, other_fill
 from proofmap.results.named_positions import proof_count
 from proofmap.results.notes import WRONG_WORDS, wrong_kind
-from proofmap.results.proof_shape import OTHER_CURVE, ProofShape, judged_on_another_curve, percent, shape_of
+from proofmap.results.proof_shape import (
+    BAR,
+    OTHER_CURVE,
+    ProofShape,
+    judged_on_another_curve,
+    percent,
+    shape_of,
+)
 from proofmap.results.records import MethodResult
 
 _NOTES = (
     "Upper bar: pale, the net's probability of the label on the whole {noun} (f); in it, its average while the map's {positions} are shown, "
     "best first (AUC), and a line up to the largest value. Lower bar: the share of the {positions} that reaches f.",
-    "A proof has an average close to f: much less is too weak (incomplete), much more is too strong (unsound). The bar is .8.",
+    f"A proof has an average close to f: less than {percent(BAR)} of f is too weak (incomplete), more than {percent(1 / BAR)} is too strong (unsound).",
 )
 _RANKED_NOTE = (
     "Columns in the order of the map, best first. Bars: the probability of the label while the columns down to this line are shown and "

@@ -91,10 +91,16 @@ class AuditResult(Tables):
                 "bars prove nothing. Ask for completeness and best effort as well as soundness, raise the bars, and check the "
                 "net's mean, std and weights",
             )
-        elif self.lines and not self.controls:
+        elif self.controls:
+            found = ("a control knows nothing of the net, so it must miss at least one bar; each does",)
+        elif self.lines:
             found = (
                 "no control was judged, so it is not known whether noise would pass; judge controls too: "
                 "evaluate --controls, or audit --controls",
+            )
+        if self.companions:
+            found += (
+                "for comparison: a method's own maps, blurred or with that of its top label for every label; they decide nothing",
             )
         return (*found, *self.soundness_notes, *self.drop_notes)
 
@@ -122,9 +128,15 @@ class AuditResult(Tables):
             ("95 % interval", lambda line: tables.interval(line.low, line.high)),
             ("n", lambda line: str(line.n)),
             ("bar", lambda line: line.what),
-            ("verdict", lambda line: ("" if line in self.lines else "control: ") + line.verdict),
+            ("verdict", self._verdict),
         )
         return [*([bars] if self.lines else []), *([drop_cells(self.drops)] if self.drops else [])]
+
+    def _verdict(self, line: AuditLine) -> str:
+        if line in self.lines:
+            return line.verdict
+        role = "control" if line in self.controls else "for comparison"
+        return f"{role}: {'reaches' if line.passes else 'misses'} it"
 
     @property
     def _bars(self) -> tuple[AuditLine, ...]:
@@ -155,7 +167,7 @@ def audit(
 
     The controls are the label-free methods of :data:`~proofmap.results.controls.NOISE` in the evaluation. A control that is named as a
     method, or that is judged alone, must reach the bars like any other method. ``blurred:METHOD`` and ``top-label:METHOD`` are only
-    shown for comparison if METHOD is judged too, unless they are named.
+    shown for comparison, next to METHOD, unless they are named.
 
     Args:
         min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name.
@@ -190,7 +202,7 @@ def audit(
     held = {result.name for result in chosen}
     rest = [result for result in evaluation.results if result.name not in held]
     controls = [result for result in rest if roles[result.name] == "noise"]
-    companions = [result for result in rest if roles[result.name] in ("blurred", "cheating")]
+    companions = [r for r in rest if roles[r.name] != "noise" and role_of(r, [r, *chosen]) != "method"]
 
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
         found: list[AuditLine] = []
