@@ -10,7 +10,6 @@ import pytest
 
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
-from proofmap.app import photo_routes
 from proofmap.methods import make_method
 from tests.app.test_page import Tabs, png, wait_done
 from tests.app.threaded import Served
@@ -45,13 +44,14 @@ OBEYED = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(photo_routes, "DEFAULT_METHOD", METHOD)
-        middle = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
-        found = Served(linear_classifier(SIZE, len(NAMES), strength=0.05, names=NAMES, **middle))
-        found.server.choices.own = {METHOD: make_method("gradient")}
-        yield found
-        found.stop()
+    middle = {"mean": (0.5,) * 3, "std": (0.25,) * 3}
+    found = Served(linear_classifier(SIZE, len(NAMES), strength=0.05, names=NAMES, **middle))
+    choices = found.server.choices
+    choices.own = {METHOD: make_method("gradient")}
+    assert METHOD in [method.name for method in choices.methods_about]
+    choices.usual_method = METHOD  # the page begins with it
+    yield found
+    found.stop()
 
 
 def check(page: Any) -> None:

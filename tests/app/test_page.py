@@ -13,7 +13,7 @@ import torch
 
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
-from proofmap.app import photo_routes
+from proofmap.app import choices
 from proofmap.app.paint import wrong_labels
 from proofmap.core.ranking import keep_top
 from proofmap.report import colours
@@ -45,7 +45,7 @@ GRAY = 128  # what hides pixels of this net: its mean, .5
 def quick() -> Iterator[None]:
     """Jobs begin with a method that is quick and can be watched."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(photo_routes, "DEFAULT_METHOD", METHOD)
+        patch.setattr(choices, "DEFAULT_METHOD", METHOD)
         yield
 
 
