@@ -16,7 +16,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from proofmap.study.plan import work_of
+from proofmap.study.planning.plan import work_of
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow, Registered, UnitRow, curve_blob
 from proofmap.study.unit import Unit

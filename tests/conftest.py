@@ -26,7 +26,7 @@ from proofmap import cli
 from proofmap.core import batching
 from proofmap.data import pool
 from proofmap.report.figures import drawing
-from proofmap.study import cost
+from proofmap.study.planning import cost
 from tests.browser import NoBrowser, chromium
 from tests.processor_time import ProcessorTime
 

@@ -38,7 +38,7 @@ from proofmap.plugins.failures import exit_as_error
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores, unmeasured_scores
-from proofmap.study.cost import expected_labels
+from proofmap.study.planning.cost import expected_labels
 from proofmap.study.session import Session, prepare_session
 from proofmap.study.study import Study
 

@@ -20,7 +20,7 @@ from proofmap.metrics import Judged, Metric, prepare_metrics
 from proofmap.metrics.block import Subjects, judge_block
 from proofmap.metrics.games import InsertionGame
 from proofmap.study import Run, Study, run_study
-from proofmap.study.cost import unit_cost
+from proofmap.study.planning.cost import unit_cost
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, linear_probabilities, pixels
 
 N, SIZE = 3, 8

@@ -21,7 +21,7 @@ from proofmap.metrics import (
     prepare_metrics,
 )
 from proofmap.metrics.block import Subjects, judge_block
-from proofmap.study.cost import unit_cost
+from proofmap.study.planning.cost import unit_cost
 from tests.toys import conv_classifier, counted_classifier, pixels
 
 

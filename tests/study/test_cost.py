@@ -16,9 +16,9 @@ from proofmap import cli
 from proofmap.cli.demo import DemoSize, fitted, smaller_sizes, with_fewer_steps
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
-from proofmap.study import cost
-from proofmap.study.cost import Cost, Expected, Speed, expected_cost, measure_speed, speed_if_slow
-from proofmap.study.plan import Plan
+from proofmap.study.planning import cost
+from proofmap.study.planning.cost import Cost, Expected, Speed, expected_cost, measure_speed, speed_if_slow
+from proofmap.study.planning.plan import Plan
 from proofmap.study.preview import preview
 from tests.docs.pages import tiny_model, write_photos
 from tests.study.studies import toy_study

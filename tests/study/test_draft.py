@@ -23,8 +23,8 @@ from proofmap.methods import METHODS
 from proofmap.metrics import METRICS
 from proofmap.plugins.settings import settings_of
 from proofmap.study import Study
-from proofmap.study.draft import SCHEMA_FILE, draft, find_data
-from proofmap.study.file_schema import study_schema
+from proofmap.study.files.draft import SCHEMA_FILE, draft, find_data
+from proofmap.study.files.file_schema import study_schema
 from tests.command import run
 from tests.docs.pages import PAGES, ROOT, blocks
 from tests.lazily import Lazily

@@ -26,7 +26,7 @@ from proofmap.results.intervals import mean_interval
 from proofmap.results.score_tables import latex, score_markdown
 from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
-from proofmap.study.verify import verify_run
+from proofmap.study.reading.verify import verify_run
 from tests.data.made_up import save
 from tests.study.processes import Processes
 from tests.study.studies import METHODS, NAMES, classifier_of, facts, toy_study
@@ -330,7 +330,7 @@ def test_parquet_says_what_to_install(run: Run, tmp_path: Path, monkeypatch: pyt
 
 def test_a_long_table_is_written_in_pieces(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyarrow")
-    from proofmap.study import export
+    from proofmap.study.reading import export
 
     (whole,) = export_run(run, tmp_path / "whole", "parquet", ["per_label"])
     monkeypatch.setattr(export, "_AT_ONCE", 7)

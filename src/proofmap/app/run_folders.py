@@ -22,7 +22,7 @@ from proofmap.core.files import process_runs
 from proofmap.core.inputs import kind_of
 from proofmap.results.sharing import shared_names, without_folders
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
 from proofmap.study.store.connection import log_of
 from proofmap.study.store.database import FILE as SCORES
 

@@ -29,7 +29,7 @@ from proofmap.report.runs import write_image_page, write_run_report
 from proofmap.results.compare import Comparison, compare
 from proofmap.results.drops import DropLine, find_drops
 from proofmap.results.evaluation import Evaluation
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
 from proofmap.study.store.records import ImageRow
 
 READERS, DRAWERS = 2, 1

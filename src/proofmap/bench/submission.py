@@ -36,6 +36,7 @@ from proofmap.bench.record import Record, images_digest, weights_digest
 from proofmap.bench.running import loaded, run_task
 from proofmap.bench.task import VERSION, Task
 from proofmap.core import streams
+from proofmap.core.environment import environment
 from proofmap.core.errors import InputError
 from proofmap.core.files import file_name
 from proofmap.core.text import counted
@@ -45,7 +46,6 @@ from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
 from proofmap.study import Watcher
-from proofmap.study.environment import environment
 from proofmap.study.manifest import differences, plain_record
 from proofmap.study.resume import registrations
 from proofmap.study.session import Session, open_session

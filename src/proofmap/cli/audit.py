@@ -18,7 +18,7 @@ from proofmap.core.text import counted
 from proofmap.results.audit import audit as audit_scores
 from proofmap.results.audit import junit as junit_text
 from proofmap.results.evaluation import Evaluation
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
 
 if TYPE_CHECKING:
     from proofmap.study.outcome import Outcome

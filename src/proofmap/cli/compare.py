@@ -15,7 +15,7 @@ from proofmap.cli.console import print_as, print_notes
 from proofmap.core.errors import InputError
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
 
 
 def compare(

@@ -29,7 +29,7 @@ from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
-from proofmap.study.cost import SLOWER, expected_cost, expected_labels, measure_speed
+from proofmap.study.planning.cost import SLOWER, expected_cost, expected_labels, measure_speed
 from proofmap.study.watchers.status import duration_range
 
 METRICS = ("completeness", "soundness", "best-effort")

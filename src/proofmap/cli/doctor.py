@@ -17,10 +17,10 @@ import torch
 from proofmap.classifier.memory import device_memory
 from proofmap.cli import options
 from proofmap.cli.console import print_result
+from proofmap.core.environment import environment
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
 from proofmap.models.cifar_resnet import CifarResNet
-from proofmap.study.environment import environment
 
 
 class OptionalPackage(NamedTuple):

@@ -38,7 +38,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
 from proofmap.results.proof_shape import percent
-from proofmap.study.cost import expected_cost, expected_labels, speed_if_slow
+from proofmap.study.planning.cost import expected_cost, expected_labels, speed_if_slow
 from proofmap.study.session import open_net, open_study_data
 
 _MOST_TEXTS, _MOST_LABELS = 5, 8

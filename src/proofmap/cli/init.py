@@ -12,8 +12,8 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
-from proofmap.study.draft import SCHEMA_FILE, draft, find_data, has_model
-from proofmap.study.file_schema import study_schema
+from proofmap.study.files.draft import SCHEMA_FILE, draft, find_data, has_model
+from proofmap.study.files.file_schema import study_schema
 
 
 def init(

@@ -11,8 +11,8 @@ from proofmap.cli import options
 from proofmap.cli.console import print_written, stderr
 from proofmap.core.files import output_file
 from proofmap.results.score_tables import TABLES
-from proofmap.study.export import DATA, TEXT, export_run
-from proofmap.study.results import Run
+from proofmap.study.reading.export import DATA, TEXT, export_run
+from proofmap.study.reading.stored_run import Run
 
 
 def report(

@@ -11,10 +11,10 @@ from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
+from proofmap.study.reading.verify import verify_run
 from proofmap.study.store.database import Store
 from proofmap.study.store.lock import locked
-from proofmap.study.verify import verify_run
 
 
 def verify(

@@ -24,7 +24,7 @@ from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study.outcome import Outcome
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
 
 MOST_LABELS = 20
 """The most labels drawn on the page of one image."""

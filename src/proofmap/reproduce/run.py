@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 
+from proofmap.core.environment import environment
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import DATA_FOLDER, check_output, write_text, written_together
 from proofmap.core.progress import Progress, Silent
@@ -44,7 +45,6 @@ from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import passes_notes, with_rows
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text, records_csv
-from proofmap.study.environment import environment
 from proofmap.study.watchers.status import Watcher
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {

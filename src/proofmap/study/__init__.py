@@ -7,18 +7,18 @@ from proofmap.core.deferred import lazy_names
 if TYPE_CHECKING:
     from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
     from proofmap.study.executors.ray_executor import RayExecutor
-    from proofmap.study.export import export_run
     from proofmap.study.outcome import Outcome
-    from proofmap.study.plan import Plan
-    from proofmap.study.results import Run
+    from proofmap.study.planning.plan import Plan
+    from proofmap.study.reading.export import export_run
+    from proofmap.study.reading.run_notes import Failure
+    from proofmap.study.reading.stored_run import Run
+    from proofmap.study.reading.verify import verify_run
     from proofmap.study.run import run_study
-    from proofmap.study.run_notes import Failure
     from proofmap.study.selection import Selection
     from proofmap.study.store.checks import Problem
     from proofmap.study.store.errors import StoreError
     from proofmap.study.store.lock import RunBusy
     from proofmap.study.study import Study
-    from proofmap.study.verify import verify_run
     from proofmap.study.watchers.status import Status, Watcher
 
 # Imported when first used: reading a run needs no torch.
@@ -27,18 +27,18 @@ __getattr__, __dir__ = lazy_names(
     {
         "executors.executor": "Executor LocalExecutor Lost",
         "executors.ray_executor": "RayExecutor",
-        "export": "export_run",
+        "reading.export": "export_run",
         "outcome": "Outcome",
-        "plan": "Plan",
-        "results": "Run",
+        "planning.plan": "Plan",
+        "reading.stored_run": "Run",
         "run": "run_study",
-        "run_notes": "Failure",
+        "reading.run_notes": "Failure",
         "store.checks": "Problem",
         "store.errors": "StoreError",
         "store.lock": "RunBusy",
         "selection": "Selection",
         "study": "Study",
-        "verify": "verify_run",
+        "reading.verify": "verify_run",
         "watchers.status": "Status Watcher",
     },
 )

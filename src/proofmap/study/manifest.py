@@ -16,11 +16,11 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from proofmap.core.environment import environment, other_versions
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, is_disk_full, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.plugins.reads import unseen_in
-from proofmap.study.environment import environment, other_versions
 from proofmap.study.selection import Selection
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store

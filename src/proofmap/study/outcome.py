@@ -8,8 +8,8 @@ from pathlib import Path
 
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
-from proofmap.study.plan import Plan, Work
-from proofmap.study.results import Run
+from proofmap.study.planning.plan import Plan, Work
+from proofmap.study.reading.stored_run import Run
 
 
 @dataclass(frozen=True)

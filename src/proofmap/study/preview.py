@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.results.notes import distractor_words
-from proofmap.study.cost import Speed, measure_speed
-from proofmap.study.plan import Plan, make_plan
+from proofmap.study.planning.cost import Speed, measure_speed
+from proofmap.study.planning.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.selection import chosen_images
 from proofmap.study.session import Session, open_session

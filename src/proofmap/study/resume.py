@@ -17,8 +17,6 @@ from proofmap.core.labels import LabelRule
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method, PlannedMethod
 from proofmap.plugins.code import provenance
-from proofmap.study.blocks import block_size
-from proofmap.study.cost import expected_labels, unit_cost
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
     Manifest,
@@ -30,7 +28,9 @@ from proofmap.study.manifest import (
     plain_record,
     same_settings,
 )
-from proofmap.study.plan import Plan
+from proofmap.study.planning.blocks import block_size
+from proofmap.study.planning.cost import expected_labels, unit_cost
+from proofmap.study.planning.plan import Plan
 from proofmap.study.session import Session
 from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES

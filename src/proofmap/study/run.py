@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from proofmap.classifier import Classifier
+from proofmap.core.environment import environment
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
@@ -23,13 +24,12 @@ from proofmap.methods.method import Method
 from proofmap.methods.wrappers import map_sources
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.records import run_scores
-from proofmap.study.cost import speed_if_slow
-from proofmap.study.environment import environment
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import Manifest
 from proofmap.study.outcome import Outcome, describe_kept
-from proofmap.study.plan import Plan, Work, digest, make_plan, new_blocks, work_of
-from proofmap.study.results import Run
+from proofmap.study.planning.cost import speed_if_slow
+from proofmap.study.planning.plan import Plan, Work, digest, make_plan, new_blocks, work_of
+from proofmap.study.reading.stored_run import Run
 from proofmap.study.resume import (
     check_disk_space,
     check_stored,

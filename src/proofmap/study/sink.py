@@ -12,7 +12,7 @@ import torch
 
 from proofmap.metrics.curves import Curves
 from proofmap.study.manifest import Manifest
-from proofmap.study.plan import digest
+from proofmap.study.planning.plan import digest
 from proofmap.study.store.database import Store
 from proofmap.study.store.maps import MapsFile, write_maps
 from proofmap.study.store.records import ImageRow, Registered, UnitRow, curve_blob

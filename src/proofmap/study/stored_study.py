@@ -12,7 +12,7 @@ from proofmap.core.inputs import inputs_of
 from proofmap.core.version import source_version
 from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
 from proofmap.study.outcome import Outcome
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
 from proofmap.study.resume import registrations
 from proofmap.study.run import run_study
 from proofmap.study.session import Session, open_session

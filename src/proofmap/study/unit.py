@@ -18,13 +18,13 @@ from torch import Tensor
 
 from proofmap.classifier.steadiness import UnsteadyNet
 from proofmap.core.batching import OutOfMemory
+from proofmap.core.environment import environment
 from proofmap.core.errors import ProofmapError
 from proofmap.core.labels import label_table, truth_table
 from proofmap.data.dataset import output_places
 from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
 from proofmap.metrics.block import BlockResult, Subjects
 from proofmap.plugins.failures import exit_as_error, reason_of
-from proofmap.study.environment import environment
 from proofmap.study.session import Session, open_session
 from proofmap.study.store import maps as stored_maps
 from proofmap.study.store.errors import StoreError

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from proofmap.core.files import digest_of
 from proofmap.methods.method import Cost
 from proofmap.methods.wrappers import map_sources
-from proofmap.study.blocks import AT_ONCE
-from proofmap.study.cost import Expected, Speed, unit_cost
+from proofmap.study.planning.blocks import AT_ONCE
+from proofmap.study.planning.cost import Expected, Speed, unit_cost
 from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError

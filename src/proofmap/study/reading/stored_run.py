@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from proofmap.core.deferred import Tensor, type_in
+from proofmap.core.environment import environment_notes
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import kind_of
 from proofmap.core.labels import label_array
@@ -19,9 +20,8 @@ from proofmap.results.arrays import Array, CurveArrays
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, method_result
 from proofmap.results.statistics import Score
-from proofmap.study.environment import environment_notes
 from proofmap.study.manifest import Manifest
-from proofmap.study.run_notes import Failure, gaps
+from proofmap.study.reading.run_notes import Failure, gaps
 from proofmap.study.sanity import stored_sanity
 from proofmap.study.selection import chosen_images, unlabelled_images, unreadable_images
 from proofmap.study.store.checks import check_values
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from proofmap.data.dataset import Dataset
-    from proofmap.study.pictured import RunPictures
+    from proofmap.study.reading.pictured import RunPictures
 else:
     Dataset = type_in("proofmap.data.dataset", "Dataset")
 
@@ -275,7 +275,7 @@ class Run:
 
     @property
     def _pictures(self) -> RunPictures:
-        from proofmap.study.pictured import RunPictures
+        from proofmap.study.reading.pictured import RunPictures
 
         return RunPictures(self.folder, self.manifest, self.store, self.images)
 

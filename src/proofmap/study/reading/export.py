@@ -18,7 +18,7 @@ from proofmap.core.text import csv_lines, one_line
 from proofmap.results.score_tables import TABLES, best_two, latex, score_cells, score_notes, score_records
 from proofmap.results.sharing import shared, shared_names, without_folders
 from proofmap.results.tables import markdown
-from proofmap.study.results import Run
+from proofmap.study.reading.stored_run import Run
 
 DATA = ("csv", "json", "parquet")
 TEXT = {"md": "md", "latex": "tex"}

@@ -1,0 +1,1 @@
+"""Study files that are written for a user, and their schema for editors."""

@@ -1,0 +1,1 @@
+"""Runs that are stored: their results, pictures and notes, checks and exports."""
