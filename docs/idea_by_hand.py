@@ -62,7 +62,7 @@ def _proof(found: pm.Evaluation, m: int, k: int) -> dict[str, object]:
         "peak": round(shape.peak, 4),
         "reach": None if shape.reach is None else round(shape.reach, 3),
         "strength": shape.strength.word,
-        "words": shape.words,
+        "words": shape.summary,
     }
 
 

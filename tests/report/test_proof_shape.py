@@ -65,7 +65,7 @@ def test_a_label_that_the_net_does_not_believe_has_no_reach() -> None:
     ],
 )
 def test_the_words_say_what_the_curve_does(given: ProofShape, said: str) -> None:
-    assert given.words == said
+    assert given.summary == said
     assert proof_sheets.verdict_text(given).text == said
 
 

@@ -242,7 +242,7 @@ def test_a_difference_stands_beside_that_of_the_papers_cells(
     assert table.records[0]["paper"] == ("" if paper is None else pytest.approx(paper))
     assert table.rows[0][table.header.index("the paper's")] == ("-" if paper is None else signed(paper))
     for few in (replace(pair, n=2), replace(pair, low=0.1, high=0.1)):  # or all alike
-        assert not few.excludes_paper and "excludes" not in few.words()
+        assert not few.excludes_paper and "excludes" not in few.describe()
 
 
 def test_one_contradicted_pair_contradicts_the_statement_and_is_named() -> None:

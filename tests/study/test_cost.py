@@ -185,9 +185,13 @@ def test_the_time_is_told_before_the_work_where_it_is_long(
 
 
 def test_an_estimate_is_a_range() -> None:
-    told = Expected(Cost(forward=600, gradient=300)).words(Speed(5.0, 5.0))
+    told = Expected(Cost(forward=600, gradient=300)).time_text(Speed(5.0, 5.0))
     assert told == "about 3 to 9 min (5 passes/s forward, 5 with gradient, measured now)"
-    assert Expected(Cost(forward=50), ("mine",)).words(Speed(5.0)).startswith("at least 10 to 30 s, and what")
+    assert (
+        Expected(Cost(forward=50), ("mine",))
+        .time_text(Speed(5.0))
+        .startswith("at least 10 to 30 s, and what")
+    )
 
 
 # ---- the demo ------------------------------------------------------------------------------------------------------

@@ -197,7 +197,7 @@ def map_answer(
         below=found.strength.below,
         peak=found.peak,
         reach=found.reach,
-        words=found.words,
+        words=found.summary,
         seconds=result.seconds,
         enough=proof_count(evaluation, found, len(heat)) if listed else None,
     )

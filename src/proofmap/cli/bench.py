@@ -35,7 +35,7 @@ def _list(target: str | None, data: Path) -> None:
     print_result(f"{VERSION}\n\n{tables.aligned(header, rows)}")
     for task in tasks:
         for need in task.missing(data):
-            print_result(f"{task.name} needs {need.words(data)}")
+            print_result(f"{task.name} needs {need.describe(data)}")
         if target is not None:
             print_result(
                 f"data: {task.source}\ndigest of the images: {task.data_digest}\ndigest of the task: {task.digest}"

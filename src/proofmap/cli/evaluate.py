@@ -282,7 +282,7 @@ def _print_plan(plan: Plan) -> None:
         f"{counted(left, 'unit')} to do{done}{passes}",
     )
     if plan.speed is not None:
-        stderr.print(plan.expected.words(plan.speed))
+        stderr.print(plan.expected.time_text(plan.speed))
 
 
 def preview_text(found: Preview) -> str:
@@ -302,7 +302,7 @@ def preview_text(found: Preview) -> str:
     if plan.done == plan.units:
         lines.append("nothing left to do")
     else:
-        lines.append(plan.expected.words(found.speed))
+        lines.append(plan.expected.time_text(found.speed))
         lines.append(f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)")
     if found.distractors:
         lines.append(f"distractors: {found.distractors}")

@@ -53,7 +53,7 @@ def print_words(evaluation: Evaluation, console: Console | None = None) -> None:
             for j in evaluation.places_of(i)[:_MOST_LABELS]:
                 proof = word_proof(evaluation, result, i, j)
                 by = f" by {result.name}" if len(evaluation.results) > 1 else ""
-                head = f"{evaluation.image_names[i]}, {proof.label}{by} {percent(proof.shape.belief)}: {proof.shape.words}"
+                head = f"{evaluation.image_names[i]}, {proof.label}{by} {percent(proof.shape.belief)}: {proof.shape.summary}"
                 console.print(Text(terminal_text(head), style="bold" if has_colours else ""))
                 console.print(
                     coloured(proof) if has_colours else Text(marked(proof)), soft_wrap=not console.is_terminal
@@ -200,7 +200,7 @@ def explain(
         expected = expected_cost(classifier, chosen, metrics, len(block.indices), number)
         speed = speed_if_slow(classifier, expected)
         if speed is not None:
-            stderr.print(expected.words(speed))
+            stderr.print(expected.time_text(speed))
     names = [data.names[i] if text or is_data else Path(data.names[i]).stem for i in block.indices]
     judge.update(block.images, names=names)
     proof = pm.Proof(judge.compute())

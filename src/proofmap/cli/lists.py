@@ -153,14 +153,14 @@ def _recipes(name: str | None, data: Path) -> KindList:
 
 def _recipe_state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
     """Whether a recipe can be run, and what is missing for it and for its variants, up to the first variant that can be run."""
-    missing = [need.words(data) for need in recipe.missing(data)]
+    missing = [need.describe(data) for need in recipe.missing(data)]
     required, ready = bool(recipe.lacks(data)), recipe.ready_variant(data)
     for variant in (v for v in recipe.variants if not v.by_name):
         if variant is ready:
             optional = [need for need in variant.needs if not need.is_there(data)]
-            missing += [f"({variant.name}) {need.words(data)}" for need in optional]
+            missing += [f"({variant.name}) {need.describe(data)}" for need in optional]
             break
-        missing += [f"({variant.name}) {need.words(data)}" for need in variant.lacks(data)]
+        missing += [f"({variant.name}) {need.describe(data)}" for need in variant.lacks(data)]
     if required or (recipe.variants and ready is None):
         return "data missing", missing
     if ready is not None and ready is not recipe.variants[0]:

@@ -232,7 +232,7 @@ def _label_record(evaluation: Evaluation, result: MethodResult, index: int, plac
         "reach": found.reach,
         "strength": found.strength.word,
         "below": found.strength.below,
-        "words": found.words,
+        "words": found.summary,
         "fill": fill_words(result, index, place),
     }
 

@@ -130,7 +130,7 @@ class ProofColumns:
     count: int
 
     @property
-    def words(self) -> str:
+    def caption(self) -> str:
         rows = "; ".join(f"{panel.label}: {counted(panel.rows, 'row')}" for panel in self.panels)
         return (
             f"Columns in the order of the maps by {self.method}, for rows whose belief in a label is at least e1 ({rows}). A dot is a row; "

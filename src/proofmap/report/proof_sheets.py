@@ -47,7 +47,7 @@ MOST_IMAGES, MOST_LABELS = 50, 8
 
 def verdict_text(shape: ProofShape) -> SheetText:
     """The verdict on a map: what its curve does, compared with the net's belief."""
-    return SheetText(shape.words, colour=STRENGTHS[shape.strength.word], wraps=True)
+    return SheetText(shape.summary, colour=STRENGTHS[shape.strength.word], wraps=True)
 
 
 def sheet_cell(

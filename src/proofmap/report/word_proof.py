@@ -111,7 +111,7 @@ def proof_words_html(proof: WordProof, most_steps: int = 24) -> str:
     )
     head = (
         f'<div style="margin-top:.6em"><b>{escape(terminal_text(proof.label))}</b> whole text {percent(proof.shape.belief)}, '
-        f'<span style="color:{ink};font-weight:600">{escape(proof.shape.words)}</span></div>'
+        f'<span style="color:{ink};font-weight:600">{escape(proof.shape.summary)}</span></div>'
     )
     text = f'<div dir="auto" style="line-height:1.9;white-space:pre-wrap;max-width:48em">{shaded}</div>'
     return head + text + _steps_html(proof, most_steps)

@@ -125,7 +125,7 @@ def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequ
 
 
 def _in_words(pairs: Sequence[Pair]) -> str:
-    return "; ".join(pair.words() for pair in pairs[:3])
+    return "; ".join(pair.describe() for pair in pairs[:3])
 
 
 @dataclass(frozen=True)
@@ -165,10 +165,10 @@ class Pair:
     def numbers(self) -> str:
         return f"{signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
 
-    def words(self) -> str:
+    def describe(self) -> str:
         """The pair as text. If it is undecided, the text also says whether the paper's own difference is excluded.
 
-        >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).words()
+        >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).describe()
         "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
         """
         text = f"{self.better} against {self.than} {self.numbers}"

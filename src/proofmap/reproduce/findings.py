@@ -164,7 +164,7 @@ class Job:
         """Notes on optional parts that were requested but left out: which file each part needs, and in which folder."""
         others = rows_of(self.all_settings or self.settings) - rows_of(self.settings)
         return [
-            f"left out: {need.gives}, which needs {need.words(self.data)}"
+            f"left out: {need.gives}, which needs {need.describe(self.data)}"
             for need in self.recipe.needs
             if need.gives in self.missing and need.gives not in others
         ]

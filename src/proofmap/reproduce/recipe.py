@@ -68,7 +68,7 @@ class Need:
             or (bool(self.shipped) and (_package() / self.shipped).is_file())
         )
 
-    def words(self, data: Path) -> str:
+    def describe(self, data: Path) -> str:
         """What the user must supply, and in which place."""
         package = f"the package {self.module}" if self.module else ""
         place = f"{data / self.path}" if self.path else ""
@@ -173,7 +173,9 @@ class Recipe:
             return note
         lacking = own.lacks(data)
         how = (
-            f"supply {'; '.join(need.words(data) for need in lacking)}" if lacking else "everything is there"
+            f"supply {'; '.join(need.describe(data) for need in lacking)}"
+            if lacking
+            else "everything is there"
         )
         return f"{note}. For {own.what}: {how}; --variant {own.name}"
 
@@ -230,9 +232,9 @@ def needs_error(
     owner: str, needs: Sequence[Need], data: Path, one_of: Mapping[str, Sequence[Need]] | None = None
 ) -> InputError:
     """The error that says what to supply: all of these needs, and those of one of several variants."""
-    lines = [f"  {need.words(data)}" for need in needs] + (["one of these:"] if one_of else [])
+    lines = [f"  {need.describe(data)}" for need in needs] + (["one of these:"] if one_of else [])
     for variant, own in (one_of or {}).items():
-        lines += [f"  for {variant}:", *(f"    {need.words(data)}" for need in own)]
+        lines += [f"  for {variant}:", *(f"    {need.describe(data)}" for need in own)]
     if any(need.path for some in (needs, *(one_of or {}).values()) for need in some):
         lines.append(f"Another folder in place of {data} is named with --data")
     return InputError("\n".join([f"{owner} needs what is not here. Supply", *lines]))

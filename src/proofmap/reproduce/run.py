@@ -111,7 +111,7 @@ def reproduce(
     if start is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no maps; leave out --from")
     settings = recipe.chosen(data=Path(data), quick=quick)
-    lacking = {need.gives: need.words(Path(data)) for need in missing}
+    lacking = {need.gives: need.describe(Path(data)) for need in missing}
     chosen = _with_rows(recipe, settings, rows, lacking) if rows else settings
     folder = check_output(out)
     job = Job(

@@ -108,7 +108,7 @@ class ProofShape:
     """The peak in units of max(f, e2), as the metric ``peak`` has it."""
 
     @property
-    def words(self) -> str:
+    def summary(self) -> str:
         """What the curve does, compared with the belief: ``on average as strong as the belief, peak 1.9 times``."""
         peak = f", peak {times(self.overshoot)}" if self.overshoot > 1 / BAR else ""
         if self.strength.word == "unknown":

@@ -24,7 +24,7 @@ class ColumnsFigure(Figure):
         return self.found.panels
 
     def caption(self) -> str:
-        return f"{self.found.words} {self.settings}"
+        return f"{self.found.caption} {self.settings}"
 
     def drawn(self, plt: Any) -> Any:
         tallest = max(len(panel.columns) for panel in self.panels)

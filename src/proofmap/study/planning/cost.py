@@ -35,13 +35,13 @@ class Expected:
     known: Cost
     unknown: tuple[str, ...] = ()
 
-    def words(self, speed: Speed) -> str:
+    def time_text(self, speed: Speed) -> str:
         """A text with the time at this speed, and the time if the machine is slower (:data:`SLOWER`).
 
-        >>> Expected(Cost(forward=1000)).words(Speed(5.0))
+        >>> Expected(Cost(forward=1000)).time_text(Speed(5.0))
         'about 3 to 10 min (5 passes/s forward, measured now)'
         """
-        seconds = speed.words(self.known)
+        seconds = speed.duration(self.known)
         if not self.unknown:
             return f"about {seconds} ({speed})"
         silent = (
@@ -108,7 +108,7 @@ class Speed:
     def seconds(self, cost: Cost) -> float:
         return cost.forward / self.forward + cost.gradient / self.gradient
 
-    def words(self, cost: Cost) -> str:
+    def duration(self, cost: Cost) -> str:
         """How long it takes: at these rates, and if the work is slower by :data:`SLOWER`."""
         seconds = self.seconds(cost)
         return duration_range(seconds, SLOWER * seconds)
