@@ -1,4 +1,5 @@
-"""The requests and answers of jobs, batches and painting as types; see :mod:`proofmap.app.answers`."""
+"""Types of the requests and answers of three groups of routes: jobs, batches and painted proofs. See
+:mod:`proofmap.app.answers`."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def jobs_router(server: Server) -> APIRouter:
         photo, offer = server.subjects[asked.photo], server.nets.offer(asked.net)
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
         if len({*asked.labels}) < len(asked.labels) or len({*asked.methods}) < len(asked.methods):
-            raise InputError("give every label and every method once")
+            raise InputError("a label or a method is named more than once; name each only once")
         check_known(asked.labels, await server.facts(asked.net))
         _check_passes(methods, len(asked.labels))
         written = [choices.written(method) for method in methods]
@@ -105,7 +105,7 @@ def jobs_router(server: Server) -> APIRouter:
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
         server.nets.offer(asked.net)
         if len({*asked.methods}) < len(asked.methods):
-            raise InputError("give every method once")
+            raise InputError("a method is named more than once; name each only once")
         _check_passes(methods, LABEL_COUNT * len(photos))
         batch = await run_in_threadpool(_batches(server).add, asked, photos, methods, fill)
         return batch.answer()

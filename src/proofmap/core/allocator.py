@@ -1,7 +1,8 @@
 """Keep freed memory for the next tensor, instead of returning it to the system.
 
 A pass of a net makes and frees dozens of large tensors. The C library of Linux (glibc) returns blocks above 32 MB, and free memory
-at the end of its heap, to the system at once; the next tensor takes it again page by page. On a CPU that is 15 to 30 % of a pass.
+at the end of its heap, to the system at once; the next tensor must get it back page by page. On a CPU this takes 15 to 30 % of the
+time of a pass.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _CHOSEN_BY_THE_USER = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
 def keep_memory() -> bool:
     """Make this process keep freed memory. Passes of a net on a CPU then run 1.2 to 1.4 times as fast. Results do not change.
 
-    The command line and its Ray workers call this. In your own program it is your choice, as it affects the whole process; call
-    it before threads start. Returns whether it took effect. It has no effect outside Linux with glibc, or if the environment configures
-    memory (``MALLOC_...``, ``GLIBC_TUNABLES``, ``LD_PRELOAD``).
+    The command line and its Ray workers call this function. Your own program may call it too. It affects the whole process, and
+    must be called before threads start. Returns whether it took effect. It has no effect outside Linux with glibc, or if the
+    environment configures memory (``MALLOC_...``, ``GLIBC_TUNABLES``, ``LD_PRELOAD``).
     """
     if sys.platform != "linux" or any(name.startswith(_CHOSEN_BY_THE_USER) for name in os.environ):
         return False

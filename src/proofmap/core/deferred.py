@@ -1,4 +1,4 @@
-"""Imports that wait until they are needed: PyTorch, and the names of packages.
+"""Lazy imports: PyTorch, and the public names of packages.
 
 ``import torch`` takes seconds, and commands that only read a finished run do not need it. A module that these commands share with
 code that runs nets writes ``from proofmap.core.deferred import Tensor, torch``; ``Tensor`` is only for annotations.

@@ -48,7 +48,7 @@ def deprecated(*, since: str, removed_in: str, use: str = "") -> Callable[[Calla
 
 
 def warn_deprecated(name: str, *, since: str, removed_in: str, use: str = "") -> None:
-    """Warn that an argument, a class, a module or anything else that the decorator does not fit will be removed.
+    """Warn that something will be removed. For everything that the decorator cannot be used on: an argument, a class, a module.
 
     Each name warns once per process. If warnings are errors, every use raises.
 

@@ -1,7 +1,8 @@
 """Rules that choose the labels to explain, such as ``top5`` or ``p>=0.01``: from probabilities to output indices (N, L).
 
-``top5+wrong`` adds two labels that the net does not believe, to test soundness. Of the u labels of the label set that are not among the
-top ones and have f < .01, in the order of their probability, with the stream of the image's content and the seed:
+``top5+wrong`` adds two labels that the net does not believe, to test soundness. Both are drawn at random from the u labels of the
+label set that are not among the top ones and have f < .01, sorted by falling probability. The draw depends only on the image's
+content and the seed:
 
     near   one of the first min(10, ceil(u / 2)), with equal probability: the next labels that the net would give
     far    one of the last floor(u / 2)
@@ -298,7 +299,7 @@ def first_wrong(rule: str) -> int | None:
 
 
 def label_array(labels: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """Lists of labels as one table ``(N, L)``, filled up with ``NO_LABEL``.
+    """Lists of labels as one table ``(N, L)``, padded with ``NO_LABEL``.
 
     >>> label_array([[3], [4, 5]]).tolist()
     [[3, -1], [4, 5]]

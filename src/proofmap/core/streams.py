@@ -158,7 +158,7 @@ def normal(keys: Tensor, n: int) -> Tensor:
 def permutations(keys: Tensor, n: int) -> Tensor:
     """A random permutation of ``0 .. n-1`` for each key: int64 ``(*keys.shape, n)``.
 
-    Entries are sorted by two 32-bit words each, so equal ones are very rare; these stay in the order of their index.
+    Entries are sorted by random keys of two 32-bit words. Equal keys are very rare; their entries stay in the order of their index.
     """
     pairs = random_words(keys, 2 * n)
     wide = (pairs[..., :n] << 31) ^ pairs[..., n:]

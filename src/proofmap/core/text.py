@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from proofmap.core.errors import InputError
 
-# What a terminal does not print: control characters, marks that turn the direction of writing, and surrogates from broken names.
+# What a terminal does not print: control characters, marks that change the writing direction, and surrogates from broken names.
 _OBEYED = r"\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _UNPRINTABLE = rf"(?:[^\S ]|[{_OBEYED}])"
 _GAP = re.compile(f" *{_UNPRINTABLE}(?: |{_UNPRINTABLE})*")

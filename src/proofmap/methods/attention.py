@@ -1,9 +1,7 @@
 """Methods that read the attention of transformers: attention rollout, Chefer's relevance and LeGrad.
 
 They share the attention matrices of a net, the positions of its patches in the image, and the tokens from which the logits are read.
-For texts, the
-value of a word is
-the sum over its tokens; special tokens are left out.
+For texts, the value of a word is the sum over its tokens; special tokens are left out.
 """
 
 from __future__ import annotations
@@ -173,8 +171,8 @@ _HEADS: dict[str, Callable[[Tensor, int], Tensor]] = {
 class AttentionRollout(AttentionMethod):
     """Attention rollout (Abnar and Zuidema 2020): the row of the class token in A'_n ... A'_2 A'_1.
 
-    A' = (A + I) / 2 is attention with its skip connection, A the mean over the heads; rows sum to one.
-    If the logits are read from the mean of the patches, the mean of their rows. One map for all labels.
+    A' = (A + I) / 2 is the attention with its skip connection, where A is the mean over the heads; the rows of A' sum to one. If
+    the logits are read from the mean of the patches, the map is the mean of the rows of all patches. All labels have the same map.
     """
 
     name = "attention-rollout"
@@ -197,9 +195,10 @@ class AttentionRollout(AttentionMethod):
 class Chefer(AttentionMethod):
     """Chefer's relevance: the row of the class token in R - I, where R <- R + mean over heads of relu(G * A) R, from R = I.
 
-    G = d logit_a / d A. If the logits are read from the mean of the patches, the mean of their rows. This is the rule of *Generic attention-model
-    explainability* (Chefer et al., ICCV 2021) for self-attention. Their earlier *Transformer interpretability beyond attention visualization* (CVPR 2021)
-    has the same product of I + relu(G * A), with relevances of layer-wise propagation instead of A.
+    G = d logit_a / d A. If the logits are read from the mean of the patches, the map is the mean of the rows of all patches. This
+    is the rule of *Generic attention-model explainability* (Chefer et al., ICCV 2021) for self-attention. Their earlier
+    *Transformer interpretability beyond attention visualization* (CVPR 2021) has the same product of I + relu(G * A), with
+    relevances of layer-wise propagation instead of A.
     """
 
     name = "chefer"
@@ -218,9 +217,9 @@ class Chefer(AttentionMethod):
 class LeGrad(AttentionMethod):
     """LeGrad (Bousselham et al. 2024): the mean over layers l of the mean over heads and rows of relu(d s_l / d A_l).
 
-    s_l is the logit of label a that the net's head reads from the tokens of layer l. For this the net runs once more for each layer l, with
-    the tokens of its last layer replaced by those of layer l. With ``score="net"`` it is the net's own logit at every layer, from one
-    forward pass; at the last layer both are the same.
+    s_l is the logit of label a that the net's head reads from the tokens of layer l. For this the net runs once more for each layer
+    l, with the tokens of its last layer replaced by those of layer l. With ``score="net"``, s_l is the net's own logit for every
+    layer, from one forward pass. For the last layer both choices are the same.
     """
 
     name = "legrad"
@@ -255,7 +254,7 @@ class LeGrad(AttentionMethod):
         return Cost(forward=len(self._layers(ready.state)), gradient=labels)
 
     def _layers(self, tokens: AttentionTokens) -> range:
-        """The layers that count."""
+        """The indices of the layers that are used: the last ``self.layers``, or all."""
         every = len(tokens.blocks)
         return range(every - min(self.layers or every, every), every)
 

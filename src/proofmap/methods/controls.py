@@ -64,10 +64,10 @@ class Random(Blind):
 class CenteredGaussian(Blind):
     """An isotropic Gaussian bump in the middle, where photographers place their subject.
 
-    ``sigma`` is a share of the shorter side. It does not change scores of curves, because these depend only on the order of distances.
-    It does change the saliency metric, which draws a box around the values above a multiple of the map's mean: on 224 x 224 pixels the
-    smallest box of thresholds 0
-    to 5 has .09 of the area for sigma .1, below .05 for .2 to .35, .10 for .5 and .18 for 1. Gupta et al. do not print their sigma.
+    ``sigma`` is a share of the shorter side. It does not change scores of curves, because these depend only on the order of
+    distances. It does change the saliency metric, which draws a box around the values above a multiple of the map's mean: on 224 x
+    224 pixels the smallest box over the thresholds from 0 to 5 covers .09 of the area for sigma .1, below .05 for .2 to .35, .10
+    for .5 and .18 for 1. Gupta et al. do not print their sigma.
     """
 
     name = "centered-gaussian"

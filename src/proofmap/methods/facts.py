@@ -77,7 +77,7 @@ class MethodFacts:
 
     @property
     def map_words(self) -> str:
-        """Whether labels share a map."""
+        """A phrase that says whether labels share a map."""
         return {True: "one for all labels", False: "one per label", None: "depends"}[self.label_free]
 
 

@@ -26,13 +26,14 @@ from proofmap.plugins.settings import Plugin, Ready, settings_class
 from proofmap.plugins.specs import make_plugin
 
 Need = Literal["gradients", "layer", "attention", "distractors", "masker", "neighbours", "order", "numbers"]
-"""What a method needs of the net, of the study, or of the kind of input, whose needs are in :data:`INPUT_NEEDS`."""
+"""What a method may need from the net, from the study, or from the kind of input (:data:`INPUT_NEEDS`)."""
 INPUT_NEEDS: Mapping[Need, tuple[Callable[[Inputs], bool], str]] = {
     "neighbours": (lambda inputs: inputs.has_neighbours, "have no neighbours"),
     "order": (lambda inputs: inputs.has_order, "come in no order"),
     "numbers": (lambda inputs: not isinstance(inputs, TextInputs), "are no numbers"),
 }
-"""For each need of the kind of input: whether it is there, and what is said if not."""
+"""For each need that concerns the kind of input: a function that says whether the inputs meet it, and the words of the error if
+not."""
 Family = Literal[
     "gradients",
     "cam",
@@ -74,11 +75,11 @@ class Cost:
 class Method(Plugin):
     """The description of a method: (classifier, images, labels) -> one heat map per label, larger = more salient.
 
-    A subclass is a class of settings: a frozen, keyword-only dataclass, which ``METHODS.register`` makes of it. It implements :meth:`compute`. A
-    method that must find or build something for a net first (a layer, a pool of images) returns it from :meth:`state_for`. It implements
-    :meth:`make_maps` instead of :meth:`compute`, and gets that state as an argument. A method states five facts: its ``family``,
-    ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters), ``signed`` (values below zero are
-    evidence against the label) and ``needs``.
+    A subclass is a class of settings, and implements :meth:`compute`. ``METHODS.register`` makes it a frozen, keyword-only
+    dataclass. If a method must first find or build something for a net (a layer, a pool of images), :meth:`state_for` returns this
+    state, and the method implements :meth:`make_maps` instead of :meth:`compute`, which gets the state as an argument. A method
+    states five facts: its ``family``, ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters),
+    ``signed`` (values below zero are evidence against the label) and ``needs``.
     """
 
     noun = "method"
@@ -90,7 +91,8 @@ class Method(Plugin):
 
     @property
     def looks_inside(self) -> bool:
-        """Whether the method may use more of the net than outputs and input gradients. This is assumed unless the family is known not to."""
+        """Whether the method may use more of the net than outputs and input gradients. This is assumed except for families that use
+        nothing else."""
         return self.family not in _FROM_OUTSIDE or not self.needs.isdisjoint(("layer", "attention", "masker"))
 
     def __post_init__(self) -> None:
@@ -169,7 +171,7 @@ class Method(Plugin):
         return self.compute(*given, seed=seed, progress=progress)
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
-        """The record of results, as plain data: the settings, and what was found or built for the net."""
+        """The method's part of the record of results, as plain data: the settings, and what was found or built for the net."""
         return self.settings()
 
     def cost(self, labels: int) -> Cost | None:
@@ -185,7 +187,7 @@ class Method(Plugin):
 class ReadyMethod(Ready):
     """A method prepared for one net; call it with images and labels. Its record contains everything that its maps depend on.
 
-    It holds what :meth:`Method.state_for` returned, and hands everything else on to the method.
+    It holds what :meth:`Method.state_for` returned, and delegates everything else to the method.
     """
 
     method: Method
@@ -223,8 +225,8 @@ class ReadyMethod(Ready):
     ) -> Tensor:
         """Maps ``(N, L, *positions)`` float32 on the classifier's device for labels ``(N, L)``.
 
-        Places without a label (-1) get a map of zeros. The same inputs and seed give the same maps, whatever the
-        batch size or order, up to rounding. If the net was trained since, the method is prepared again.
+        The map of a label -1 (padding) is zero. The same inputs and seed give the same maps up to rounding, for every batch size
+        and order. If the net has been trained further, the method is prepared again.
         """
         with outside_inference_mode():  # gradients cannot be had inside of it
             fresh = self._net_state == self.classifier.state()
@@ -372,7 +374,7 @@ ADOPTED: list[Callable[[Any], Method | None]] = []
 
 
 def adopt(thing: Any) -> Method | None:
-    """A method from a function or from an object of another library; None from anything else."""
+    """A method from a function or from an object of another library; None for anything else."""
     return next((method for make in ADOPTED if (method := make(thing)) is not None), None)
 
 

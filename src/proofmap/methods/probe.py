@@ -1,4 +1,4 @@
-"""A net observed while noise goes through it: which modules run, in which order, and which places of the image their outputs have.
+"""Observes a net during a pass of noise: which modules run, in which order, and which places of the image their outputs belong to.
 
 A layer's output can become a heat map if each of its places corresponds to a place in the image. For convolutions the shape shows this:
 ``(N, C, h, w)``, or ``(N, h, w, C)`` in some nets. For tokens ``(N, T, C)`` the shape does not show it, because some tokens may have no
@@ -42,7 +42,7 @@ class Grid:
     first: int = 0
 
     def of(self, values: Tensor) -> Tensor:
-        """``(..., T)`` to ``(..., height, width)``.
+        """Values of tokens ``(..., T)``, arranged on the grid ``(..., height, width)``.
 
         >>> Grid(2, 2, first=1).of(torch.arange(5))
         tensor([[1, 2],

@@ -1,8 +1,8 @@
-"""Methods around another method: its maps, changed. If both are judged, the maps are made once.
+"""Methods that change the maps of another method. If both are judged, the maps are made once.
 
-``top-label:METHOD`` uses the maps that METHOD is judged by. Whose maps a method uses depends on which methods are judged together, never on
-their order or on where they run. If the maps of METHOD are missing, they are made as METHOD makes them, for all labels of the block. So the
-bits are the same in a run that was stopped, and on a cluster.
+``top-label:METHOD`` uses the maps that METHOD is judged by. Which maps a method uses depends on the methods that are judged
+together, never on their order or on where they run. If the maps of METHOD are missing, they are made as METHOD makes them, for all
+labels of the block. So results are identical to the bit in a run that was interrupted, and on a cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from proofmap.plugins.settings import required, setting
 class Wrapper(Method):
     """A method that changes the maps of another method; written ``NAME:METHOD``.
 
-    If METHOD itself is judged too, its maps are used, and cost nothing more.
+    If METHOD itself is judged too, its maps are used again at no further cost.
     """
 
     family = "control"
@@ -56,7 +56,7 @@ class Wrapper(Method):
         return ReadyWrapper(self, classifier, self.state_for(classifier))
 
     def state_for(self, classifier: Classifier) -> ReadyMethod:
-        """METHOD for the same net."""
+        """METHOD, prepared for the same net."""
         return self.of.prepare(classifier)
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
@@ -108,7 +108,7 @@ class Wrapper(Method):
 
 @dataclass(frozen=True, eq=False)
 class ReadyWrapper(ReadyMethod):
-    """A wrapper for one net; its state is the method inside it, prepared for the same net."""
+    """A wrapper prepared for one net. Its state is the wrapped method, prepared for the same net."""
 
     method: Wrapper
 

@@ -41,8 +41,8 @@ class AdversarialSoundness(ProofMetric):
     Two searches share ``passes`` masked inputs per label: greedy insertion of superpixels, and a mask learned to make the area
     as large as possible, both on the fill of the curve. The value is never above the method's own soundness on these labels. It hardly
     differs between methods, because it measures what the net and the fill allow. If a method's soundness is far above it, the method
-    did not search for such proofs, although they exist. More passes lower the value, apart from chance in the search. NaN where no
-    label but the top one is judged.
+    did not search for such proofs, although they exist. More passes lower the value, apart from chance in the search. NaN if only
+    the top label is judged.
     """
 
     name = "adversarial-soundness"
@@ -96,7 +96,8 @@ class AdversarialSoundness(ProofMetric):
         return {**super().record(games), "searched": searched}
 
     def _searched(self, judged: Judged) -> Tensor:
-        """The largest areas ``(N, L)`` of the searches' maps; looked up if this evaluation has searched this image before."""
+        """The largest areas ``(N, L)`` of the maps that the searches find. Cached if this evaluation has searched the image
+        before."""
         frozen, known = judged.classifier.frozen(), judged.found
         rows = zip(streams.content_keys(judged.images), judged.labels.tolist(), strict=True)
         keys = [(self, judged.seed, content, tuple(labels)) for content, labels in rows]

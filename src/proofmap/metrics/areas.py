@@ -57,7 +57,7 @@ class Insertion(GameMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # of this one; the class tells those of probabilities
+        # the limits of this metric's target; the class attribute has those of a probability
         object.__setattr__(self, "limits", self.target.limits)
 
     def pairs(self, judged: Judged) -> Tensor:
@@ -79,8 +79,8 @@ class Deletion(Insertion):
 
 @METRICS.register
 class MoRF(Deletion):
-    """Mean over s of f of the first label while the s most relevant positions are hidden: the deletion area under its
-    name in pixel flipping. AOPC is f(x, a) minus this value.
+    """Most relevant first, as in pixel flipping: the mean over s of f of the first label while the s most relevant positions are
+    hidden. This is the deletion area. AOPC is f(x, a) minus this value.
     """
 
     name = "morf"
@@ -91,7 +91,8 @@ class MoRF(Deletion):
 
 @METRICS.register
 class LeRF(Deletion):
-    """Mean over s of f of the first label while the s least relevant positions are hidden."""
+    """Least relevant first, as in pixel flipping: the mean over s of f of the first label while the s least relevant positions are
+    hidden."""
 
     name = "lerf"
     kind = "lerf"

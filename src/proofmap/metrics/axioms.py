@@ -91,14 +91,14 @@ class Small(nn.Module):
 
 
 class Absolute(nn.Module):
-    """A rectifier by another name: (z + |z|) / 2."""
+    """A rectifier, computed as (z + |z|) / 2."""
 
     def forward(self, z: Tensor) -> Tensor:
         return (z + z.abs()) / 2
 
 
 class Twice(nn.Module):
-    """A convolution, then a mixing of its channels, then the opposite mixing: the convolution itself."""
+    """A convolution, then a matrix that mixes its channels, then the inverse matrix: the same function as the convolution alone."""
 
     def __init__(self, conv: nn.Conv2d) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ def with_absolutes(seed: int) -> Small:
 
 
 def reordered(seed: int) -> Small:
-    """Inner channels in another order and on another scale: max(c z, 0) / c = max(z, 0)."""
+    """The same function with inner channels in another order and on another scale: max(c z, 0) / c = max(z, 0)."""
     net = Small(seed)
     with torch.no_grad():
         order = torch.arange(net.first.out_channels).flip(0)

@@ -77,7 +77,7 @@ def judge_block(
     Args:
         maps: the method's maps of these images, if they exist already; metrics may still run the method on other images.
         made: a function that makes the maps, for methods that are judged together; by default the method itself.
-        keep_maps: the maps of this number of images, the first ones, are kept.
+        keep_maps: the number of images whose maps are kept; these are the first ones.
         curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
     """
     progress = progress or Silent()

@@ -59,7 +59,7 @@ class Judged:
     progress: Progress = field(default_factory=Silent)
     games: Mapping[Game, ReadyGame] = field(default_factory=dict)
     found: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
-    # what was measured on these tensors: not given on by dataclasses.replace, which may change them
+    # measured on these tensors, so dataclasses.replace does not copy it: the tensors may be replaced
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, init=False, repr=False)
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
     _original: Judged | None = field(default=None, init=False, repr=False)
@@ -160,7 +160,8 @@ class Judged:
         return self.once(what, lambda: self.over_pairs(value)[..., 0])
 
     def f_of(self, made: Tensor, image: Tensor, place: Tensor) -> Tensor:
-        """f(z, a) ``(B,)`` of inputs z ``(B, *shape)``, one batch, for the labels at these places of these images, both ``(B,)``."""
+        """f(z, a) ``(B,)`` for one batch of inputs z ``(B, *shape)``. The label a of each is given by the index of an image and the
+        index in its row of labels, both ``(B,)``."""
         f = self.classifier.log_f(self.classifier(made)).exp()
         return f.gather(1, self.labels[image, place][:, None])[:, 0]
 

@@ -35,7 +35,7 @@ insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6
 
 @dataclass(frozen=True, kw_only=True)
 class CurveSettings(Plugin):
-    """How a curve is drawn: the settings that games share with the metrics that read them."""
+    """How a curve is computed: the settings that games share with the metrics that read them."""
 
     shortcuts: ClassVar[Shortcuts] = {"curve": CURVES}
 
@@ -160,12 +160,12 @@ class ReadyGame(Ready):
 
     @property
     def bare(self) -> tuple[Hashable, ...]:
-        """The key of the value with nothing shown: games with equal keys share this value on the same images."""
+        """A key for the value that is read when nothing is shown. On the same images, games with equal keys share this value."""
         usual = type(self.game).read is Game.read
         return self.fill, self.draws, self.game.target if usual else self.game
 
     def record(self) -> dict[str, object]:
-        """How the curve was drawn, for the record of a score."""
+        """How the curve was computed, for the record of a score."""
         g = self.game
         own = {k: v for k, v in g.settings().items() if k not in setting_names(CurveSettings)}
         draws = {"draws": g.draws} if self.fill.random else {}

@@ -31,8 +31,8 @@ from proofmap.plugins.settings import setting
 class LocalisationMetric(Metric):
     """A metric of maps whose label has known boxes. An image's value is the mean over these labels.
 
-    Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in a box if its
-    middle does.
+    Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in a box if
+    its centre does.
     """
 
     higher_is_better = True
@@ -251,6 +251,6 @@ def side_by_side(inputs: Pictures, images: Tensor, labels: Sequence[int] | Tenso
 
 
 def _next_other(labels: Sequence[int], i: int) -> int:
-    """The next photo after this one, around the end, that has another label."""
+    """The index of the next photo with another label. After the last photo, the search continues with the first."""
     around = ((i + step) % len(labels) for step in range(1, len(labels)))
     return next(k for k in around if labels[k] != labels[i])

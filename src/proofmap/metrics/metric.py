@@ -31,8 +31,9 @@ class Metric(Plugin):
     """The description of a metric: one value per image from a :class:`Judged`; NaN where an image does not count.
 
     Attributes:
-        kind: what it measures; tables and pages use it, not the name: ``completeness``, ``soundness``,
-            ``best-effort``, ``insertion``, ``deletion`` or a word of your own; its name when empty.
+        kind: what the metric measures: ``completeness``, ``soundness``, ``best-effort``, ``insertion``, ``deletion`` or a word of
+        your own.
+            Tables and pages choose metrics by their kind, not by their name. If empty, the kind is the name.
         higher_is_better: the direction.
         limits: the least and the greatest value.
         intrinsic: whether only the net and the images are used: nothing is trained, and no other data is needed.
@@ -90,7 +91,7 @@ class Metric(Plugin):
         return {key: value for key, value in super().settings().items() if key != self.noun}
 
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        """The record of a score: the settings, and what was found for the net."""
+        """The record of a score: the settings, and everything that was determined for the net, such as the fill of each game."""
         return self.settings()
 
     def prepare(self, classifier: Classifier) -> ReadyMetric:
@@ -133,7 +134,7 @@ METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics", prepare=setti
 
 
 def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
-    """A metric from its spec (:mod:`proofmap.plugins.specs`), from a table, or a metric itself.
+    """A metric from its spec (:mod:`proofmap.plugins.specs`) or from a table of settings. A metric is returned unchanged.
 
     >>> make_metric("soundness:thresholds=released,curve=rise,points=16").settings()["points"]
     16

@@ -134,8 +134,8 @@ def best_effort(
         paper       all labels other than the top one; one with f <= e1 has completeness 1, by the floor in its definition
 
     At e1 <= .01 the two are the same where the second label was judged. For a larger e1 the paper's rule also counts images on which every
-    map scores 1: for example, f = .09 for the second label and e1 = .1. A method that maps only the top label and shows that
-    map for every label scores low by both, however sound.
+    map scores 1: for example, f = .09 for the second label and e1 = .1. A method that shows the top label's map for every
+    label scores low by both rules, even if it is sound.
 
     Args:
         auc, f, labels: ``(N, L)``.

@@ -1,7 +1,8 @@
 """The paper's scores as metrics: worst-case completeness and soundness, and best effort; and scores of one label against another.
 
 They rest on a base metric g (Definition 3.3): a game, the fill and the range of its curve, and a target read off the net.
-The paper's AUC is the insertion game read by probability; every other choice makes a completeness and a soundness too,
+The paper's AUC is the insertion game with the probability as its target. Every other choice also defines a completeness and a
+soundness:
 
     alpha(x, a) = min( max(g, e1) / h , 1 ),    beta(x, a) = min( max(h, e2) / g , 1 ),    h = h(x, a) of the whole input.
 """

@@ -54,7 +54,7 @@ class BoxMetric(Metric):
     )
 
     def boxes(self, judged: Judged) -> Boxes:
-        """One for each map, in the order of ``judged.maps.flatten(0, 1)``."""
+        """The boxes, one for each map, in the order of ``judged.maps.flatten(0, 1)``."""
         if not judged.inputs.has_neighbours:
             raise InputError(
                 f"{self.name} draws a box, and {judged.inputs.noun} have no neighbours; leave this metric out"

@@ -110,7 +110,7 @@ def entropy(maps: Tensor, bins: int) -> Tensor:
 
 
 def _scaled(maps: Tensor) -> Tensor:
-    """Each map in [0, 1], from its least to its greatest value; zeros for a constant one."""
+    """Each map scaled to run from 0 to 1; a constant map becomes 0 everywhere."""
     flat = maps.flatten(1).double()
     low, high = flat.aminmax(dim=1, keepdim=True)
     size = high - low
@@ -118,7 +118,7 @@ def _scaled(maps: Tensor) -> Tensor:
 
 
 def _window(values: Tensor, axis: int) -> Tensor:
-    """Means under the window along an axis, where it lies inside."""
+    """Means under the Gaussian window along an axis, at all places where the window lies inside the map."""
     side = values.shape[axis]
     width = min(_WINDOW, side - 1 + side % 2)  # odd
     distance = torch.arange(width, device=values.device, dtype=values.dtype) - width // 2

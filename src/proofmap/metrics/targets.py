@@ -26,8 +26,8 @@ from proofmap.plugins.specs import make_plugin
 class Target(Plugin):
     """The description of a target function: a number for every label from the net's logits.
 
-    ``limits`` are the least and the greatest value. Completeness and soundness are ratios: they take targets that are
-    never below zero.
+    ``limits`` are the least and the greatest value. Completeness and soundness are ratios, so they need targets that are
+    never negative.
     """
 
     noun = "target"
@@ -62,7 +62,7 @@ class Probability(Target):
 class Decision(Target):
     """h = 1 if the label is among the k most probable ones (for independent labels: if f >= 1/2), otherwise 0.
 
-    The target of the paper's proofs about linear nets, with k = 1. Labels that are equally probable all count.
+    The paper's theorems about linear nets use this target with k = 1. Labels that are equally probable all count.
     """
 
     name = "decision"

@@ -3,8 +3,8 @@
     logit_a(x) = scale * cos(image features of x, text features of "a photo of a LABEL.")
 
 as in Radford et al., *Learning transferable visual models from natural language supervision* (ICML 2021). Any checkpoint of Hugging
-Face with the two towers of CLIP works, from a folder or a repository. SigLIP's (Zhai et al. 2023) also have a bias, and independent
-labels: ``outputs="sigmoid"``. The sentences are encoded once; the image tower is what is explained.
+Face with the two towers of CLIP works, from a folder or a repository. Checkpoints of SigLIP (Zhai et al. 2023) also have a bias,
+and their labels are independent: ``outputs="sigmoid"``. The sentences are encoded once; the image tower is what is explained.
 """
 
 from __future__ import annotations

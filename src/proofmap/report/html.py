@@ -167,7 +167,8 @@ def _sections(record: Mapping[str, Any], opens: bool, columns: bool) -> list[tup
 def _pictures(
     evaluation: Evaluation, shown: Sequence[int], most_labels: int
 ) -> tuple[list[Picture], dict[str, Any]]:
-    """The images in full, and the counts of the slider and of the curves, which all images share."""
+    """The pictures of the images ``shown``; and the numbers of positions at the stops of the slider and at the points of the
+    curves, which are the same for all images."""
     if not shown:
         return [], {"counts": [], "curve_counts": []}
     lists = is_listed(evaluation.inputs)

@@ -63,7 +63,7 @@ class CurveArrays:
 
 
 def as_tensors(columns: Mapping[str, Tensor | Array]) -> Mapping[str, Tensor]:
-    """The columns as tensors. The same object if they are, so that a user may add one."""
+    """The columns as tensors. If they are tensors already, the same object is returned, so that a user can add a column to it."""
     if not any(isinstance(values, np.ndarray) for values in columns.values()):
         return cast("Mapping[str, Tensor]", columns)
     return {name: as_tensor(values) for name, values in columns.items()}
@@ -91,7 +91,8 @@ class ReadAs:
 
 
 class HoldsArrays:
-    """A dataclass some of whose ``tensors``, ``tables`` of tensors and ``curves`` may be given as arrays; they are read as annotated.
+    """Base class of dataclasses whose fields may be given as arrays and are read as tensors. A subclass names these fields:
+    ``tensors``, ``tables`` of tensors, and ``curves``.
 
     >>> @dataclass
     ... class Answers(HoldsArrays, tensors=["labels"]):
@@ -110,7 +111,8 @@ class HoldsArrays:
 
     @classmethod
     def from_arrays(cls, **values: Any) -> Self:
-        """An object whose fields may be given as arrays; type checkers know the fields as they are read."""
+        """Create an object from values that may be arrays. The constructor does the same, but for type checkers it takes only
+        tensors."""
         return cls(**values)
 
     def array(self, name: str) -> Array:
@@ -122,6 +124,6 @@ class HoldsArrays:
         return {name: as_array(values) for name, values in vars(self)[table].items()}
 
     def replaced(self, **changes: Any) -> Self:
-        """:func:`dataclasses.replace`, with arrays that stay arrays."""
+        """:func:`dataclasses.replace`, but fields that are held as arrays are not converted."""
         held = {each.name: vars(self)[each.name] for each in fields(self)}  # type: ignore[arg-type]
         return self.from_arrays(**{**held, **changes})

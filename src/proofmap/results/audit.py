@@ -71,7 +71,7 @@ class AuditResult(Tables):
 
     @property
     def held(self) -> tuple[AuditLine | DropLine, ...]:
-        """The lines that must pass. Controls must not."""
+        """The lines that must pass: the bars of methods, and the drops. The bars of controls are not among them."""
         return (*self.lines, *self.drops)
 
     @property
@@ -265,7 +265,7 @@ def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None 
 
     Args:
         run: what was audited; test reports group by it.
-        also: other demands on the run, and why each is not met (empty if it is).
+        also: further requirements of the run, by name, each with the reason why it is not met (empty if it is met).
     """
     cases = [_of_line(line) for line in result.lines] + [_of_drop(line) for line in result.drops]
     for control in dict.fromkeys(line.method for line in result.controls):

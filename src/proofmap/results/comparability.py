@@ -45,7 +45,7 @@ class Entry:
 
 
 def shared_metrics(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
-    """The metrics that both methods have. If ``metrics`` is given, only these."""
+    """The names of the metrics that both methods have. If ``metrics`` is given, only these; both methods must have them."""
     names = [s.name for s in method.result.scores if s.name in against.result.arrays("values")]
     for asked in metrics or ():
         if asked not in names:

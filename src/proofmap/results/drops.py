@@ -172,7 +172,7 @@ def _other_settings(what: str, here: object, there: object) -> InputError:
 
 
 def _notes(evaluation: Evaluation, against: Evaluation, methods: Sequence[str]) -> list[str]:
-    """How the two runs differ."""
+    """Notes on how the two runs differ."""
     ours, theirs = evaluation.settings, against.settings
     notes = []
     if ours.get("fingerprint") != theirs.get("fingerprint"):

@@ -1,9 +1,9 @@
-"""Labels that the fill alone gives: the net believes them with nothing of the image shown.
+"""Labels that the fill alone gives: the net believes them when no part of the image is shown.
 
 f(fill, a) is where an insertion curve begins. A label is given by the fill on an image
 
     where f(fill, a) >= .9, or
-    where the map is too strong (soundness below .8), f(fill, a) >= AUC / 2, whatever the map shows first, and f(fill, a) >= .01.
+    where the map is too strong (soundness below .8), and f(fill, a) is at least .01 and at least AUC / 2.
 
 Completeness and soundness of such a label say more about the fill than about the map, so they carry a mark.
 """

@@ -90,12 +90,14 @@ def mean_interval(
 
 
 def pooled_interval(values: ArrayLike, *, limits: Limits = NO_LIMITS) -> tuple[float, float]:
-    """The interval of the mean R over all pairs of ``(N, L)`` values. The sample is one of images, each with all its labels.
+    """The interval of the mean R over all (image, label) pairs, from values ``(N, L)``. Images are sampled, not pairs: an image
+    counts with all its labels.
 
         R = sum_i s_i / sum_i c_i,      s_i the sum and c_i the number of image i's values that count
 
-    Labels of one image are not independent of one another, so intervals over pairs would be too narrow. A ratio is treated as
-    the mean of R + (s_i - R c_i) / c, c the mean of c_i, which differs from it in the second order.
+    The labels of one image are not independent of one another, so an interval over pairs would be too narrow. The interval of the
+    ratio R is computed as that of the mean of R + (s_i - R c_i) / c, where c is the mean of c_i. The two means differ only in
+    second order.
     """
     values = doubles(values)
     sums, counts = np.nansum(values, axis=1), (~np.isnan(values)).sum(axis=1)
@@ -113,7 +115,7 @@ def doubles(values: ArrayLike) -> Doubles:
 
 
 def _hall(t: Doubles, a: Doubles) -> Doubles:
-    """The value of the statistic at which Hall's transformation of it equals t."""
+    """The inverse of Hall's transformation: the value of the statistic whose transformation is t."""
     base = 1 + a * (t - a / 6)
     found = 3 / a * (np.sign(base) * np.abs(base) ** (1 / 3) - 1)
     return np.where(np.abs(a) < 1e-6, t - a * (1 / 6 + t**2 / 3), found)

@@ -1,4 +1,4 @@
-"""Positions by name: the columns, or segments of time, that give the belief, in tables and files."""
+"""The names of the positions that prove a label, such as columns or segments of time, for tables and files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int,
 
 
 def proof_count(evaluation: Evaluation, shape: ProofShape, count: int | None = None) -> int:
-    """The number of positions that suffice for the belief, out of ``count`` (by default all positions); 0 if the label is not believed."""
+    """The number of top positions at which the label reaches the belief (.9 f), out of ``count`` (by default all positions). 0 if
+    the net does not believe the label."""
     if shape.reach is None:
         return 0
     whole = evaluation.inputs.count
@@ -48,7 +49,8 @@ def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
 
 
 def proof_names(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    """A text such as ``worst area, mean texture and 2 more``: the first positions of the map, which give the belief; ``-`` if none do."""
+    """The names of the top positions that together reach the belief, as text: ``worst area, mean texture and 2 more``. ``-`` if the
+    net does not believe the label."""
     count = proof_count(evaluation, shape_of(evaluation, result, index, place), evaluation.count_of(index))
     if not count:
         return "-"
@@ -61,8 +63,8 @@ def proof_names(evaluation: Evaluation, result: MethodResult, index: int, place:
 def position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     """One record per method, input with stored maps, label and position, in the order of the map.
 
-    ``probability`` is that of the label while this position and those before it are shown; ``proves`` says whether it is among the
-    first ones that give the belief.
+    ``probability`` is that of the label while this position and those before it are shown; ``proves`` says whether it is among
+    the top positions that together reach the belief.
     """
     inputs = evaluation.inputs
     for result in evaluation.results:

@@ -62,7 +62,7 @@ def thresholds_words(evaluation: Evaluation) -> str:
 
 
 def distractor_notes(evaluation: Evaluation) -> list[str]:
-    """Which random images were drawn from: ``distractors: learned on 41 of your own images``."""
+    """Notes on the source of random images: ``distractors: learned on 41 of your own images``."""
     methods = {result.name: result.settings for result in evaluation.results}
     scores = {score.name: score.settings for score in evaluation.results[0].scores}
     found = distractor_words(methods, scores)
@@ -90,7 +90,7 @@ def distractor_words(
 
 
 def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """For each pool (in words) and part, the names of those that draw from it."""
+    """For each pool of images (in words) and part of it, the names of the methods or metrics that draw from it."""
     from proofmap.fills import pools_in
 
     users: dict[tuple[str, str], list[str]] = {}
@@ -121,7 +121,8 @@ def coverage_words(evaluation: Evaluation) -> str:
 
 
 def coverage_notes(evaluation: Evaluation) -> list[str]:
-    """Over how many labels soundness is the worst case, and whether they were selected by the net's probabilities."""
+    """Notes on the labels that soundness is the worst case of: how many they are, and whether the net's probabilities selected
+    them."""
     sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
     names = [score.name for score in sound]
     if not names:
@@ -141,7 +142,7 @@ def coverage_notes(evaluation: Evaluation) -> list[str]:
 
 
 def certificate_notes(evaluation: Evaluation) -> list[str]:
-    """What scores with a guarantee guarantee, and how much scores that search have searched."""
+    """Notes on scores with a certificate (what it guarantees) and on scores that depend on a search (how much was searched)."""
     scores = evaluation.results[0].scores
     return [
         f"{s.name}: {s.settings[key]}"
@@ -198,7 +199,7 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
 
 
 def flat_notes(evaluation: Evaluation) -> list[str]:
-    """Whether f is the same whatever is shown: of a net that ignores its input, every map is complete and sound."""
+    """A note if f is the same whatever is shown. For a net that ignores its input, every map is complete and sound."""
     moved = 0.0
     for curves in (result.curve_arrays for result in evaluation.results):
         own = curves.probabilities[curves.labels != NO_LABEL]
@@ -211,7 +212,8 @@ def flat_notes(evaluation: Evaluation) -> list[str]:
 
 
 def one_position_notes(evaluation: Evaluation) -> list[str]:
-    """How many inputs have one position. All their maps show the same, so each of them is complete and sound."""
+    """A note on the number of inputs with a single position. All maps of such an input show the same, so every map is complete and
+    sound."""
     inputs = evaluation.inputs
     if inputs.count > 1 and not isinstance(inputs, TextInputs):
         return []

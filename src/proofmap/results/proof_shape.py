@@ -1,4 +1,5 @@
-"""One proof at a glance: what the net believes, what the map's positions give on average and at most, and how few are enough.
+"""Four numbers that summarise one proof: the net's belief, the average and the peak of the insertion curve, and how few positions
+are enough.
 
 These are the numbers of the small picture of a proof, and of the words next to it, on every page, sheet and terminal:
 
@@ -109,7 +110,7 @@ class ProofShape:
 
     @property
     def summary(self) -> str:
-        """What the curve does, compared with the belief: ``on average as strong as the belief, peak 1.9 times``."""
+        """A phrase that compares the curve with the belief: ``on average as strong as the belief, peak 1.9 times``."""
         peak = f", peak {times(self.overshoot)}" if self.overshoot > 1 / BAR else ""
         if self.strength.word == "unknown":
             return "not judged"
@@ -170,8 +171,8 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
 
 
 def _own_share(share: float, count: int, positions: int) -> float:
-    """The share of its positions that an input of ``count`` positions shows at a point of the curve. Points have the same shares for all
-    inputs, so this one is rounded to whole positions."""
+    """The share of an input's ``count`` positions that is shown at a point of the curve. The points have the same shares for all
+    inputs, so for each input the share is rounded to whole positions."""
     return (
         share if count == positions else max(1, round(round(share * positions) * count / positions)) / count
     )

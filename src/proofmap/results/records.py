@@ -109,7 +109,7 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
 
     @property
     def values_by_kind(self) -> dict[str, Tensor]:
-        """Values ``(N,)`` of the first score of each kind."""
+        """For each kind of score, the values ``(N,)`` of the first score of this kind."""
         return {s.kind: self.values[s.name] for s in reversed(self.scores)}
 
     def select_images(
@@ -165,7 +165,7 @@ def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]
 
 
 def _run_values(results: Sequence[MethodResult]) -> RunValues:
-    """Copies of the values, because a metric may write into them."""
+    """The values of all methods, copied because a metric may write into them."""
     from proofmap.metrics.metric import RunValues
 
     directions = {score.name: score.higher_is_better for result in results for score in result.scores}

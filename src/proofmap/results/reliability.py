@@ -210,7 +210,8 @@ def _mean_over_methods(table: Tensor) -> float:
 
 
 def _ranks(names: Sequence[str], by_score: dict[str, Tensor]) -> tuple[list[Number], Tensor]:
-    """Mean ranks (1 is the best) of each method over all metrics, then by each metric; and the latter as ``(metrics, methods)``."""
+    """Two results: the mean ranks of each method (1 is the best), over all metrics and by each metric; and the ranks by each metric
+    as a table ``(metrics, methods)``, negated so that larger is better."""
     ranked = {score: mean_ranks(-table) for score, table in by_score.items()}
     found = []
     for k, method in enumerate(names):

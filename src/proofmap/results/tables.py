@@ -19,7 +19,7 @@ Cells = tuple[list[str], list[list[str]]]
 
 
 def cells_of(items: Iterable[T], *columns: tuple[str, Callable[[T], str]]) -> Cells:
-    """A row for each item. A column is its header and the function that writes a cell.
+    """The header, and one row of cells per item. Each column is given as its header and a function that writes the cell of an item.
 
     >>> cells_of([1, 2], ("number", str), ("square", lambda n: str(n * n)))
     (['number', 'square'], [['1', '1'], ['2', '4']])
@@ -45,7 +45,7 @@ class Tables(ABC):
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def footer(self) -> list[str]:
-        """Lines below the notes."""
+        """Text below the notes."""
         return []
 
     def table(self, width: int | None = None) -> str:
@@ -75,7 +75,7 @@ class Tables(ABC):
 
 
 class Table(Tables):
-    """A result of one table."""
+    """A result that prints as one table."""
 
     @abstractmethod
     def cells(self) -> Cells:

@@ -128,7 +128,7 @@ def verdict(evaluation: Evaluation) -> Verdict:
 
 
 def counted_scores(result: MethodResult) -> list[Score]:
-    """The scores of the verdict that are numbers."""
+    """The scores that the verdict is based on, without those that are NaN."""
     found = (result.first_score(kind) for kind in JUDGED)
     return [s for s in found if s is not None and not math.isnan(s.value)]
 
@@ -210,7 +210,7 @@ def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int
 
 
 def _near_the_bar(own: Sequence[MethodResult], noun: str) -> list[str]:
-    """Methods whose means are below the bar and whose intervals include it."""
+    """A sentence on methods whose means are below the bar but whose intervals include it."""
     close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))]
     if not close:
         return []
@@ -232,7 +232,7 @@ def _scores_words(result: MethodResult) -> str:
 
 
 def _missing_words(evaluation: Evaluation) -> tuple[str, ...]:
-    """Which scores are missing, and what follows from that."""
+    """Sentences that say which scores are missing, and what follows from that."""
     sentences, results = [], evaluation.results
     for kind in JUDGED:
         unknown = [r.name for r in results if not _has_value(r, kind)]
@@ -248,7 +248,7 @@ def _missing_words(evaluation: Evaluation) -> tuple[str, ...]:
 
 
 def _extremes(own: Sequence[MethodResult], whole: Sequence[MethodResult]) -> str:
-    """Which of the methods is most complete, which is soundest, and which control is above it."""
+    """A sentence that names the most complete and the soundest method, and the controls that score higher."""
     first, second = (max(own, key=lambda r: _value(r, half)) for half in PROOF)
     of = {r.name: [number(_value(r, half)) for half in PROOF] for r in (first, second)}
     if len(own) == 1:

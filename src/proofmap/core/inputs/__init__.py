@@ -44,7 +44,8 @@ for _kind in (Pictures, Series, Rows, Text, Tokens):
 
 
 def kind_of(record: Mapping[str, Any]) -> type[Inputs]:
-    """The class of inputs that a classifier's settings name, used for its vocabulary. Pictures if the name is unknown.
+    """The class of inputs that a classifier's settings name. Messages and tables take their nouns from it. Pictures if the name is
+    unknown.
 
     >>> kind_of({"inputs": "rows"}).noun, kind_of({"inputs": "smells"}).noun
     ('rows', 'images')

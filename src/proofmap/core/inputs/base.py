@@ -199,14 +199,15 @@ class Inputs(ABC):
         return self.per_channel(self.neutral.to(x)).expand_as(x)
 
     def start_like(self, x: Tensor) -> Tensor:
-        """Where a path of gradients to inputs ``(N, *shape)`` starts: at what ``gray`` shows, unless no path of values leads there."""
+        """The default baseline of path methods, such as integrated gradients, for inputs ``(N, *shape)``: what ``gray`` shows,
+        unless values cannot be interpolated from there."""
         return self.blank_like(x)
 
     # ---- inputs with different numbers of positions -------------------------------------------------------------
 
     def lengths(self, x: Tensor) -> Tensor | None:
-        """The number of positions ``(N,)`` of each input. They are the first ones of the grid. None if every input has :attr:`count`
-        positions.
+        """The number of positions of each input ``(N,)``. An input uses the first positions of the grid. None if every input has
+        :attr:`count` positions.
 
         An input with fewer positions is ranked, hidden and scored at its own length, as inputs of the kind that :meth:`at_length` returns.
         """
@@ -230,8 +231,8 @@ class Inputs(ABC):
         return [(n, (lengths == n).nonzero()[:, 0]) for n in lengths.unique().tolist()]
 
     def sizes(self, x: Tensor, *, gradient: bool) -> Tensor:
-        """How much of each input ``(N, *shape)`` the net reads ``(N,)``: inputs of like size need little padding in one batch. With a gradient it may
-        read more, hidden positions too."""
+        """How much of each input ``(N, *shape)`` the net reads, ``(N,)``. A batch of inputs of similar size needs little padding.
+        If a gradient is computed, the net may also read hidden positions."""
         return torch.zeros(len(x), device=x.device)
 
     def varied(self, x: Tensor) -> Tensor:
@@ -333,7 +334,7 @@ class Inputs(ABC):
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
-        """The inputs that a record describes. Entries that are not fields belong to others and are ignored."""
+        """The inputs that a record describes. Entries that are not fields of this class are ignored."""
         names = [field.name for field in fields(cls) if field.name in record]
         return cls(**{name: tuple(v) if isinstance(v := record[name], list) else v for name in names})
 

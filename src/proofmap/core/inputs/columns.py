@@ -162,7 +162,7 @@ class Columns:
     def decode(self, rows: Tensor) -> Any:
         """Rows ``(N, columns)`` as the model takes them: a frame of the library that described them, or an array in float64.
 
-        A number in a column of whole numbers is rounded, and one with few decimals has them again.
+        In a column of whole numbers, values are rounded. In a column with few decimals, float32 noise is removed: 0.7 is 0.7 again.
         """
         return build_table(self.library, self.columns, self.check(rows).detach().cpu().float().numpy())
 
@@ -283,7 +283,7 @@ def _array(data: Any) -> NDArray[np.float64]:
 
 
 def _described(found: ReadColumn) -> Column:
-    """A column with what its values show: missing values, range, center and spread."""
+    """The description of a column, completed from its values: whether some are missing, range, center and spread."""
     column = dataclasses.replace(found.column, missing=True)
     values = _coded(column, found)
     present = values[~np.isnan(values)]
@@ -360,7 +360,7 @@ def _is_missing(name: str, row: int) -> InputError:
 
 
 def _one_hot(columns: Sequence[Column], found: Sequence[ReadColumn]) -> dict[str, list[str]]:
-    """Families of columns with the same prefix (before ``_`` or ``=``) in which every row has one 1 and zeros."""
+    """Families of columns with the same prefix (before ``_`` or ``=``) in which every row has a single 1, and 0 elsewhere."""
     families: dict[str, list[int]] = {}
     for k, column in enumerate(columns):
         place = max(column.name.rfind("_"), column.name.rfind("="))
@@ -382,7 +382,8 @@ def _is_one_hot(found: Sequence[ReadColumn]) -> bool:
 
 
 def _with_whole_modes(table: Columns, found: Sequence[ReadColumn]) -> tuple[Column, ...]:
-    """The columns, with the center of each one-hot group set to its most frequent member. Separate modes would often all be zero."""
+    """The columns, with the center of each one-hot group set to its most frequent member. If the modes were computed column by
+    column, all of them would often be 0."""
     columns = list(table.columns)
     for _, members in table.positions:
         if _is_one_hot([found[k] for k in members]):

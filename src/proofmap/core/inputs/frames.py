@@ -57,9 +57,9 @@ class Column:
 
 @dataclass(frozen=True)
 class ReadColumn:
-    """A column of a frame: the kind of its values, by its type, and the values.
+    """A column read from a frame: its values, and their kind according to the column's type.
 
-    ``values`` are float64 for numbers and booleans, NaN if missing, and Python objects for categories, None if missing.
+    Numbers and booleans are float64, and NaN if missing. Categories are Python objects, and None if missing.
     """
 
     column: Column
@@ -103,8 +103,8 @@ def read_column(frame: Any, name: str) -> ReadColumn:
 
 
 def build_table(library: Library | None, columns: Sequence[Column], rows: NDArray[np.float32]) -> Any:
-    """A frame, or an array without a ``library``, from ``rows`` ``(N, columns)``: numbers, codes of categories, 0 or 1 of booleans, NaN if
-    missing."""
+    """A frame from ``rows`` ``(N, columns)``, or an array if ``library`` is None. Rows hold numbers, codes of categories, 0 or 1
+    for booleans, and NaN for missing values."""
     values = [
         as_written(column, own) for column, own in zip(columns, np.ascontiguousarray(rows.T), strict=True)
     ]
@@ -118,8 +118,8 @@ def build_table(library: Library | None, columns: Sequence[Column], rows: NDArra
 def as_written(column: Column, values: NDArray[np.float32]) -> NDArray[np.float64]:
     """The values of a column in float64, with the decimals of the data: 0.7 is 0.7 again, and not 0.699999988.
 
-    Otherwise a model with the rule ``x >= 0.7`` would give another output than for the row that it was given. A value that is not a number
-    with this many decimals stays as it is.
+    Otherwise a model with the rule ``x >= 0.7`` would give another output than for the original row. A value that needs more
+    decimals is not rounded.
 
     >>> as_written(Column(name="a", decimals=1), np.array([0.7, 0.25], dtype=np.float32))
     array([0.7 , 0.25])
@@ -135,7 +135,8 @@ def as_written(column: Column, values: NDArray[np.float32]) -> NDArray[np.float6
 
 
 def decimals_of(column: Column, values: NDArray[np.float64]) -> int | None:
-    """The least number of decimals with which the values of a column of numbers are restored from float32; None if they are not, or are whole.
+    """The smallest number of decimals with which :func:`as_written` restores the values of a column from float32. None if no number
+    does, or if the values are whole numbers.
 
     >>> [decimals_of(Column(name="a"), np.array(values)) for values in ([0.7, 12.35], [1 / 3])]
     [2, None]

@@ -84,7 +84,8 @@ class Pictures(Inputs):
         return "; divide 8-bit pixels by 255"
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
-        """A photo brought to the size; gray-scale becomes RGB, transparency shows the neutral gray. Numbers stay as they are."""
+        """The photo at the size of the input. Gray-scale becomes RGB, and transparent pixels show the neutral gray. An array of
+        numbers is not resized."""
         if not isinstance(item, Image.Image):
             return self.check(super().prepare(item)[None])[0]
         item = in_colour(item, "the picture")

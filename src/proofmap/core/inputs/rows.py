@@ -20,7 +20,7 @@ from proofmap.core.text import short_names, shortened
 
 
 class FrameRows:
-    """The rows of a data frame. All of them are encoded at once, and kept, for each description of columns."""
+    """The rows of a data frame. All rows are encoded together, once for each description of columns, and cached."""
 
     def __init__(self, frame: Any, columns: Columns | None = None) -> None:
         """``columns`` describe the frame; by default it describes itself."""
@@ -43,7 +43,7 @@ class FrameRows:
 
 
 class TableRow:
-    """Row ``index`` of a frame. As an array it has the codes of the frame's own columns."""
+    """Row ``index`` of a frame. Converted to an array, it has the codes that the frame's own columns define."""
 
     def __init__(self, rows: FrameRows, index: int) -> None:
         self.rows, self.index = rows, index

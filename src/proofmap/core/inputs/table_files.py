@@ -54,7 +54,8 @@ def _first_line(pandas: Any, source: Path | BytesIO, separator: str) -> list[str
 
 
 def check_header(names: Sequence[str], title: str) -> None:
-    """Refuse a file whose first line has numbers instead of names: it would be lost. Increasing numbers may name time steps or columns.
+    """Refuse a file whose first line has numbers instead of names: this line of data would be lost. Increasing numbers may name
+    time steps or columns.
 
     >>> check_header(["0", "1", "2"], "a.csv")
     >>> check_header(["0.3", "-1.2"], "a.csv")

@@ -26,9 +26,11 @@ _INK, _PAPER = 40, 250
 
 @dataclass(frozen=True, kw_only=True)
 class TextInputs(Inputs):
-    """Texts of up to ``length`` positions. A text has its own number of positions: the others, at the end, are empty and never count.
+    """Texts of up to ``length`` positions. Each text has its own number of positions; the remaining ones, at the end, are padding
+    and never count.
 
-    Whatever ranks, hides or measures is given a text at its own length: :meth:`at_length` describes texts of exactly n positions.
+    Code that ranks, hides or scores positions gets each text at its own length: :meth:`at_length` describes texts of exactly n
+    positions.
     """
 
     noun = "texts"
@@ -119,8 +121,8 @@ class TextInputs(Inputs):
 
     @abstractmethod
     def of_others(self, x: Tensor, others: Tensor) -> Tensor:
-        """Texts of the form of ``x`` ``(N, *shape)`` with the words of other texts ``(N, *shape of whole texts)``, again from the first
-        if these are shorter."""
+        """Texts as long as ``x`` ``(N, *shape)``, with the words of other texts ``(N, *shape of whole texts)``. If the other text
+        is shorter, its words are repeated from the first."""
 
     # ---- reading ------------------------------------------------------------------------------------------------
 
@@ -211,14 +213,14 @@ class TextInputs(Inputs):
 class Text(TextInputs):
     """Texts for a model that takes a list of strings. Text is carried as the code points of its characters.
 
-    A text is ``(width, length)``: column k holds the characters of position k, with the white space after it, and zeros. Joined, the
-    positions are the text to the letter. A hidden position that shows nothing (zeros) is deleted, with its white space.
+    A text is ``(width, length)``: column k holds the characters of position k, with the white space after it, and zeros. The joined
+    positions are exactly the text. A hidden position that shows nothing (zeros) is deleted, with its white space.
 
     Args:
         length: the largest number of positions of a text.
         units: what a position is: ``words``, ``characters`` or ``sentences``; ``tokens`` needs ``split``.
         width: the largest number of characters of a position. A longer one, such as an address, is several positions.
-        longer: what becomes of a text with more positions: ``refuse`` it, or ``cut`` it after the first ``length``.
+        longer: what happens to a text with more positions: ``refuse`` it, or ``cut`` it after the first ``length``.
         mask_token, unknown_token: what the fills ``mask`` and ``unknown`` show.
         split: a function from a text to its positions in place of ``units``, such as the pieces of a tokenizer. Joined, they must be the text.
         pool: texts that the fill ``images`` draws from, instead of those that are explained.
@@ -358,7 +360,8 @@ class Text(TextInputs):
 
 
 def checked_text(text: object, which: str) -> str:
-    """A text as a string with at least one letter or sign; bytes are read as UTF-8."""
+    """The text as a string; bytes are decoded as UTF-8. Refuses a text without visible characters, or with characters that are not
+    valid."""
     if isinstance(text, bytes):
         try:
             text = text.decode()
@@ -380,12 +383,13 @@ def checked_text(text: object, which: str) -> str:
 
 
 def spelt(points: Tensor) -> str:
-    """The text of code points; zeros are left out."""
+    """The string that these code points spell; zeros are left out."""
     return (
         points.detach().cpu().numpy().astype("<u4").tobytes().decode("utf-32-le", "replace").replace("\0", "")
     )
 
 
 def up_to_last(there: Tensor) -> Tensor:
-    """The number of places ``(N,)`` up to the last that is true, at least one, of ``(N, places)``."""
+    """For each row of booleans ``(N, places)``, the number of places up to and including the last true one, at least 1:
+    ``(N,)``."""
     return (there * torch.arange(1, there.shape[-1] + 1, device=there.device)).amax(dim=-1).clamp_min(1)

@@ -31,7 +31,7 @@ class Reader(Protocol):
         """The embeddings ``(..., d)`` of tokens ``(...)``."""
 
     def token(self, which: str) -> int | None:
-        """The token ``mask`` or ``unknown``; None if there is none."""
+        """The vocabulary id of the token ``mask`` or ``unknown``; None if the tokenizer has no such token."""
 
     @property
     def most(self) -> int:
@@ -43,29 +43,30 @@ class Reader(Protocol):
 
     @property
     def vocabulary(self) -> dict[str, int]:
-        """The number of each token."""
+        """The vocabulary id of each token."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens(TextInputs):
-    """Texts as embedded tokens. A net of them has gradients at the embedding, so that every method can explain it.
+    """Texts as embedded tokens. Nets that take them have gradients with respect to the embeddings, so every method can explain
+    these nets.
 
     A text is ``(10 + width, slots * length)``. Position p has the slots ``slots p`` to ``slots p + slots - 1``, one for each of its tokens. The channels of
     a slot are
 
-        0         1 if there is a token, 0 if there is none or it was removed, -1 if attention to it is closed
-        1         the number of the token
+        0         1 if there is a token, 0 if there is none or it was removed, -1 if attention to it is masked
+        1         the vocabulary id of the token
         2 to 9    the letters of the position, eight in each slot: for people, not for the net
         10 on     the embedding of the token
 
-    Special tokens, such as ``[CLS]``, are not positions: the net adds them, and they are never hidden. A share of an embedding is mixed
-    with
-    the embedding of the fill.
+    Special tokens, such as ``[CLS]``, are not positions: the net adds them, and they are never hidden. If only a share of a
+    position is shown, its embedding is mixed with that of the fill.
 
     Args:
         width: the length of an embedding.
         slots: the largest number of tokens of a position; a word with more is several positions.
-        longer: what becomes of a text with more tokens than the net takes: ``refuse`` it, ``cut`` it, or read it in ``windows``, if the
+        longer: what happens to a text with more tokens than the net takes: ``refuse`` it, ``cut`` it, or read it in ``windows``, if
+        the
             net supports them.
         reader: the tokenizer and the embedding. Inputs from a record have none: they can be shown, but read no text.
     """
@@ -134,8 +135,9 @@ class Tokens(TextInputs):
         return self.replaced(x, "neutral")
 
     def replaced(self, x: Tensor, token: str) -> Tensor:
-        """Every token replaced by one: ``mask``, ``unknown``, or ``neutral``, the mask token of a net that has one, otherwise the unknown one, otherwise an
-        embedding of zeros. A word of several tokens shows the token as often."""
+        """Texts with every token replaced by the token ``mask``, ``unknown`` or ``neutral``. ``neutral`` is the mask token if the
+        net has one, otherwise the unknown token, otherwise an embedding of zeros. In a word of several tokens, each of them is
+        replaced."""
         reader = self._reader()
         number = reader.token("mask" if token == "neutral" else token)
         number = reader.token("unknown") if number is None and token == "neutral" else number
@@ -148,7 +150,7 @@ class Tokens(TextInputs):
         return self._all_showing(x, number, reader.embedding(torch.tensor(number)))
 
     def _all_showing(self, x: Tensor, number: int, embedding: Tensor) -> Tensor:
-        """Texts with this number and embedding in place of every token."""
+        """Texts in which every token has this vocabulary id and this embedding."""
         made = x.clone()
         there = (x[..., _STATE : _STATE + 1, :] != 0).to(x)
         made[..., _ID, :] = number * there[..., 0, :]
@@ -186,13 +188,14 @@ class Tokens(TextInputs):
         return made
 
     def closed(self, x: Tensor) -> Tensor:
-        """Texts in which attention to every token is closed, as for padding."""
+        """Texts in which attention to every token is masked, as for padding."""
         made = x.clone()
         made[..., _STATE, :] = -(x[..., _STATE, :] != 0).to(x)
         return made
 
     def removed(self, x: Tensor) -> Tensor:
-        """Every token removed. Embeddings stay: a net does not read them, but its gradient says what the tokens would add."""
+        """Texts with every token removed. Their embeddings stay in the tensor: a net does not read them, but its gradient says what
+        the tokens would add."""
         made = x.clone()
         made[..., :_FIRST, :] = 0
         return made
@@ -246,7 +249,7 @@ class Tokens(TextInputs):
         return self._joined(pieces)
 
     def _encoded(self, positions: Sequence[str]) -> Tensor:
-        """A text of these positions, with the tokens of each read by itself."""
+        """One text from its positions. Each position is tokenized separately."""
         reader = self._reader()
         found = []
         for position in positions:

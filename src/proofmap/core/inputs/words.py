@@ -1,4 +1,4 @@
-"""Where the positions of a text begin: words, characters, sentences.
+"""Divides a text into positions: words, characters or sentences.
 
 Positions divide the whole text: joined, they are the text. White space belongs to the position before it.
 """
@@ -87,7 +87,7 @@ def gap_of(position: str) -> str:
 
 
 def bare(position: str) -> str:
-    """A position without white space and punctuation around it, unless it is nothing else.
+    """A position without the white space and punctuation around it. A position of punctuation alone loses only the white space.
 
     >>> bare("film, "), bare("?! ")
     ('film', '?!')

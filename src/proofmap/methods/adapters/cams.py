@@ -78,8 +78,8 @@ class PytorchGradCam(LibraryMethod):
 class TorchCam(LibraryMethod):
     """Any class activation map of torch-cam: ``CLASS(classifier.as_module(), target_layer=layer)``.
 
-    Its maps are taken as they are, not scaled to [0, 1], and enlarged bilinearly. Maps of several layers are fused as the class
-    does it.
+    Its maps are taken as they are, not scaled to [0, 1], and enlarged bilinearly. The class itself fuses the maps of several
+    layers.
     """
 
     name = "torch-cam"

@@ -112,11 +112,11 @@ _RECTIFIERS = ("Deconvolution", "GuidedBackprop", "GuidedGradCam")
 class Captum(LibraryMethod):
     """Any attribution of Captum, called as ``CLASS(classifier.as_module(), ...).attribute(images, target=label, ...)``.
 
-    A class that takes baselines gets by default the input that normalises to zero, like our own methods: gray
-    for pictures, the mean for rows and series, the text with every word hidden for tokens. Baselines that you pass are in the
-    classifier's units: 0 is a black picture, ``gray`` is the default, and ``none`` uses Captum's own default. ``channels`` merges the
-    channels of a position. Attributions of layers are enlarged
-    bilinearly; those of the tokens of a text are summed over each word. A class inside another, such as ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``, is given by its name.
+    The default baseline, for classes that take one, is the input that normalises to zero, as in Proofmap's own methods: gray for
+    pictures, the mean for rows and series, and the text with every word hidden for tokens. Baselines that you pass are in the
+    classifier's units: 0 is a black picture, ``gray`` is the default, and ``none`` uses Captum's own default. ``channels`` merges
+    the channels of a position. Attributions of layers are enlarged bilinearly; those of the tokens of a text are summed over each
+    word. A class that wraps another one gets it by name, as in ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``.
     """
 
     name = "captum"
@@ -133,7 +133,8 @@ class Captum(LibraryMethod):
 
     @property
     def _inner(self) -> Call:
-        """The class that attributes: the one inside another, or the one named."""
+        """The class that computes attributions: the wrapped one if the named class is a wrapper such as NoiseTunnel, otherwise the
+        named class."""
         return Call.read(str(self.call.options.get(_AROUND, self.call.name)))
 
     @property
@@ -180,7 +181,7 @@ class Captum(LibraryMethod):
         return super().state_for(classifier)
 
     def _warn_of_plain_gradients(self, classifier: Classifier) -> None:
-        """Warn if the class changes the gradient at activations, and has no rule for some of the net's."""
+        """Warn if the class changes the gradient at activations, but has no rule for some of the net's activations."""
         name = self._inner.name
         only_relu = name in _RECTIFIERS
         if not (only_relu or "DeepLift" in name) or not isinstance(classifier.net, nn.Module):

@@ -28,11 +28,11 @@ _MOST_VALUES = 4096
 class LimeTabular(Method):
     """The coefficients of ``LimeTabularExplainer`` of the package lime, for every label.
 
-    LIME draws rows near the one that is explained and fits a weighted ridge regression to the net's probabilities. A number is replaced by whether it is in
-    the quartile (or decile) of the explained row; a category by whether it is the same. With ``discretizer=none``, numbers stay numbers.
-    The package's own choice of columns is switched off, so every column has a coefficient. The method ``lime`` hides columns behind a
-    fill; here they are drawn from their distribution in ``rows``. All labels share the drawn rows. Small pictures and short series are
-    taken as rows of their values.
+    LIME draws rows near the one that is explained and fits a weighted ridge regression to the net's probabilities. A number is
+    replaced by whether it is in the quartile (or decile) of the explained row; a category by whether it is the same. With
+    ``discretizer=none``, numbers stay numbers. The package's own choice of columns is switched off, so every column has a
+    coefficient. The method ``lime`` hides columns behind a fill; here they are drawn from their distribution in ``rows``. All
+    labels share the drawn rows. A small picture or a short series is treated as a row of its values.
     """
 
     name = "lime-tabular"

@@ -33,7 +33,7 @@ DRAWS_HELP = "number of baselines, if they are random"
 
 
 class BaselineMethod(Method):
-    """A method with a baseline x', any fill, which is drawn ``draws`` times if it is random.
+    """A method with a baseline x'. Any fill can be the baseline; a random fill is drawn ``draws`` times.
 
     Each method declares these settings itself, because titles list settings in the order of the class.
     """
@@ -57,7 +57,7 @@ class BaselineMethod(Method):
         return {**self.settings(), "baseline": ready.state.record()}
 
     def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
-        """The keys ``(N,)`` with which the baselines of each way are drawn."""
+        """For each of the baselines of an image, the stream keys ``(N,)`` with which it is drawn."""
         return [streams.image_keys(images, seed, way, self.name) for way in range(self.ways)]
 
 
@@ -136,7 +136,7 @@ Rule = Literal["gauss-legendre", "right", "middle"]
 
 
 def path(rule: Rule, steps: int) -> tuple[Tensor, Tensor]:
-    """Places t in [0, 1] and weights w ``(steps,)``: sum w g(t) is the integral of g.
+    """The points t in [0, 1] and weights w of a quadrature rule, each ``(steps,)``: sum w g(t) approximates the integral of g.
 
     >>> [values.tolist() for values in path("right", 2)]
     [[0.5, 1.0], [0.5, 0.5]]
@@ -207,7 +207,8 @@ class IntegratedGradients(BaselineMethod):
     def _values(
         self, classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor, task: ProgressTask
     ) -> Tensor:
-        """The integral times the difference, averaged over baselines ``(N, ways, *shape)``: ``(N, L, *shape)``."""
+        """Integrated gradients ``(N, L, *shape)``: x - x' times the integral of the gradient, averaged over the baselines x'
+        ``(N, ways, *shape)``."""
         places, weights = (values.to(images) for values in path(self.rule, self.steps))
         ones = [1] * (images.ndim - 1)
 

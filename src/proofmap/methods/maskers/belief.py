@@ -1,17 +1,19 @@
 """Training of the belief masker, a method of this project.
 
-The insertion game shows the top share u of a map over a fill k, and its area A_k is the mean over u of f(x~_u, a). As with
-belief masks (:mod:`proofmap.methods.masks.belief`) the areas must equal f(x, a), here for maps that a net makes in one pass.
-For each image it makes the maps of the three likeliest labels and of a random one, and plays the games with three fills (gray, blur,
-another image) and four shares each, one from each quarter. With F the net's values, A_k their mean and f the net's belief:
+The insertion game shows the top share u of a map over a fill k, and its area A_k is the mean over u of f(x~_u, a). As with belief
+masks (:mod:`proofmap.methods.masks.belief`) the areas should equal f(x, a), but here a net, the masker, makes the maps in one pass.
+In training, the masker makes the maps of each image for the three likeliest labels and a random one. The games are played with
+three fills (gray, blur, another image) and with four shares each, one from each quarter. F are the net's probabilities of the
+label, A_k is their mean, and f is the net's belief:
 
     loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
     c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and never negative for f < .01,
 
 y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. The hard mask of the top share has the gradient of a soft step. The
-gradient of each map is scaled to one size, times min(1, e / .5): unscaled, the gradient of a label that the net is sure of is
-near zero, and labels that it does not believe would dominate. Labels with f >= .01, which are few, have the same total weight as all others. Half
-of the images have one half replaced by that of another image, so that the net is undecided and labels are in different places.
+gradients of all maps are scaled to the same norm, times min(1, e / .5). Without this, the gradient of a label that the net is sure
+of would be near zero, and labels that the net does not believe would dominate. Labels with f >= .01, which are few, have the same
+total weight as all others. Half of the images have one half replaced by that of another image, so that the net is undecided and
+labels are in different places.
 
 Adam with a rate of 2e-3 that falls to zero as a half cosine; gradient norms are clipped at 1.
 """

@@ -102,7 +102,7 @@ def summarise_maps(ready: ReadyMethod, images: Tensor) -> MapSummary:
 
 
 def _short(value: Tensor) -> float:
-    """The number rounded to four digits, which storing does not change."""
+    """The number rounded to four digits, so that storing and reading do not change it."""
     return float(f"{float(value):.4g}")
 
 

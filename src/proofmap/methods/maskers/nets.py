@@ -118,10 +118,11 @@ class BeliefNet(nn.Module):
         code_a = MLP(E seen through C_a and C_r, log f_a, f_a, log f_r, f_r) = (scale, shift, gain, gain_r),
         map_a  = (2t - 1 + gain) C_a + (1 - t + gain_r) C_r + convolutions of (E (1 + scale) + shift, C_a, C_r),
 
-    scaled to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over places p of softmax(C)(p) E(p). Untrained
-    it is 2 C_a, where belief masks start, for the likeliest label, and C_r - C_a for a label that is not believed at all: evidence for the rival and not
-    for the label comes first, so nothing is proved. Games use only the order of a map's places. The map's size is fixed because nothing
-    else bounds it: without this the values grew to thousands, and the soft step of the mask had no gradient.
+    scaled to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over places p of softmax(C)(p)
+    E(p). Before training, the map of the likeliest label is 2 C_a, which is where belief masks start. The map of a label that is
+    not believed at all is C_r - C_a: evidence for the rival and not for the label comes first, so nothing is proved. Games use only
+    the order of a map's values, so nothing bounds the size of these values; the deviation is fixed for this reason. Without this
+    the values grew to thousands, and the soft step of the mask had no gradient.
     """
 
     def __init__(self, channels: Sequence[int], width: int = 32) -> None:
@@ -142,7 +143,7 @@ class BeliefNet(nn.Module):
             nn.init.zeros_(weight)
 
     def field(self, features: Sequence[Tensor]) -> Tensor:
-        """E ``(N, width, h, w)``."""
+        """The field of features E ``(N, width, h, w)``, from the features of the net."""
         x: Tensor | None = None
         for lateral, merge, feature in zip(self.lateral, self.merge, features, strict=True):
             own = lateral(feature)
@@ -167,8 +168,8 @@ class BeliefNet(nn.Module):
 
 
 def standardised(maps: Tensor, least: float = 1e-6) -> Tensor:
-    """Maps ``(..., h, w)``, each with mean 0 and deviation 1. The deviation stays smaller if it was below ``least``, and 0 for constant
-    maps.
+    """Maps ``(..., h, w)``, each with mean 0 and deviation 1. If the deviation of a map is below ``least``, the map is
+    divided by ``least`` instead; a constant map becomes 0.
 
     >>> standardised(torch.tensor([[1.0, 3.0], [1.0, 3.0]]))
     tensor([[-0.8660,  0.8660],

@@ -92,7 +92,7 @@ class Objective(ABC):
     @classmethod
     @abstractmethod
     def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> nn.Module:
-        """The masker, with first weights from torch's generator."""
+        """The masker, with initial weights drawn from torch's generator."""
 
     @abstractmethod
     def passes(self, step: int) -> int:
@@ -199,7 +199,7 @@ class SGD(Optimiser):
 
 
 def with_prefix(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The same tensors under longer names."""
+    """The same tensors, with the prefix added to their names."""
     return {prefix + name: tensor for name, tensor in state.items()}
 
 

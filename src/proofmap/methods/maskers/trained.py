@@ -41,7 +41,7 @@ _WEIGHTS_HELP = (
 
 @dataclass(frozen=True)
 class Masker:
-    """A loaded masker: what reads its features, the name and digest of its file, and its training data.
+    """A loaded masker: the encoder that reads its features, the name and digest of its file, and its training data.
 
     A masker that other authors published has no header. ``first_maps`` is the method whose maps it changes; None if it makes masks from
     features alone.
@@ -234,7 +234,7 @@ class PhangMasker(TrainedMasker):
 class BeliefMasker(TrainedMasker):
     """This project's masker, trained until the insertion game's area equals f: belief masks in two passes for all labels.
 
-    See :class:`~proofmap.methods.maskers.nets.BeliefNet`: it moves the Grad-CAM maps of each label and of its rival.
+    See :class:`~proofmap.methods.maskers.nets.BeliefNet`: the net changes the Grad-CAM maps of each label and of its rival.
     """
 
     name = "belief-masker"

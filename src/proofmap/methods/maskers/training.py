@@ -148,7 +148,8 @@ class Training:
         return "" if minutes is None else f"minute {self.seconds() / 60:.1f} of {minutes:g}, "
 
     def schedule_step(self) -> int:
-        """The position of the next step in the schedule: by the steps made or by the time used, whichever is further."""
+        """The position of the next step in the schedule. It follows from the steps made or from the time used, whichever gives the
+        later position."""
         steps, minutes = self.recipe.steps, self.recipe.minutes
         if minutes is None or not self.step:  # there is always at least one step
             return self.step

@@ -39,18 +39,23 @@ _FEW = 128
 class BeliefMask(WholeNet, BeliefSettings):
     """Masks learned until the AUC of the insertion game equals f, for several fills at once. The defaults are the preset ``fast``.
 
-    **Closing.** Learning leaves small errors. With several fills, or many positions, the last passes are a fit
-    (:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With one fill that is not random, and at most 128 words, columns or segments, an input has few
-    orders next to its passes: a tenth of the passes learns the mask, and the others search for an order, with forward passes only. The search is that of
-    :class:`~proofmap.methods.BeliefOrder`. It starts from the order of the learned mask, exchanges positions, and keeps an exchange if it lowers
+    **Closing.** Learning leaves small errors. With several fills, or many positions, the last passes are used for a fit
+    (:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With one fill that is not random, and at most 128 words, columns or
+    segments,
+    there are enough passes to search for an order of the positions: a tenth of the passes learns the mask, and the others, forward
+    passes
+    only, are used for the search of :class:`~proofmap.methods.BeliefOrder`. The search starts from the order of the learned mask,
+    exchanges
+    positions, and keeps an exchange if it lowers the misfit
 
         |log (A + e) - log (f + e)|  +  .1 * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005,
 
-    where F(s) is the curve and A its area. It ends at .01. The map is 1 for the first of n positions and 1/n for the last. The search also shows every position
-    alone, and everything without it: 2 n + 2 passes for each input, which all labels share.
+    where F(s) is the curve and A its area. The search ends when the misfit is .01 or less. The map is 1 for the first of n
+    positions and 1/n for the last. The search also shows every position alone, and everything without that position. This takes 2 n
+    + 2 passes for each input, which all labels share.
 
-    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more), ``steady`` (600, and
-    every point of the curve equals f, in place of its area).
+    Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more smoothing),
+    ``steady`` (600; every point of the curve is moved to f, instead of the area).
 
     >>> BeliefMask.preset("thorough").steps
     200
@@ -118,7 +123,8 @@ class BeliefMask(WholeNet, BeliefSettings):
 
     @property
     def sets(self) -> int:
-        """Sets of positions that a search over orders may show for each label, besides those of its scan."""
+        """Number of sets of positions that a search over orders may show for each label, in addition to the sets of its first
+        scan."""
         return self.passes - self.steps_with(1, by_order=True)
 
     def state_for(self, classifier: Classifier) -> BeliefState:
@@ -132,7 +138,7 @@ class BeliefMask(WholeNet, BeliefSettings):
         )
 
     def _search(self, fills: tuple[Fill, ...], inputs: Inputs, count: int) -> BeliefOrder | None:
-        """The search that closes masks of ``count`` positions; None if the closing fit does."""
+        """The search that corrects the last errors of masks with ``count`` positions; None if the closing fit is used instead."""
         needed = OrderSearch.least_sets(count, BeliefOrder().curve_points(count), given=True)
         lacking = {
             "target=f": self.target != "f",
@@ -188,7 +194,8 @@ class BeliefMask(WholeNet, BeliefSettings):
 
 
 def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
-    """The fills; for inputs other than pictures, the default three without those that are impossible."""
+    """The fills to use. For inputs other than photographs, the three default fills are replaced by those that suit the inputs;
+    fills chosen by the user are kept."""
     photographs = isinstance(inputs, Pictures) and inputs.channels in (1, 3)
     if photographs or [type(fill) for fill in fills] != [Gray, Blur, Images]:
         return fills

@@ -13,16 +13,17 @@ in each fifth of the curve. Each (image, label) pair has its own loss:
     c_k  = 2 (log A_k - log f), between -.5 and ``pull`` (.5; also .5 where f > ``pull_below``), a constant of the step,
     L_k  = (F_k / A_k)^(1 - s) log F_k  where c_k < 0,   (F_k / A_k) (1 - F_k)^-s log F_k  elsewhere (all but log F_k constants).
 
-c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. A_k is known from five
-values. If most of them are near 0 and few are large, log A_k is too small on average, and the proof becomes too strong; a larger ``pull`` makes up for that. s measures
-how sure the net is of the label, or against it: 0 for f from .001 to .9, 1 for f >= .99 or f <= .0001. With s = 0 both L_k have the
-gradient of F_k / A_k. That gradient vanishes where the net answers 0 or 1, as a sure net does along most of the curve. With s = 1 the gradients are
-those of log F_k and of -log(1 - F_k) / A_k, which do not vanish (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is not
-moved while its area lies between .78 f and max(f, .0005), and areas count as at least 1e-6.
-y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|: smoothing yields as long as f is not matched.
-Even coverage of the curve yields too, by the same rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion
-to |F_k - f| there. W lives on a coarse grid and is enlarged linearly. The hard mask has
-no gradient; that of sigmoid((W - t_u) / temperature) replaces it (straight-through), with t_u the u-quantile of W.
+c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. A_k is
+known from five values. If most of them are near 0 and few are large, log A_k is too small on average, and the proof becomes too
+strong; a larger ``pull`` compensates for that. s measures how sure the net is of the label, or against it: 0 for f from .001 to .9,
+1 for f >= .99 or f <= .0001. With s = 0 both L_k have the gradient of F_k / A_k. That gradient vanishes where the net answers 0 or
+1, as a sure net does along most of the curve. With s = 1 the gradients are those of log F_k and of -log(1 - F_k) / A_k, which do
+not vanish (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is not moved while its area lies between .78 f
+and max(f, .0005), and areas count as at least 1e-6. y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|:
+the smoothing has little weight as long as f is not matched. If f is not matched, the curve is also covered less evenly, by the same
+rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion to |F_k - f| there. W lives on a
+coarse grid and is enlarged linearly. The hard mask has no gradient; that of sigmoid((W - t_u) / temperature) replaces it
+(straight-through), with t_u the u-quantile of W.
 
 The last steps measure whole curves and bring the remaining errors of all areas to zero at once: :class:`~proofmap.methods.masks.belief_terms.ClosingFit`.
 With few positions and one fill, a search over orders does this instead: :class:`~proofmap.methods.BeliefMask`.
@@ -88,7 +89,8 @@ _SLACK_OF_POINTS = 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class BeliefState(MaskState):
-    """The fills that are possible for the net's inputs, the method whose maps are the first masks, and what closes the last ones."""
+    """The fills to use for the net's inputs, the method whose maps are the initial masks, and the search that corrects the last
+    errors, if there is one."""
 
     fills: tuple[ReadyFill, ...]
     start: ReadyMethod
@@ -183,7 +185,7 @@ class BeliefProblem(CompositeProblem):
             opens.copy_(now.where(self.near(slots) & (now < opens) & (opens < self.steps), opens))
 
     def finished(self, slots: Slots) -> Tensor:
-        """The masks; flat ones if the net's answer does not depend on what it is shown, so that there is nothing to explain."""
+        """The masks. A mask is constant if f does not depend on what is shown, because there is nothing to explain."""
         seen = slots["curve"].flatten(1)
         low, high = seen.nan_to_num(torch.inf).amin(dim=1), seen.nan_to_num(-torch.inf).amax(dim=1)
         flat = (high - low <= _UNMOVED * high).view(-1, *[1] * (1 + len(self.axes)))
@@ -207,12 +209,13 @@ class BeliefProblem(CompositeProblem):
         return self.settings.target in ("f", "curve")
 
     def push(self, log_f: Tensor, shares: Tensor, slots: Slots) -> Tensor:
-        """c L ``(P, K)``: what moves the proof of each fill, given log F ``(P, K)`` at shares ``(P, K)``."""
+        """The loss c L of each pair and fill ``(P, K)``, given log F ``(P, K)`` at shares ``(P, K)``."""
         areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
         return control * pushes(log_f, areas, control, slots["sure"])
 
     def shares(self, slots: Slots) -> Tensor:
-        """u ``(P, K)`` of this step: by the golden ratio, and more often where the curve is far from its target."""
+        """The shares u ``(P, K)`` of this step. They follow the golden ratio, and are more frequent where the curve is far from its
+        target."""
         even = (slots["phase"] + GOLDEN * slots["step"][:, None]) % 1.0
         curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
         far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
@@ -258,7 +261,8 @@ class BeliefProblem(CompositeProblem):
     # ---- the control --------------------------------------------------------------------------------------------
 
     def remember(self, now: Tensor, shares: Tensor, slots: Slots) -> Tensor:
-        """Store F ``(P, K)`` at shares ``(P, K)`` in the curves; returns the areas A ``(P, K)``."""
+        """Store F ``(P, K)``, the probabilities at the shares ``(P, K)`` of this step, in the curves. Returns the updated areas A
+        ``(P, K)``."""
         curve, part, value = slots["curve"], (shares * self.parts).long()[..., None], now[..., None]
         curve.scatter_(
             2, part, value.where(value.isfinite(), curve.gather(2, part))
@@ -296,14 +300,15 @@ class BeliefProblem(CompositeProblem):
 
 
 class CurveProblem(BeliefProblem):
-    """The same games with ``target=curve``: every point of every curve is pulled to f, and not its area.
+    """The same games with ``target=curve``: every point of every curve is moved towards f, instead of the area.
 
         e_k = log F_k - log f          where at least the share .02 is shown; below it only F_k > f counts,
         c_k = 8 e_k, within +-2, and 1.5 times that where F_k > f,
         L_k = log F_k                  where F_k < f,      (F_k / f) (1 - F_k)^-s log F_k   elsewhere.
 
     A curve that starts at 0 and has the area f must overshoot f. This one reaches f with a small share and stays there, so its area is
-    smaller than f by the share that it takes. Smoothing yields as long as the mean |e_k| of the curve's tenths is above .3. There is no closing fit.
+    smaller than f by the share that it takes. Smoothing has less than half its weight as long as the mean |e_k| of the curve's
+    tenths is above .3. There is no closing fit.
     """
 
     parts = 10

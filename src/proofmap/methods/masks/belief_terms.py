@@ -40,10 +40,11 @@ _MANY = 20_000
 
 
 def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
-    """log A - log f ``(P, K)`` for areas ``(P, K)``; labels that are hardly believed are not proved exactly.
+    """The errors log A - log f ``(P, K)`` of areas ``(P, K)``. For a label that the net hardly believes, any area in an interval
+    has the error 0.
 
-    For f < .01 the error is zero if A lies between f / e^spared (.78 f) and max(f, .0005), and is measured from there. Areas are at least
-    1e-6, so labels with a smaller f are not strengthened.
+    For f < .01 this interval is from f / e^spared (.78 f) to max(f, .0005); the error of other areas is their distance from it.
+    Areas are at least 1e-6, so labels with a smaller f are not strengthened.
 
     >>> belief_errors(torch.tensor([[0.5], [0.004], [0.0001]]), torch.tensor([0.5, 0.005, 1e-9]))
     tensor([[0.],

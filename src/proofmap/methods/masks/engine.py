@@ -139,7 +139,7 @@ class MaskEngine:
     """Number of steps that each pair has taken."""
 
     def run(self, pairs: Pairs, task: ProgressTask) -> Tensor:
-        """Masks ``(n, K, *positions)``: the last iterates."""
+        """The masks ``(n, K, *positions)`` of all pairs after their last step."""
         results: dict[int, Tensor] = {}
         self.taken = [0] * len(pairs)
         while len(results) < len(pairs):

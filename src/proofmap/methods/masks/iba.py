@@ -123,7 +123,7 @@ def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor
 
 
 class IBAProblem(MaskProblem):
-    """The noise of pairs in slots. Weights are A ``(P, C, h, w)``; the results are information."""
+    """The noise of pairs in slots. The weights are A ``(P, C, h, w)``; the resulting masks are the information I."""
 
     def __init__(self, settings: IBA, state: IBAState) -> None:
         self.settings, self.classifier, self.tail = settings, state.tail.classifier, state.tail

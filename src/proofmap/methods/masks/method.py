@@ -100,7 +100,7 @@ class FilledMaskMethod(MaskMethod):
 
 @dataclass(frozen=True, eq=False)
 class ReadyMask(ReadyMethod):
-    """A method that learns masks, for one net. It can be watched.
+    """A method that learns masks, prepared for one net. A callback can receive the masks while they are learned.
 
     >>> import proofmap as pm
     >>> f = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)), size=4)
@@ -227,7 +227,8 @@ class CompositeProblem(MaskProblem):
         )
 
     def enter(self, slots: Slots) -> Slots:
-        """What pairs remember, made once per image: the normalised image and the backgrounds of fills that are not random."""
+        """The tensors that pairs keep, made once per image: the normalised image, and the backgrounds of fills that are not
+        random."""
         first, place = distinct_images(slots)
         images, keys = slots["images"][first], slots["keys"][first]
         brought = {"seen": self.classifier.normalised(images)[place]}
@@ -237,7 +238,7 @@ class CompositeProblem(MaskProblem):
         return brought
 
     def even_weights(self, slots: Slots, value: float, masks: int = 1) -> Tensor:
-        """First weights ``(P, masks, *grid)``, all equal."""
+        """Initial weights ``(P, masks, *grid)``, all equal to ``value``."""
         cells = (matrix.shape[1] for matrix in self.up)
         return slots["images"].new_full((len(slots["images"]), masks, *cells), value)
 

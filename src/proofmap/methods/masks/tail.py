@@ -1,4 +1,4 @@
-"""A net from one of its layers on: for methods that change the output of a layer and read the net's answer.
+"""The part of a net behind one of its layers, for methods that change the output of a layer and read the net's output.
 
 All information about the input must pass through the layer. :func:`find_bottleneck` and :class:`Tail` check this by
 running the rest of the net on one input's features, with another input in front of the layer.
@@ -103,8 +103,8 @@ class Tail:
 
 
 def find_bottleneck(classifier: Classifier) -> str:
-    """The last layer that all information passes and whose map ``(h, w)`` is at least twice as fine, along each axis, as that of the last
-    spatial layer. If there is none, the last layer.
+    """The last layer that all information passes through and whose map ``(h, w)`` is at least twice as fine, along each axis, as
+    that of the last spatial layer. If there is none, the last layer.
     """
     if not isinstance(classifier.inputs, Pictures) or not isinstance(classifier.net, nn.Module):
         raise InputError(

@@ -79,7 +79,7 @@ class BeliefOrder(RegionMethod):
 
     @property
     def drawn(self) -> int:
-        """Backgrounds of each set: 1 if the fill is not random."""
+        """Number of backgrounds for each set; 1 if the fill is not random."""
         return self.draws if self.fill is not None and self.fill.random else 1
 
     def sets_for(self, regions: int) -> int:
@@ -90,7 +90,7 @@ class BeliefOrder(RegionMethod):
         return regions if regions <= _FEW else self.points
 
     def patches_on(self, inputs: Inputs) -> int:
-        """Patches for each region of these inputs."""
+        """Number of patches for each region of these inputs."""
         return self.patches if len(inputs.positions) == 2 and self.count(inputs) > _FEW else 0
 
     def passes(self, inputs: Inputs, labels: int) -> int:
@@ -196,18 +196,18 @@ class BeliefOrder(RegionMethod):
 
 
 class _Pairs:
-    """The (image, label) pairs that are searched for."""
+    """The (image, label) pairs for which an order is searched."""
 
     def __init__(self, net: MaskedNet, regions: Regions, draws: int) -> None:
         self.net, self.regions, self.draws = net, regions, draws
         self.image, self.label = (net.labels != NO_LABEL).nonzero().cpu().unbind(dim=1)
 
     def read(self, found: Tensor) -> Tensor:
-        """The values ``(P, S)`` of all pairs among those of all images ``(N, S, L)``."""
+        """The values ``(P, S)`` of all pairs, selected from those of all images and labels ``(N, S, L)``."""
         return rounded(found.cpu()[self.image, :, self.label])
 
     def orders(self, values: Tensor) -> Tensor:
-        """The orders ``(P, K)`` of all pairs among values of all images ``(N, L, K)``."""
+        """The orders ``(P, K)`` of all pairs, by the values of all images and labels ``(N, L, K)``."""
         own = values.cpu()[self.image, self.label]
         return own.sort(dim=1, descending=True, stable=True).indices
 
@@ -223,7 +223,7 @@ class _Pairs:
         return rounded(means.cpu().gather(1, self.label[pair, None])[:, 0])
 
     def spread(self, maps: Tensor) -> Tensor:
-        """Maps ``(P, K)`` of pairs as those of labels ``(N, L, K)``."""
+        """Maps ``(P, K)`` of pairs, arranged by image and label: ``(N, L, K)``."""
         out = torch.zeros(*self.net.labels.shape, maps.shape[1])
         out[self.image, self.label] = maps
         return out.to(self.net.images)

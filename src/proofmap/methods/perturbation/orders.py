@@ -261,7 +261,7 @@ class OrderSearch:
         return (2 if given else 3) * (min(points, regions) - 1)
 
     def weights(self, order: Tensor) -> Tensor:
-        """The weights ``(P, M + 1)`` of the points of the curves of these orders."""
+        """For each order, the weights of the points of its curve: ``(P, M + 1)``. The weighted sum of the points is the area."""
         counts = self.sizes.gather(1, order).cumsum(dim=1)[:, self.nodes - 1]
         return interpolant(torch.cat([torch.zeros_like(counts[:, :1]), counts], dim=1))
 

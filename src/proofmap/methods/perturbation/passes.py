@@ -103,8 +103,8 @@ class MaskedNet:
             self._fixed = private_copy(fill(images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
-        """Hide positions behind the mean of their region ``(N, *positions)``, or of the image if there are no regions. With a fill, do
-        nothing.
+        """Let hidden positions show the mean of their region ``(N, *positions)``, or of the image if there are no regions. If there
+        is a fill, do nothing.
         """
         if self._fill is None:
             self._fixed = region_means(self.images, region, self.inputs)
@@ -126,7 +126,8 @@ class MaskedNet:
         return self._fill(self.images[image], streams.step_keys(self._fill_keys[image], draw, 1)[:, 0])
 
     def __call__(self, image: Tensor, keep: Tensor, draw: Tensor) -> Tensor:
-        """The values ``(B, L)`` of the labels of images ``(B,)`` under masks ``(B, *positions)``: one batch."""
+        """The values ``(B, L)`` of the labels for one batch: images, given by their indices ``(B,)``, under masks
+        ``(B, *positions)``."""
         shown = self.inputs.composite(keep, self.images[image], self.backgrounds(image, draw))
         logits = self.classifier(shown)
         if self.quantity != "logit":

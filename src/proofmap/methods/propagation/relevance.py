@@ -308,7 +308,7 @@ class Relevance(Rewriting):
         return out
 
     def _follow(self, raw: Raw | None, out: Tensor, change: Callable[[Tensor], Tensor]) -> None:
-        """Note the limits of an input after a shift or a scaling."""
+        """Record the limits of the input's values after a shift or a scaling."""
         if raw is not None and out.shape == raw.ones.shape:
             ends = change(raw.low.clone()), change(raw.high.clone())
             self._raw[out] = Raw(raw.ones, torch.minimum(*ends), torch.maximum(*ends))
@@ -321,7 +321,7 @@ class Relevance(Rewriting):
 
 
 def _shift(layer: LinearCall, like: Tensor) -> Tensor | None:
-    """The layer's bias, shaped to meet its output."""
+    """The layer's bias, in a shape that broadcasts with its output."""
     if layer.bias is None:
         return None
     bias = layer.bias.detach().float()

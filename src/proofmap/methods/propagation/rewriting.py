@@ -142,5 +142,5 @@ def fixed_batch_norm(func: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, Tens
 
 
 def per_feature(values: Tensor, like: Tensor) -> Tensor:
-    """Values per feature ``(C,)``, shaped to meet ``(N, C, ...)``."""
+    """Values per feature ``(C,)``, in a shape that broadcasts with ``(N, C, ...)``."""
     return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))

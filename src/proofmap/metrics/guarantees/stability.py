@@ -1,4 +1,5 @@
-"""Two certificates by sampling: an answer that stays as further cells are shown, and positions that a map marks under any small noise."""
+"""Two certificates by sampling: how often the net's answer stays when further cells are shown, and which positions a map marks
+under any small noise."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ from proofmap.plugins.settings import setting
 class SoftStability(Metric):
     """tau_r = Pr [ the answer to x with S' shown is the answer to x with S shown ],
 
-    where S is the top ``share`` of the cells of a grid by the label's map, and S' is drawn evenly from all sets that hold S and at most
-    r = ``radius`` further cells. The value is the share of N = floor(ln(2 / delta) / (2 eps^2)) + 1 draws in which the answer stays; by
-    Hoeffding's inequality it is within eps of tau_r with probability 1 - delta, for each image and label.
+    where S is the top ``share`` of the cells of a grid by the label's map, and S' is drawn uniformly from all sets that contain S
+    and at most r = ``radius`` further cells. The value is the share of N = floor(ln(2 / delta) / (2 eps^2)) + 1 draws in which the
+    answer stays; by Hoeffding's inequality it is within eps of tau_r with probability 1 - delta, for each image and label.
 
     The answer is the most probable label, or, for a net with independent outputs, whether the label's probability is at least .5.
     The value of an image is that of its first label. A meaningless map can be stable, too: read it together with insertion.
@@ -82,7 +83,8 @@ class SoftStability(Metric):
         fill_keys = streams.image_keys(judged.images, judged.seed, self.name, "fill")
 
         def answers(image: Tensor, place: Tensor, draw: Tensor) -> Tensor:
-            """The net's answers ``(B,)``: with draw 0 for what the map shows, with other draws if more cells are shown."""
+            """The net's answers ``(B,)``. Draw 0 shows only the top cells of the map; every other draw shows random further cells
+            too."""
             shown, drawn = cells[image, place], streams.step_keys(keys[image, place], draw, 1)[:, 0]
             more = torch.where(draw[:, None] == 0, shown, added_cells(shown, self.radius, drawn))
             keep, x = regions.keep(image, more), judged.images[image]
@@ -119,7 +121,8 @@ def added_cells(shown: Tensor, radius: int, keys: Tensor) -> Tensor:
 
 
 def answer(classifier: Classifier, logits: Tensor, labels: Tensor) -> Tensor:
-    """The net's answer ``(B,)`` to logits ``(B, A)``: its first label, or whether it says yes to the label."""
+    """The net's answers ``(B,)`` from logits ``(B, A)``: the most probable label or, for independent outputs, whether f of the
+    label is at least .5."""
     log_f = classifier.log_f(logits)
     if classifier.independent:
         return (log_f.gather(1, labels[:, None])[:, 0].exp() >= 0.5).long()

@@ -25,7 +25,8 @@ def gaps(
     images: int,
     inputs: type[Inputs] = Pictures,
 ) -> list[str]:
-    """Notes on the images that these methods have no result for, out of ``images``: not judged yet, not readable, or failed.
+    """Notes on images without a result, one per reason: not judged yet, not readable, or failed. ``images`` is the number of all
+    images.
 
     >>> gaps(["a", "b"], {"a": 2}, [Failure("x.png", "a", "too dark"), Failure("x.png", "c", "odd")], 5)
     ['not finished, so means are over different images: a lacks 2 of 5 images', 'a failed on 1 of 5 images, first with: too dark']

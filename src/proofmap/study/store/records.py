@@ -13,7 +13,8 @@ from proofmap.study.store.errors import StoreError
 
 @dataclass(frozen=True)
 class ImageRow:
-    """A picture as the survey found it; labels with their probabilities, most probable first or as listed."""
+    """One image of a run, as stored before methods are judged. ``labels`` are the labels to judge and ``f`` their probabilities,
+    most probable first unless the labels were listed by the user."""
 
     name: str
     digest: str
