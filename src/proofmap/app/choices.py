@@ -76,7 +76,7 @@ class Choices:
         self._net: Classifier | None = None
 
     def suit(self, net: Classifier) -> None:
-        """Offer the methods and fills that work for this net of rows or texts."""
+        """Offer only methods and fills that work for this net of rows or texts."""
         self.usual_method, self.usual_fill = default_method(net), net.inputs.fills[0]
         self._net = net
 

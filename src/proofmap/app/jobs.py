@@ -40,8 +40,8 @@ _EVERY = 0.2
 class JobIds:
     """Ids of jobs: 8 digits that identify this start of the server, 16 random digits, and 8 check digits.
 
-    If there is no job with an id, the id tells why: a mistyped id fails the check, and an id from an earlier start of the server has other
-    first digits.
+    If there is no job with an id, the id shows why: a mistyped id fails the check, and an id from an earlier start of the server
+    has other first digits.
     """
 
     def __init__(self) -> None:
@@ -147,7 +147,8 @@ class JobQueue:
         return job
 
     def cancel(self, job: MapJob, *, leave: bool = False) -> None:
-        """Stop a job: at once if it waits, otherwise after its current step. With ``leave``, only if no other request wants it."""
+        """Stop a job: at once if it waits, otherwise after its current step. With ``leave``, stop it only if no other request needs
+        it."""
         with self._lock:
             job.asked_by -= 1
             if job.state in OVER or (leave and job.asked_by > 0):
@@ -176,7 +177,7 @@ class JobQueue:
         )
 
     def summaries(self) -> list[JobSummary]:
-        """Newest first."""
+        """A summary of every job, newest first."""
         with self._lock:
             jobs = list(self._all.values())
         return [self.summary(job) for job in reversed(jobs)]
@@ -186,7 +187,7 @@ class JobQueue:
         return JobAnswer(**dict(self.summary(job)), command=job.command, events=events, last=last)
 
     def _work(self, job: MapJob) -> None:
-        """In the worker's thread."""
+        """Run a job, in the worker's thread."""
         with self._lock:
             if job.state != "waiting":
                 return

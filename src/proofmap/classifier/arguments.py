@@ -1,4 +1,4 @@
-"""What a classifier is made of, from its arguments: the net as a function, its inputs, its outputs, and the names of its labels."""
+"""Reads the arguments of a classifier: the net as a function, its inputs, its outputs, and the names of its labels."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def described_inputs(
 
 
 def _rows(net: object, data: Any) -> Rows:
-    """Rows like those of ``data``. Refused are rows that are all equal, and columns that the model was not fitted on, if it knows its columns."""
+    """Rows like those of ``data``. Refuses rows that are all equal, and columns that the model was not fitted on, if the model
+    knows its columns."""
     inputs = Rows.of(data)
     rows = inputs.examples
     if rows is not None and bool((rows == rows[0]).all()):

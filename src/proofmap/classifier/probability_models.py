@@ -122,11 +122,11 @@ class ProbabilityModel:
 
 
 def check_rounding(model: Any, data: Any, inputs: Rows) -> None:
-    """Refuse a model whose output for rows of ``data`` is another one if it gets them from ``inputs``, which keep numbers in float32.
+    """Refuse a model whose outputs change if the rows of ``data`` are rounded to float32, as ``inputs`` stores them.
 
-    It matters if a column has more digits than float32 and the model needs them, such as the seconds since 1970. Up to 32 rows are tried.
-    Of an output above 1, a logit, a change of a hundredth of itself counts.
-    Models that fail on them, or differ from call to call, are refused by other checks.
+    This matters if a column has more digits than float32 can hold and the model needs them, such as seconds since 1970. Up to 32
+    rows are tried. An output may change by .01; for outputs above 1, such as logits, the change is relative to the output. Models
+    that fail on these rows, or whose outputs differ from call to call, are refused by other checks.
     """
     table = inputs.table
     if isinstance(data, Columns) or table is None:

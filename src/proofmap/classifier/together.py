@@ -1,14 +1,16 @@
 """Inputs of different lengths, given to the net together.
 
-A text is explained and measured at its own number of words, so methods and metrics work on texts of one length at a time. A net can read texts of
-different lengths in one batch, because padding is closed to its attention. :func:`each_length` therefore works on several lengths side by side. The
-work on each length runs in a thread of its own, one thread at a time. A thread stops when it asks the net for something. When all have stopped, the
-net answers all of them in one batch, and the threads go on in the same order. Nothing depends on the clock, so neither do the results.
+A text is explained and measured at its own number of words, so methods and metrics work on texts of one length at a time. A net can
+read texts of different lengths in one batch, because attention to padding is masked. :func:`each_length` therefore works on several
+lengths side by side. The work on each length runs in a thread of its own, one thread at a time. A thread pauses when it needs the
+net. When all threads are paused, the net computes all their requests in one batch, and the threads continue in the same order.
+Nothing depends on timing, so results are reproducible.
 
 Only the net's outputs, and their gradients in the input, are computed together. A method that looks into the net runs it :func:`apart`.
 
-A thread that stops while it holds a lock would make another thread that needs the lock wait forever. Until Python 3.12 every ``functools.cached_property``
-holds one while it is computed. What is asked for inside of it is therefore answered at once, before another thread runs.
+A thread that pauses while it holds a lock would make another thread that needs the lock wait forever. Until Python 3.12 every
+``functools.cached_property`` holds a lock while it is computed. A request from inside a cached property is therefore computed at
+once, before another thread runs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""``demo``: judges methods on sample photos, and is reduced so that it takes a few minutes on any machine. ``demo table`` uses rows of a
-table and ``demo text`` sentences of several languages; their models have no gradients."""
+"""``demo``: judges methods on sample photos. The work is reduced until it takes a few minutes on this machine. ``demo table`` uses
+rows of a table and ``demo text`` sentences of several languages; their models have no gradients."""
 
 from __future__ import annotations
 

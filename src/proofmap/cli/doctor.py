@@ -1,4 +1,5 @@
-"""``doctor``: what is installed, missing or broken here, and how fast a small net runs. The exit code is always 0."""
+"""``doctor``: prints what is installed, missing or broken on this machine, and how fast a small net runs. The exit code is always
+0."""
 
 from __future__ import annotations
 

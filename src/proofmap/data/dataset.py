@@ -163,7 +163,7 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
 
 
 def _comparable(name: str) -> str:
-    """A name as names are compared. Pandas reads a column of whole numbers as 1.0, 2.0 if one is missing."""
+    """A label name in the form used for comparison. Pandas reads a column of whole numbers as 1.0, 2.0 if one is missing."""
     name = canonical_name(name)
     return name.removesuffix(".0") if _NUMBER.fullmatch(name.removesuffix(".0")) else name
 

@@ -1,4 +1,4 @@
-"""Everything that may be given as images, as a dataset: tensors, arrays, photos, files, loaders, batches."""
+"""Makes a dataset from anything that can be passed as images: tensors, arrays, photos, files, loaders, batches."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int
 
     With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
     1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
-    used once. Sources outside ``part`` are skipped; if a half has fewer than :data:`LEAST` sources, all are used, as ``part`` of the
-    pool says.
+    used once. Sources outside ``part`` are skipped; if a half has fewer than :data:`LEAST` sources, all are used, and ``part`` of
+    the pool is ``all``.
     """
     channels, (height, width) = inputs.channels, inputs.size
     if channels not in (1, 3):

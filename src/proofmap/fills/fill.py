@@ -117,7 +117,8 @@ class ReadyBehind(ReadyFill):
 
 
 def make_fill(fill: str | Fill) -> Fill:
-    """A fill from its name, with settings as in ``blur:sigma=3``, from ``images:FOLDER`` or ``FILE.py:CLASS``, or a fill itself.
+    """A fill from its name, with settings as in ``blur:sigma=3``, from ``images:FOLDER`` or ``FILE.py:CLASS``, or unchanged if it
+    is a fill.
 
     >>> from proofmap.fills import make_fill
     >>> make_fill("blur:sigma=3")

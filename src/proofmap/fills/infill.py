@@ -3,7 +3,7 @@
     background = net(x where shown and gray elsewhere, holes),      holes = 1 where hidden.
 
 Chang et al. 2019 hide pixels in this way (with the net of Yu et al. 2018), and so do Phang et al. 2020 (also with DFNet, Hong et al. 2019).
-No such net comes with Proofmap; any function or torch module of this form serves.
+No such net comes with Proofmap; any function or torch module of this form can be used.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _FORM = "(images, holes) -> images"
 class Infill(Fill):
     """Hidden pixels show what an inpainting net paints there, given the shown pixels.
 
-    ``net`` is a function or a torch module ``(images, holes) -> images``, or ``FILE.py:NAME`` of one. Images are ``(N, C, H, W)`` in [0, 1],
-    gray in the holes; holes are ``(N, 1, H, W)``, 1 where pixels are hidden. What is returned is cut to [0, 1], and only its hidden pixels are
-    seen. A module is copied to the classifier's device and put into evaluation mode. The fill depends on what is shown, so it is for games and
-    metrics; methods take other fills.
+    ``net`` is a function or a torch module ``(images, holes) -> images``, or ``FILE.py:NAME`` of one. Images are ``(N, C, H, W)``
+    in [0, 1], gray in the holes; holes are ``(N, 1, H, W)``, 1 where pixels are hidden. The result is clipped to [0, 1], and only
+    its hidden pixels are used. A module is copied to the classifier's device and put into evaluation mode. The fill depends on what
+    is shown, so it is for games and metrics; methods take other fills.
 
     >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=2)
     >>> fill = Infill(net=lambda images, holes: 0.25 * holes.expand_as(images))

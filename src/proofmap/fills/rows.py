@@ -33,8 +33,8 @@ class NearRows(Images):
         |x_j - r_j| / (range of column j in the pool)    for numbers,
         0 if equal, otherwise 1                          for categories, booleans, and if one of the two is missing.
 
-    One of the ``neighbours`` nearest rows of the pool is drawn for each key, and of all rows as near as the farthest of them. With
-    nothing shown all rows are equally near, so the draw is that of ``images``.
+    For each key, one of the ``neighbours`` nearest rows of the pool is drawn; rows as near as the farthest of these can be drawn
+    too. With nothing shown all rows are equally near, so the draw is that of ``images``.
     """
 
     name = "near-rows"
@@ -98,8 +98,8 @@ class ClassMedian(Images):
     """Hidden columns show the typical row of a class: the median of numbers, and the most frequent category or boolean.
 
     The classes are those that the net gives the rows of the pool (its top labels). One of them is drawn for each key, each class
-    equally often, so that the fill itself favours no label. Of an even number of rows the lower median is taken, which is a value
-    of the column. A group with exactly one 1 in each row shows its most frequent column.
+    equally often, so that the fill itself favours no label. For an even number of rows the lower median is taken, because it is
+    a value of the column. A group with exactly one 1 in each row shows its most frequent column.
     """
 
     name = "class-median"
@@ -174,9 +174,9 @@ class TimeReversal(Fill):
 
 @FILLS.register
 class TimeShift(Fill):
-    """The series itself, shifted in time by a random number of steps; the end is continued by the beginning.
+    """The series itself, shifted in time by a random number of steps; steps that leave at the end enter at the beginning.
 
-    The shift is drawn evenly between ``least`` and 1 - ``least`` of the length, so that no position shows nearly its own value.
+    The shift is drawn uniformly between ``least`` and 1 - ``least`` of the length, so that no position shows nearly its own value.
     """
 
     name = "time-shift"

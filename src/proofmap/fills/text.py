@@ -106,10 +106,11 @@ class MeanEmbedding(TextFill):
 
 
 def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
-    """The fill at which a path of gradients starts. This is ``fill``, but for tokens ``gray`` is replaced by an embedding, because no path
-    of values leads to a deleted word.
+    """The fill that path methods, such as integrated gradients, use as their baseline. This is ``fill``, except for ``gray`` with
+    tokens.
 
-    It is that of the mask token, of the unknown token if there is no mask token, and otherwise zero.
+    ``gray`` deletes words, and there is no path of values from a deleted word. So it is replaced by the mask token, or by the
+    unknown token if there is no mask token, or else by an embedding of zeros.
     """
     if type(fill) is not Gray or not isinstance(inputs, Tokens) or inputs.reader is None:
         return fill

@@ -1,4 +1,4 @@
-"""One short request to a hub before a download.
+"""Asks a hub, with one short request, whether it has a net, before a download starts.
 
 The libraries of hubs repeat failed requests with growing delays: a wrong name, or a machine without network, costs minutes for every
 file. So one request, without retries, asks the hub whether it has the net.

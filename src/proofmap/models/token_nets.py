@@ -1,7 +1,7 @@
 """Nets of embedded tokens: transformers that are given :class:`~proofmap.core.inputs.tokens.Tokens`, with gradients at the embedding.
 
-A net adds its special tokens, moves the tokens that are there to the front, and passes embeddings and an attention mask on. A removed token
-makes the text shorter; a closed one keeps its place, and no other token attends to it.
+A net adds its special tokens, moves the tokens that are there to the front, and passes embeddings and an attention mask on. A
+removed token makes the text shorter. A masked token keeps its place, but no other token attends to it.
 """
 
 from __future__ import annotations

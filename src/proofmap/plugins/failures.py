@@ -19,7 +19,7 @@ _FILES: set[Path] = set()
 
 
 def belong_to_user(files: Iterable[Path]) -> None:
-    """Report places in these files from now on."""
+    """Count these files as the user's: from now on, messages name places in them."""
     _FILES.update(file.resolve() for file in files)
 
 

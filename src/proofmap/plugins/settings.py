@@ -1,4 +1,4 @@
-"""Settings, in one idiom for methods, metrics, fills and games.
+"""Settings of plug-ins, defined in the same way for methods, metrics, fills and games.
 
 A plug-in is described by a frozen, keyword-only dataclass whose fields are its settings: numbers, texts, choices, and
 other plug-ins. The same code reads them from text, from TOML and from Python, checks them, and prints them::
@@ -88,7 +88,7 @@ def required(help: str = "", *, main: bool = False) -> Any:
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Plugin(ABC):
-    """A description: the name of a plug-in, and its settings. It compares, hashes and prints by them.
+    """The description of a plug-in: its name and its settings, which also determine equality, hash and text.
 
     Attributes:
         noun: the kind of plug-in in messages and TOML tables: method, metric, fill, game.

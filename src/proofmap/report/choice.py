@@ -97,8 +97,8 @@ def choose_pictured(
 def _worst_in_turn(
     values: Values, kind: str, among: Sequence[int], count: int, taken: Iterable[int]
 ) -> dict[int, str]:
-    """For each chosen image, the method that chose it: methods take turns, each with its image of lowest value of this kind. Images that
-    were already taken are skipped.
+    """For each chosen image, the method that chose it. The methods take turns, and each chooses its image with the lowest value of
+    this kind. Images that were already chosen are skipped.
     """
     queues = []
     for method, found in values.items():

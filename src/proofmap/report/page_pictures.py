@@ -275,8 +275,8 @@ def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: in
 def levels_uri(levels: np.ndarray) -> str:
     """Levels ``(maps, h, w)`` as the gray values of a picture, one map below the other; the picture is a data URI.
 
-    Each is stored minus what its left and upper neighbours predict, modulo 256: smooth maps shrink to a fifth or less, noise
-    not at all.
+    Each value is stored as its difference from a prediction by its left and upper neighbours, modulo 256. This compresses smooth
+    maps to a fifth or less of their size, but does not compress noise.
     """
     grid = np.diff(levels, axis=1, prepend=np.zeros_like(levels[:, :1]))
     grid = np.diff(grid, axis=2, prepend=np.zeros_like(grid[:, :, :1]))

@@ -43,7 +43,8 @@ def masked_photo(
 
 
 def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) -> Image.Image:
-    """A series with its proof on the line: the first positions of the map that give the belief have the colour of the verdict.
+    """A series with its proof marked on the line: the top positions of the map that together reach the belief have the colour of
+    the verdict.
 
     Nothing is marked if the label is not believed.
     """

@@ -95,7 +95,8 @@ def _ends(score: Score) -> Ends:
 class Mark:
     """One method in the plot; coordinates in the drawing's units, with y downwards. ``text`` is empty if another mark already shows the same number.
 
-    ``text_at`` is the place of the text from the mark, across and down; the text ends there if it is to the left of the mark.
+    ``text_at`` is the offset of the text from the mark, to the right and down. If the text is to the left of the mark, it ends at
+    this point.
     """
 
     method: int

@@ -1,8 +1,8 @@
 """The proof of one label of a text, as pictures need it: words, shades, order, and the belief while the words appear.
 
 Sheets (:mod:`proofmap.report.word_sheets`), notebooks and terminals draw texts from this record, pages from
-:mod:`proofmap.report.page_pictures`. Everywhere the shade of a word is the value of the map. The words of the proof are underlined: the
-first words of the map, as many as give the belief.
+:mod:`proofmap.report.page_pictures`. Everywhere the shade of a word is the value of the map. The words of the proof are underlined:
+these are the top words of the map that together reach the belief.
 """
 
 from __future__ import annotations
@@ -103,7 +103,8 @@ def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: 
 
 
 def proof_words_html(proof: WordProof, most_steps: int = 24) -> str:
-    """A text with shaded words. Below it, folded, each word with the belief after it. Plain HTML without scripts."""
+    """A text with shaded words, and below it a closed section that lists the words with the belief after each. Plain HTML without
+    scripts."""
     ink = "rgb({}, {}, {})".format(*proof.colour)
     shaded = "".join(
         _word_html(word, proof.shade(k), ink if k in proof.proving else "")

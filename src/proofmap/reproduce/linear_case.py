@@ -118,7 +118,7 @@ def _curves_table(curves: Sequence[Curve]) -> PaperTable:
 
 
 def _quarter(found: Curve) -> int:
-    """The place of the point at a quarter of the coordinates."""
+    """The index of the point at a quarter of the coordinates."""
     return len(found.points) // 4 - 1
 
 

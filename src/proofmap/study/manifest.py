@@ -43,7 +43,7 @@ class Manifest:
 
     Attributes:
         study: the settings to open it again: model, data, selection and so on.
-        identity: what must not change under the run: the net and its digest, labels, seed, selection.
+        identity: what must stay the same while the run grows: the net and its digest, labels, seed, selection.
         batches: batch sizes (forward only, with gradient), threads, and images in a block: they decide the last bits.
         environments: every machine and version that units were made on.
         commands: every command line that worked on the run.

@@ -32,7 +32,7 @@ MANY_COPIES = 0.01
 
 @dataclass(frozen=True)
 class FillAlone:
-    """The net's output for a fill with nothing shown: the label with the highest mean probability, and that probability."""
+    """The net's output if only a fill is shown: the label with the highest mean probability, and that probability."""
 
     fill: str
     label: str

@@ -41,7 +41,7 @@ def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageR
 
 
 def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """Unreadable pictures that the study might have taken: those before the last picture that it took."""
+    """Unreadable pictures that the study might have used: those that come before the last picture it uses."""
     return [row for row in _passed(rows, selection) if row.failure is not None]
 
 

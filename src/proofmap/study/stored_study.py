@@ -23,8 +23,8 @@ from proofmap.study.survey import changed_images
 def what_changed(run: Run, device: str = "cpu") -> list[str]:
     """A line for everything that has changed since the run was computed; empty if it would be computed in the same way.
 
-    The net, the data, the methods and the metrics are opened again from where the run says they are. Compared are their weights, code,
-    settings and pictures, and the version of Proofmap. Nothing is computed.
+    The net, the data, the methods and the metrics are opened again from where the run says they are. Their weights, code,
+    settings and pictures, and the version of Proofmap, are compared with the record. No map and no score is computed.
     """
     kept: Any = run.manifest.study
     if kept["model"] is None or not kept["dataset"]:
@@ -85,7 +85,7 @@ def _changed_plugins(run: Run, opened: list[Session]) -> list[str]:
 def missing_controls(run: Run) -> dict[str, Study]:
     """The controls that a run does not have, by name, each with the study that judges it; see :mod:`proofmap.methods.controls`.
 
-    Methods that were objects of a Python process cannot be made again, so their own maps get no controls.
+    Methods that were objects of a Python process cannot be created again, so controls made from their maps are not included.
     """
     inputs = inputs_of(run.manifest.identity)
     found: dict[str, Study] = {}

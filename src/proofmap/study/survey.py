@@ -1,4 +1,4 @@
-"""The survey: read each picture that a study may take once, choose those it wants, and store what was found.
+"""The survey: reads each picture that a study may use once, selects those that the study judges, and stores a row for each.
 
 Every surveyed picture becomes a row: its digest, its labels under the study's rule with their probabilities, whether it passes the
 selection, or why it cannot be read. The rows are stored, so no picture is surveyed twice.
@@ -86,7 +86,8 @@ class Survey:
                 on_progress(looked_at)
 
     def changed_truths(self, rows: Sequence[ImageRow]) -> list[str]:
-        """A message for each picture whose true labels changed since it was looked at, if the study's pictures or labels depend on them."""
+        """A message for each picture whose true labels changed since it was surveyed, if the study's pictures or labels depend on
+        them."""
         if self.rule.kind != "true" and not self.selection.correct:
             return []
         now = dict(zip(self.dataset.names, self.truths, strict=True))

@@ -1,4 +1,5 @@
-"""The contract of kinds of input: positions share out the values, records describe them, and they can be read, filled and drawn."""
+"""The contract of kinds of input: each value belongs to one position, records describe the inputs, and inputs can be read, filled
+and drawn."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def token_net(size: tuple[int, int], labels: int = 4, *, seed: int = 0, channels
 def conv_classifier(
     size: int | tuple[int, int] = 8, labels: int = 4, *, seed: int = 0, **options: Any
 ) -> Classifier:
-    """:func:`conv_net` with a normalisation; ``options`` as for the Classifier."""
+    """A classifier of :func:`conv_net` with a normalisation; ``options`` are arguments of Classifier."""
     return Classifier(conv_net(labels, seed=seed), size=size, **{"mean": MEAN, "std": STD, **options})
 
 

@@ -47,7 +47,7 @@ def _check_reachable(address: str | None) -> None:
 
 @contextmanager
 def _quiet_ray(ray: Any) -> Iterator[None]:
-    """No usage statistics and no messages about workers on stdout; Ray's SIGTERM handler is removed at the end."""
+    """Switch off Ray's usage statistics and its messages about workers on stdout. Ray's SIGTERM handler is removed at the end."""
     before = os.environ.get("RAY_USAGE_STATS_ENABLED")
     handler = signal.getsignal(signal.SIGTERM)
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"

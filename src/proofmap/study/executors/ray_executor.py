@@ -1,8 +1,8 @@
 """The executor for several processes and machines: Ray actors, each with its own worker.
 
 The driver, in the consumer's thread, sends groups of units to actors and receives their results. A group is one unit at first, and
-grows if units are so short that the calls would cost more than the work. An actor works on a group for a slice of time and returns the
-rest, so a wrong guess costs nothing.
+grows if units are so short that the calls would cost more than the work. An actor works on a group for a limited time and returns
+the units that remain, so a group that is too large costs nothing.
 
 An actor answers its calls in order, so when it dies, the oldest unanswered group is the likely cause: it was being
 computed, or its answer was being sent. Each of its units runs again alone, on an actor without other work, and only a

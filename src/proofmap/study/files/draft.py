@@ -86,7 +86,7 @@ def find_data(place: str | Path, target: str = "", column: str = "") -> list[Fou
 
 
 def _texts(path: Path, target: str, column: str) -> FoundData:
-    """The texts of a file, which are read to find mistakes in it and to count them."""
+    """The texts of a file. The file is read, to count the texts and to report mistakes."""
     texts = text_file(path, column=column, target=target)
     words = f"{counted(len(texts), 'text')} of {path.name}"
     return FoundData("texts", path, words, len(texts), target, column, labelled=bool(target))
@@ -256,5 +256,5 @@ def _relative(place: Path, file: Path) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A TOML string: JSON's form is one."""
+    """The text as a TOML string. A JSON string is also a valid TOML string."""
     return json.dumps(text, ensure_ascii=False)

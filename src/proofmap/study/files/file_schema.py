@@ -80,7 +80,8 @@ def _any_of(types: tuple[Any, ...]) -> Schema:
 
 
 def _of_type(kind: Any) -> list[Schema]:
-    """The schemas of one type of a setting. An empty schema allows any value; an empty list means that TOML has no such value."""
+    """The schemas for one type of a setting, as a list. An empty schema allows any value; an empty list means that TOML cannot
+    express the type."""
     origin = get_origin(kind)
     if kind in _PLAIN:
         return [{"type": _PLAIN[kind]}]
