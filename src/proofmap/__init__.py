@@ -1,4 +1,4 @@
-"""Proofmap: saliency maps judged as proofs of what the net believes, and of nothing else.
+"""Proofmap judges saliency maps as proofs: a map must prove what the net believes, and nothing else.
 
 >>> import proofmap as pm
 >>> net = pm.load_classifier("efficientnet-lite0")  # doctest: +SKIP

@@ -106,7 +106,7 @@ def make_app(command: str | None = None) -> typer.Typer:
     """
     app = typer.Typer(
         name="proofmap",
-        help="Saliency maps judged as proofs of what the net believes, and of nothing else.",
+        help="Judge saliency maps as proofs: a map must prove what the net believes, and nothing else.",
         no_args_is_help=True,
         rich_markup_mode="rich",
     )
