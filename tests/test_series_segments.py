@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from proofmap.core import streams
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.series import spectrogram
 from proofmap.fills import make_fill
+from proofmap.metrics import Judged, make_metric
 from proofmap.report.html import write_report
 from proofmap.report.page_pictures import list_counts, picture_of
 from proofmap.report.pictures import marked_line
@@ -44,6 +46,23 @@ def test_the_insertion_game_shows_whole_segments() -> None:
                 shown[:, 4 * segment : 4 * segment + 4] = x[i][:, 4 * segment : 4 * segment + 4]
             values.append(float(f.probabilities(shown[None])[0, labels[i, 0]]))
         assert float(found.auc[i, 0]) == pytest.approx(sum(values) / 3, abs=1e-5)
+
+
+def test_the_saliency_metric_crops_whole_segments() -> None:
+    inputs = replace(BEATS, segments=5)  # they begin at the time steps 0, 3, 5, 8 and 10
+    f, x, labels = net(inputs), normal(2, 2, 12, seed=3), torch.tensor([[0, 1], [1, -1]])
+    maps = torch.zeros(2, 2, 5)
+    maps[:, :, 1] = 1.0
+    maps[0, 1, 3] = 1.0
+    judged = Judged(f, x, labels, maps)
+    found = make_metric("saliency-confidence:delta=0.5,reading=value").measure(judged)[1]
+    assert found is not None
+    for i, place, start, stop in ((0, 0, 3, 5), (0, 1, 3, 10), (1, 0, 3, 5)):
+        crop = nn.functional.interpolate(x[i : i + 1, :, start:stop], 12, mode="linear")
+        assert float(found[i, place]) == pytest.approx(
+            float(f.probabilities(crop)[0, labels[i, place]]), abs=1e-5
+        )
+    assert bool(found[1, 1].isnan())
 
 
 def test_positions_have_times_and_values_have_channel_names() -> None:

@@ -122,10 +122,11 @@ def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
     The same as ``interpolate(crop, mode="bilinear", align_corners=False)`` for each box, all at once.
     """
     found = images
-    for axis, length in enumerate(inputs.positions):
-        start, stop = boxes.start[:, axis], boxes.stop[:, axis]
-        weights = _enlarging(start, stop, length).to(images)  # (P, length, length)
+    for axis, count in enumerate(inputs.positions):
         place = images.ndim - len(inputs.positions) + axis
+        length = images.shape[place]  # more than the positions, if these are segments
+        start, stop = (-(-ends[:, axis] * length // count) for ends in (boxes.start, boxes.stop))
+        weights = _enlarging(start, stop, length).to(images)  # (P, length, length)
         lines = found.movedim(place, -1)
         found = torch.einsum("p...j,pij->p...i", lines, weights).movedim(-1, place)
     return found.contiguous()
