@@ -13,7 +13,7 @@ from PIL import Image
 from proofmap import cli
 from proofmap.cli.console import Bars, SafeConsole, print_result
 from proofmap.core.progress import Lines
-from proofmap.core.text import csv_lines, one_line, terminal_text
+from proofmap.core.text import csv_lines, one_line, short_names, shortened, terminal_text
 from proofmap.study.watchers.status import Status
 from proofmap.study.watchers.views import LiveView, PlainLines
 from tests.command import run
@@ -130,3 +130,30 @@ def test_every_command_prints_in_one_place() -> None:
         calls = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Call)]
         names = [call.func.id for call in calls if isinstance(call.func, ast.Name)]
         assert names.count("print") == (path.name == "console.py"), path.name
+
+
+def test_names_are_shortened_with_few_measurements() -> None:
+    measured: list[str] = []
+
+    def measure(text: str) -> float:
+        measured.append(text)
+        return 7 * len(text)
+
+    long = ["x" * 5000 + end for end in "ab"]
+    assert shortened(long[0], 70, measure=measure) == "x" * 9 + "…"
+    assert short_names(long, 70, measure=measure) == ["xxxx…xxxxa", "xxxx…xxxxb"]
+    assert len(measured) < 200, "drawn text is measured slowly: one letter less at a time takes minutes"
+
+
+def test_the_later_ways_to_shorten_are_tried_only_if_names_would_be_equal() -> None:
+    measured: list[str] = []
+
+    def measure(text: str) -> float:
+        measured.append(text)
+        return len(text)
+
+    assert short_names(["first long name", "second long name"], 8, measure=measure) == [
+        "first l…",
+        "second …",
+    ]
+    assert not any(text.startswith("…") for text in measured)

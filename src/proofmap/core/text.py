@@ -7,6 +7,7 @@ import difflib
 import io
 import os.path
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from proofmap.core.errors import InputError
@@ -47,9 +48,13 @@ def shortened(text: str, most: float, *, dots: str = "…", measure: Callable[[s
     text = one_line(text)
     if measure(text) <= most:
         return text
-    while text and measure(text + dots) > most:
-        text = text[:-1]
-    return text + dots
+    return _longest(lambda letters: text[:letters] + dots, len(text), most, measure)
+
+
+def _longest(cut: Callable[[int], str], letters: int, most: float, measure: Callable[[str], float]) -> str:
+    """The longest of the texts ``cut(0)``, ..., ``cut(letters)`` with at most the length ``most``; if all are longer, ``cut(0)``."""
+    fitting = bisect_right(range(letters + 1), most, key=lambda kept: measure(cut(kept)))
+    return cut(max(0, fitting - 1))
 
 
 def short_names(names: Sequence[str], most: float, *, measure: Callable[[str], float] = len) -> list[str]:
@@ -68,18 +73,23 @@ def short_names(names: Sequence[str], most: float, *, measure: Callable[[str], f
     shared = re.sub(r"[^\W_]+$", "", os.path.commonprefix(sorted(long)))  # noqa: RUF071 letters are meant
 
     def middle(text: str) -> str:
-        left, right = text[: len(text) // 2], text[len(text) // 2 :]
-        while left and measure(f"{left}…{right}") > most:
-            left, right = (left, right[1:]) if len(right) > len(left) else (left[:-1], right)
-        return f"{left}…{right}"
+        def cut(letters: int) -> str:
+            return f"{text[: letters // 2]}…{text[-max(1, (letters + 1) // 2) :]}"
+
+        return _longest(cut, len(text), most, measure)
 
     cuts: list[Callable[[str], str]] = [
         lambda text: shortened(text, most, measure=measure),
         lambda text: shortened(f"…{text[len(shared) :]}", most, measure=measure),
         middle,
     ]
-    tried = [[cut(line) if line in long else line for line in lines] for cut in cuts]
-    return max(tried, key=lambda found: len({*found}))  # the first of equal ones
+    best: list[str] = []
+    for cut in cuts:
+        found = [cut(line) if line in long else line for line in lines]
+        best = found if len({*found}) > len({*best}) else best
+        if len({*best}) == len({*lines}):
+            break
+    return best
 
 
 def wrapped(text: str, width: int, lines: int = 3) -> str:

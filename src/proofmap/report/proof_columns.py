@@ -50,9 +50,10 @@ def ranked_columns(
     page = Image.new("RGB", (side, _LINE * (lines + 2)), _PAPER)
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(12)
     left, wide = round(_TEXT * side), round((1 - _TEXT) * side) - 8
-    values = [shortened(inputs.value_text(image, p), 16) for p in order[:lines]]
+    drawn, all_names = order[:lines], inputs.position_names
+    values = [shortened(inputs.value_text(image, p), 16) for p in drawn]
     room = left - max(draw.textlength(value, font) for value in values) - 20
-    names = short_names(inputs.position_names, room, measure=lambda t: draw.textlength(t, font))
+    names = short_names([all_names[p] for p in drawn], room, measure=lambda t: draw.textlength(t, font))
 
     def at(p: float) -> int:
         return left + round(min(max(float(p), 0.0), 1.0) * wide)
@@ -62,7 +63,7 @@ def ranked_columns(
         if k == 0:
             draw.text((4, y + 2), "nothing shown", _SOFT, font)
         else:
-            draw.text((4, y + 2), names[order[k - 1]], colour if proves else INK, font)
+            draw.text((4, y + 2), names[k - 1], colour if proves else INK, font)
             draw.text((left - 8, y + 2), values[k - 1], _SOFT, font, anchor="ra")
         draw.rectangle((left, y + 4, at(1.0), y + _LINE - 5), (236, 238, 242))
         draw.rectangle((left, y + 4, at(along[k]), y + _LINE - 5), colour if proves else (150, 158, 170))
