@@ -303,6 +303,10 @@ FRAUDS: Mapping[str, tuple[Callable[[Record], Record], str]] = {
     ),
     "other images": (other_images, "has other pictures than the task mini"),
     "other probabilities": (easier_beliefs, "other labels or probabilities"),
+    "no labels": (
+        lambda r: replace(r, images=[{**r.images[0], "labels": [], "f": []}, *r.images[1:]]),
+        "other labels or probabilities",
+    ),
     "other task settings": (
         lambda r: replace(r, task_digest="0"),
         "made with other settings than the task mini",

@@ -288,7 +288,7 @@ def _check_beliefs(record: Record, session: Session) -> None:
     names = [[image["name"]] for image in record.images]
     for image, block in zip(record.images, loaded(session, names), strict=True):
         f, labels = session.classifier.probabilities(block.images)[0].tolist(), image["labels"]
-        fits = len(labels) == len(image["f"]) and all(0 <= a < len(f) for a in labels)
+        fits = 0 < len(labels) == len(image["f"]) and all(0 <= a < len(f) for a in labels)
         if not fits or any(abs(x - f[a]) > allowed for x, a in zip(image["f"], labels, strict=True)):
             raise _other_beliefs(image["name"])
 
