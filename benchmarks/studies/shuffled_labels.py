@@ -60,9 +60,9 @@ def main() -> None:
         "accuracy on test pictures": accuracy(nets[0], test_x, test_y),
         "seconds": round(time.perf_counter() - began, 1),
         "rows": [
-            {"method": line.method, "score": line.measure, "value": line.value}
-            | {"low": line.low, "high": line.high, "n": line.n}
-            for line in checks.lines
+            {"score": line["measure"]}
+            | {key: line[key] for key in ("method", "order", "value", "low", "high", "n")}
+            for line in checks.records()
         ],
     }
     print(json.dumps({key: value for key, value in told.items() if key != "rows"}, indent=1))

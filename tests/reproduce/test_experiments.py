@@ -40,6 +40,10 @@ def test_maps_that_do_not_look_at_the_net_contradict_the_sanity_check(world: Pat
     assert "rank correlation 1.00" in found.claims[1].found
     before, after = (record for record in found.tables[0].records)
     assert before["value"] == after["value"] and before["n"] == 2
+    ranks = {
+        record["layers"]: record["value"] for record in found.tables[1].records if record["score"] == "rank"
+    }
+    assert ranks["the last layer"] == pytest.approx(1.0) and ranks["other image"] < 0.9
 
 
 def test_each_of_k_masks_is_shown_alone_on_gray_and_overlaps_as_sets_do(world: Path) -> None:

@@ -88,5 +88,8 @@ def test_maps_of_a_net_with_shuffled_labels_are_others_and_edges_stay_as_they_ar
     monkeypatch.setattr(sys, "argv", ["shuffled_labels.py", *given])
     studies["shuffled_labels"].main()
     found = json.loads(out.read_text())
-    ranks = {line["method"]: line["value"] for line in found["rows"] if line["score"] == "rank"}
-    assert ranks["edges"] == pytest.approx(1.0) and ranks["gradient"] < 0.9
+    ranks = {
+        (line["method"], line["order"]): line["value"] for line in found["rows"] if line["score"] == "rank"
+    }
+    assert ranks["edges", "labels"] == pytest.approx(1.0) and ranks["gradient", "labels"] < 0.9
+    assert ranks["edges", "other image"] < 0.9

@@ -34,7 +34,7 @@ from proofmap.reproduce.findings import (
 )
 from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.compare import signed
-from proofmap.results.randomisation import BAR, Order, SanityChecks
+from proofmap.results.randomisation import BAR, FLOOR, Order, SanityChecks
 from proofmap.results.statistics import mean_score
 
 SHARE = 0.3
@@ -79,9 +79,12 @@ def run(job: Job) -> Findings:
         tuple(header),
         tuple(map(tuple, rows)),
         tuple(
-            {"method": line.method, "layers": line.layers, "score": line.measure}
+            {"method": line.method, "layers": layers, "score": line.measure}
             | {"value": line.value, "low": line.low, "high": line.high, "n": line.n}
-            for line in checks.lines
+            for line, layers in (
+                *((line, line.layers) for line in checks.lines),
+                *((line, FLOOR) for line in checks.floors),
+            )
         ),
     )
     return Findings(
