@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,14 +20,22 @@ import torch
 from PIL import Image
 
 import proofmap as pm
+from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core.ranking import keep_top
 from proofmap.data import load_blocks, photographs
+from proofmap.methods.masks.learned import LearnedMask
+from proofmap.metrics.localisation import side_by_side
+from proofmap.metrics.roughness import roughness
 from proofmap.report import pictures, proof_sheets, sheets
+from proofmap.report.colours import hidden_of
 from proofmap.report.figures import draw
 from proofmap.report.figures.curves import Line, Panel
-from proofmap.report.figures.learned import TVCurves
+from proofmap.report.figures.grid import GridCell, GridFigure, picture_cell
+from proofmap.report.figures.learned import TVCurves, masks_by_k
+from proofmap.report.figures.masks import mask_pairs, two_objects
 from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
 from proofmap.report.figures.theorem import TheoremFigure
+from proofmap.report.pictures import masked_photo
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.report.sheets import SheetCell, SheetText
 from proofmap.reproduce import Recipe
@@ -194,6 +203,97 @@ def artifacts() -> Image.Image:
     return proof_sheets.comparison_sheet(judged(("rocket",), methods, labels), 0)
 
 
+@cache
+def photo_of(name: str) -> torch.Tensor:
+    """A sample photograph as the net takes it, ``(1, 3, H, W)``."""
+    return pm.load_images([f"sample:{name}"], net())
+
+
+def learned(**settings: Any) -> dict[str, Any]:
+    """A learned mask of the paper with 200 passes, with random images of all samples behind it."""
+    fill = {"fill": "images", "source": "samples", "size": 256}
+    return {"method": "learned-mask", "fill": fill, **settings}
+
+
+def regularised() -> dict[str, pm.Method]:
+    """The rows of the recipe ``sanity``: with and without total variation and upsampling; belief masks; edges, a control."""
+    rows: dict[str, Any] = {
+        f"{'US, ' if scale > 1 else ''}TV {number(tv) if tv else 0}": learned(scale=scale, tv=tv)
+        for scale in (1.0, 4.0)
+        for tv in (0.0, 0.01)
+    }
+    return {
+        name: pm.make_method(spec)
+        for name, spec in {**rows, "belief-mask": "belief-mask", "edges": "edges"}.items()
+    }
+
+
+def judged_rows(image: torch.Tensor, methods: Mapping[str, pm.Method], labels: Any) -> pm.Evaluation:
+    """What methods achieve on one image; each result has the name of its row."""
+    found = pm.evaluate(net(), image, methods=list(methods.values()), labels=labels)
+    named = (replace(result, name=name) for result, name in zip(found.results, methods, strict=True))
+    return replace(found, results=tuple(named))
+
+
+@cache
+def by_regularisation() -> pm.Evaluation:
+    """These rows on one photo."""
+    return judged_rows(photo_of("coffee"), regularised(), "top1")
+
+
+def masks_by_regularisation() -> Image.Image:
+    """Learned masks of one photo by total variation and upsampling: the top 30 % of pixels, and the mask itself."""
+    found = by_regularisation()
+    learned_rows = replace(found, results=found.results[:4])
+    return _drawn(lambda path: draw(mask_pairs(net(), learned_rows), path))
+
+
+def randomised_layer() -> Image.Image:
+    """Maps of one photo, of the net and of the net with a randomised last layer, and their roughness."""
+    found, image = by_regularisation(), photo_of("coffee")
+    other = randomised(net(), layers_of(net())[-1])
+    hidden = hidden_of(found).colour
+    rows: list[list[GridCell]] = [[], []]
+    for result, method in zip(found.results, regularised().values(), strict=True):
+        maps = (found.map_of(result, 0, 0).float()[None], method(other, image, found.labels, seed=0)[:, 0])
+        for row, heat in zip(rows, maps, strict=True):
+            rough = f"roughness {float(roughness(keep_top(heat, 0.3))):.1f}"
+            row.append(picture_cell(masked_photo(image[0], heat[0], found.inputs, 0.3, hidden), rough))
+    figure = GridFigure(
+        name="randomised-layer",
+        about="",
+        headings=tuple(result.name for result in found.results),
+        rows=tuple(map(tuple, rows)),
+        settings="",
+        titles=("trained", "last layer randomised"),
+    )
+    return _drawn(lambda path: draw(figure, path))
+
+
+def k_masks() -> Image.Image:
+    """One, two and four masks of one photo that are learned together, each shown alone."""
+    method = pm.make_method(learned(scale=1.0, tv=0.0, l1=2e-5))
+    assert isinstance(method, LearnedMask)
+    figure = masks_by_k(net(), photo_of("coffee"), ks=(1, 2, 4), method=method)
+    return _drawn(lambda path: draw(figure, path))
+
+
+def two_labels() -> Image.Image:
+    """Two sample photographs in one picture, and the maps of both labels by the rows of the recipe ``two-labels``."""
+    names = [net().names.index(name) for name in ("Egyptian cat", "espresso")]
+    photos = torch.cat([photo_of("cat"), photo_of("coffee")])
+    montage = side_by_side(net().inputs, photos, names).images[:1]
+    ours = learned(scale=4.0, tv=0.01)
+    methods = {
+        "Ours": ours,
+        "Phang et al.": "phang-masker",
+        "Ours (cheating)": {"method": "top-label", "of": ours},
+        "belief-mask": "belief-mask",
+    }
+    found = judged_rows(montage, {name: pm.make_method(spec) for name, spec in methods.items()}, names)
+    return _drawn(lambda path: draw(two_objects(found), path))
+
+
 def scatter(plt: Any) -> Any:
     """The demo's seven methods and the paper's: completeness and best effort against soundness."""
 
@@ -317,6 +417,10 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "anytime.png": anytime,
     "cheating.png": cheating,
     "artifacts.png": artifacts,
+    "masks-by-regularisation.png": masks_by_regularisation,
+    "randomised-layer.png": randomised_layer,
+    "k-masks.png": k_masks,
+    "two-labels.png": two_labels,
     "scatter.png": scatter,
     "smoothness.png": smoothness,
     "cifar10-tv-curves.png": cifar10_tv_curves,
