@@ -21,6 +21,7 @@ from proofmap.core.inputs import Pictures, Rows
 from proofmap.core.tensors import NamedImages
 from proofmap.data import Dataset, TensorData, as_dataset, load_blocks, true_outputs
 from proofmap.data.distractors import from_dataset
+from proofmap.data.given import images_as_tensor, label_rows
 from proofmap.testing import check_dataset
 from tests.data.made_up import noise, save, saved
 from tests.toys import conv_classifier
@@ -137,6 +138,18 @@ def test_pictures_of_pillow_are_prepared_as_files_are(given: Any) -> None:
     check_dataset(dataset)
 
 
+def test_pictures_of_pillow_are_turned_upright_as_files_are(tmp_path: Path) -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    photos()[0].save(tmp_path / "phone.png", exif=turned)
+    expected = values(as_dataset([tmp_path / "phone.png"], INPUTS))
+    with Image.open(tmp_path / "phone.png") as opened:
+        assert torch.equal(values(as_dataset(opened, INPUTS)), expected)
+        assert torch.equal(values(as_dataset([(opened, 1)], INPUTS)), expected)
+        assert torch.equal(images_as_tensor([opened], INPUTS), expected)
+        assert not torch.equal(INPUTS.prepare(opened)[None], expected)
+
+
 def test_files_folders_and_datasets(tmp_path: Path) -> None:
     folder = saved(tmp_path, "cat/a.png", "dog/b.png")
     data = as_dataset(folder, INPUTS)
@@ -215,6 +228,63 @@ def test_labels_of_batches_are_outputs_unless_others_are_given(make: Callable[[]
         as_dataset(make(), INPUTS, truth=[0, 1, 2])
     with pytest.raises(InputError, match="cow"):
         as_dataset(make(), INPUTS, truth=["cow"] * N, outputs=outputs)
+
+
+class Classes(Samples):
+    """A dataset that names its labels, as torchvision's do."""
+
+    def __init__(self, *classes: str | tuple[str, ...], target_transform: Any = None) -> None:
+        super().__init__()
+        self.classes, self.target_transform = list(classes), target_transform
+
+
+@pytest.mark.parametrize(
+    "classes, outputs, expected",
+    [
+        (("ant", "bee", "cow"), ("cow", "ant", "bee"), [1, 2, 0]),  # sorted otherwise
+        (("ant", "bee", "cow"), ("dog", "cow", "ant", "bee"), [2, 3, 1]),
+        (("ant", "bee", "cow"), ("0", "1", "2"), [0, 1, 2]),
+        (("airplane", "car", "cow"), ("plane", "car", "ox"), [0, 1, 2]),  # other words, nothing contradicts
+        ((("tench", "Tinca tinca"), ("cow",), ("ox",)), ("ox", "cow", "tench, Tinca tinca"), [2, 1, 0]),
+    ],
+)
+def test_labels_of_a_dataset_with_classes_are_found_by_name(
+    classes: Any, outputs: tuple[str, ...], expected: list[int]
+) -> None:
+    named = Classes(*classes)
+    for given, labels in (
+        (named, LABELS),
+        (torch_data.DataLoader(named, batch_size=4), LABELS),
+        (torch_data.Subset(named, [4, 2]), LABELS[[4, 2]]),
+    ):
+        data = as_dataset(given, INPUTS, outputs=outputs)
+        assert true_outputs(data, outputs) == [(expected[k],) for k in labels.tolist()]
+
+
+def test_labels_of_classes_that_the_net_does_not_have_are_refused() -> None:
+    wordnet, outputs = Classes("n01", "n02", "n03"), ("tench", "goldfish", "shark", "ray")
+    with pytest.raises(InputError, match=r"class 'n01' is not an output of the net .*has 4; pass truth="):
+        as_dataset(wordnet, INPUTS, outputs=outputs)
+    with pytest.raises(InputError, match="class 'bee' is not an output"):
+        as_dataset(Classes("ant", "bee", "cow"), INPUTS, outputs=("cow", "ant", "dog"))
+    known = as_dataset(wordnet, INPUTS, truth=LABELS, outputs=outputs)
+    assert true_outputs(known, outputs) == [(k,) for k in LABELS.tolist()]
+    own = as_dataset(Classes("n01", target_transform=int), INPUTS, outputs=outputs)
+    assert true_outputs(own, outputs) == [(k,) for k in LABELS.tolist()]
+
+
+@pytest.mark.parametrize("form", [Tensor.long, Tensor.float, Tensor.bool, Tensor.numpy, Tensor.tolist])
+def test_true_labels_as_columns_of_0_and_1_are_refused(form: Callable[[Tensor], Any]) -> None:
+    columns = torch.nn.functional.one_hot(torch.tensor([2, 0]), 3)
+    with pytest.raises(InputError, match=r"a column of 0 and 1 for each of the 3 outputs; .*argmax"):
+        label_rows(form(columns), "abc", 2)
+
+
+def test_two_true_labels_are_no_columns() -> None:
+    assert label_rows([(0, 1), (1, 0)], "ab", 2) == [(0, 1), (1, 0)]
+    assert label_rows(torch.tensor([[0, 1], [1, 0]]), "abc", 2) == [(0, 1), (1, 0)]
+    with pytest.raises(InputError, match="each of the 2 outputs"):
+        label_rows(torch.tensor([[0, 1], [1, 0]]), "ab", 2)
 
 
 def test_a_sampler_chooses_the_images_and_the_dataset_their_order() -> None:
@@ -305,7 +375,7 @@ def test_a_random_transform_is_noticed_when_an_image_is_read_again() -> None:
         ([IMAGES, 2 * IMAGES], r"^batch 1: images must lie in \[0, 1\]"),
         ([IMAGES[:, :2]], r"^batch 0: images must be \(N, 3, "),
         ([(IMAGES * 255).byte()], "^batch 0: images must be floats.*divide 8-bit pixels by 255"),
-        ([{"image": IMAGES}], r"^batch 0: images must be a tensor \(N, C, H, W\), not dict"),
+        ([{"image": IMAGES, "y": 1}], "^batch 0: a batch is a dict with the keys 'image', 'y'; .*collate_fn"),
         ([(IMAGES, LABELS[:3])], "^batch 0: labels must be 10 integers, one per item, got int64"),
         ([(IMAGES, LABELS.float())], "^batch 0: labels must be 10 integers"),
         ({"image": IMAGES}, r"^images must be a tensor \(N, C, H, W\), not dict"),

@@ -11,7 +11,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils import data as torch_data
 
@@ -22,7 +22,7 @@ from proofmap.core.labels import NO_LABEL, label_index
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, match_labels
 from proofmap.data.specs import open_data
 from proofmap.data.tensors import TensorData
 from proofmap.data.texts import is_rows, texts_of_rows
@@ -50,7 +50,8 @@ def as_dataset(
             - a data frame of pandas or polars, for a net of rows whose columns have a description;
             - a picture of Pillow, or a list of pictures, tensors or arrays;
             - a file, a folder, a dataset string, or a list of files;
-            - a dataset of Proofmap, or one of ``torch.utils.data``;
+            - a dataset of Proofmap, or one of ``torch.utils.data``. Its ``classes``, as in torchvision's ``ImageFolder``, are matched with
+              ``outputs`` by name if they are in another order;
             - for texts, a ``datasets.Dataset`` with a column ``text`` or one column of strings;
             - a ``DataLoader``. Images are read from its dataset one by one, in the dataset's order, through its ``collate_fn``:
               ``shuffle`` and ``drop_last`` have no effect;
@@ -68,6 +69,8 @@ def as_dataset(
     (BatchData(rows, 4 rows, 0 labels), 'row-3', (1,))
     """
     found = _open(given, inputs)
+    if truth is None and isinstance(found, BatchData) and outputs:
+        found.label_names = _names_of_labels(given, outputs)
     if names is None and truth is None:
         return found
     _check_order(truth, given)
@@ -76,6 +79,29 @@ def as_dataset(
     return _Renamed(
         found, names, None if truth is None else label_rows(truth, outputs, len(found), inputs.singular)
     )
+
+
+def _names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
+    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if labels must be
+    found by name. Empty if labels are indices of the outputs: the dataset has no names or changes its labels itself, or the names are as many
+    as the outputs and contradict no output.
+    """
+    data = given.dataset if isinstance(given, torch_data.DataLoader) else given
+    while isinstance(data, torch_data.Subset):
+        data = data.dataset
+    classes = getattr(data, "classes", None)
+    if not isinstance(classes, (list, tuple)) or getattr(data, "target_transform", None) is not None:
+        return ()
+    names = tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in classes)
+    places = match_labels(names, outputs)
+    if len(names) == len(outputs) and all(at in (None, own) for own, at in enumerate(places)):
+        return ()
+    if None in places:
+        raise InputError(
+            f"the labels of the dataset are indices into its classes, but class {names[places.index(None)]!r} is not an output of the net "
+            f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
+        )
+    return names
 
 
 def _check_order(truth: Any, given: Any) -> None:
@@ -292,8 +318,24 @@ def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image"
     given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
     if len(given) != n:
         raise InputError(f"{len(given)} true labels were given for {counted(n, item)}")
+    _check_columns(truth, outputs, item)
     rows = ([a for a in _as_list(entry) if a is not None and a != NO_LABEL] for entry in given)
     return [tuple(dict.fromkeys(label_index(a, outputs) for a in row)) for row in rows]
+
+
+def _check_columns(truth: Any, outputs: Sequence[str], item: str) -> None:
+    """Refuse true labels as a column of 0 and 1 for each output: they would be read as indices, the labels 0 and 1 for every input."""
+    try:
+        table = np.asarray(truth.detach().cpu() if isinstance(truth, Tensor) else truth)
+    except ValueError:  # rows of different lengths
+        return
+    fewest = 2 if isinstance(truth, (Tensor, np.ndarray)) else 3  # a list [0, 1] may be both labels of two
+    columns = table.ndim == 2 and table.shape[1] == len(outputs) >= fewest and table.dtype.kind in "biuf"
+    if columns and bool(((table == 0) | (table == 1)).all()):
+        raise InputError(
+            f"truth has a column of 0 and 1 for each of the {len(outputs)} outputs; give the indices or names of the true labels of each "
+            f"{item}: truth.argmax(1) if there is one, [row.nonzero()[0].tolist() for row in truth] for an array with several"
+        )
 
 
 def _as_list(entry: object) -> Sequence[Any]:
@@ -327,7 +369,7 @@ def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> 
         return inputs.check(given)  # says what is wrong
     if not isinstance(given, (Tensor, np.ndarray)):
         pictures = [given] if isinstance(given, Image.Image) else given
-        return torch.stack([inputs.prepare(picture) for picture in pictures])
+        return torch.stack([inputs.prepare(upright(picture)) for picture in pictures])
     if isinstance(given, Tensor):
         return given.clone() if given.is_inference() else given
     if np.ma.is_masked(given):
@@ -344,13 +386,23 @@ def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> 
     return values[None] if values.ndim == len(shape) else values
 
 
+def upright(picture: Image.Image) -> Image.Image:
+    """A picture of Pillow turned as its EXIF orientation says, as pictures in files are. ``Image.open`` does not turn it."""
+    return ImageOps.exif_transpose(picture)
+
+
 def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
     """The items of a batch, each a picture of Pillow or a tensor ``shape``, and a label of each; -1 for unknown."""
+    if isinstance(batch, Mapping):
+        raise InputError(
+            f"a batch is a dict with the keys {', '.join(map(repr, batch))}; expected a tensor or (images, labels). For a DataLoader, "
+            "write a collate_fn that returns them"
+        )
     images, labels = batch, None
     if isinstance(batch, (tuple, list)) and len(batch) > 1 and _are_labels(batch[1], batch[0]):
         images, labels = batch[:2]
     if isinstance(images, Image.Image):
-        items = [images]
+        items = [upright(images)]
     elif isinstance(images, (tuple, list)) and labels is None:
         found = [_unpack(image, inputs) for image in images]
         return [item for some, _ in found for item in some], [label for _, some in found for label in some]
