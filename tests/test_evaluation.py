@@ -539,6 +539,20 @@ def test_inference_mode_is_no_obstacle(images: Tensor) -> None:
         torch.testing.assert_close(found[result.name].maps, result.maps, rtol=1e-4, atol=1e-5)
 
 
+def test_autocast_of_the_caller_changes_no_number(f: Classifier, images: Tensor) -> None:
+    expected, logits = evaluate(f, images, methods=EVERY_KIND, labels="top2"), f.logits(images)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = evaluate(f, images, methods=EVERY_KIND, labels="top2")
+        assert torch.equal(f.logits(images), logits)
+        assert torch.is_autocast_enabled("cpu")
+    for result in expected.results:
+        assert torch.equal(found[result.name].maps, result.maps)
+        for name, values in result.values.items():
+            torch.testing.assert_close(
+                found[result.name].values[name], values, rtol=0, atol=0, equal_nan=True
+            )
+
+
 def test_pictures_and_arrays_are_taken_as_they_are_meant(f: Classifier) -> None:
     """Pillow's pictures are prepared as files are; arrays may hold bytes, and channels last."""
     pixel_bytes = np.random.default_rng(0).integers(0, 256, (2, SIZE, SIZE, 3), dtype=np.uint8)

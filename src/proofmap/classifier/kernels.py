@@ -1,10 +1,10 @@
-"""Deterministic kernels and full float32 precision on NVIDIA GPUs; no effect on other devices."""
+"""Passes that do not depend on the modes of the caller: deterministic kernels and full float32 precision on NVIDIA GPUs, no autocast."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -21,8 +21,18 @@ def outside_inference_mode() -> Iterator[None]:
 
 
 @contextmanager
+def outside_autocast() -> Iterator[None]:
+    """Leave ``torch.autocast``, in which the net would run in lower precision than its record says. A net's own autocast stays."""
+    with ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if torch.is_autocast_enabled(device):
+                stack.enter_context(torch.autocast(device, enabled=False))
+        yield
+
+
+@contextmanager
 def steady_kernels(*, tf32: bool) -> Iterator[None]:
-    """Use deterministic convolutions. Without ``tf32``, also use full float32 precision, which is not cuDNN's default.
+    """Use deterministic convolutions, outside autocast. Without ``tf32``, also use full float32 precision, which is not cuDNN's default.
 
     Learning amplifies the last bit, so kernels that add in a varying order would give other masks. TensorFloat-32 would change
     scores by 1e-3. The old state is restored at the end. These are switches of the whole process: a thread inside :func:`note_kernels` does not
@@ -37,13 +47,14 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
             noted.pop()
         return
     if not torch.cuda.is_available():
-        yield
+        with outside_autocast():
+            yield
         return
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark, cudnn.deterministic
     cudnn.benchmark, cudnn.deterministic = False, True
     try:
-        with _set_tf32(tf32=tf32):
+        with outside_autocast(), _set_tf32(tf32=tf32):
             yield
     finally:
         cudnn.benchmark, cudnn.deterministic = before
