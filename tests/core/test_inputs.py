@@ -247,6 +247,12 @@ def test_a_record_of_an_unknown_kind_says_so() -> None:
         (Rows, {"columns": 0, "mean": (0,), "std": (1,)}, "the size of rows must be positive"),
         (Pictures, {"size": 0}, r"size must be positive, not \(0, 0\)"),
         (Pictures, {"size": (4, -1)}, "size must be positive"),
+        (Pictures, {"size": (3, 4, 4)}, r"\(height, width\) in pixels, or one number .*, not \(3, 4, 4\)"),
+        (Pictures, {"size": (4,)}, "size must be"),
+        (Pictures, {"size": (4.5, 4)}, "size must be"),
+        (Pictures, {"size": float("inf")}, "size must be"),
+        (Pictures, {"size": "large"}, "size must be .*, not 'large'"),
+        (Pictures, {"size": 4, "mean": 0.5}, "mean must be a list with one number per channel.*, not 0.5"),
         (Pictures, {"size": 4, "interpolation": "cubic"}, "one of nearest, bilinear, .*, not 'cubic'"),
     ],
 )

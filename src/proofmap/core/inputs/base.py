@@ -54,8 +54,13 @@ class Inputs(ABC):
     std: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", tuple(map(float, self.mean)))
-        object.__setattr__(self, "std", tuple(map(float, self.std)))
+        for name in ("mean", "std"):
+            values = getattr(self, name)
+            if np.ndim(values) != 1:
+                raise InputError(
+                    f"{name} must be a list with one number per channel, such as ({name},) for one channel, not {values!r}"
+                )
+            object.__setattr__(self, name, tuple(map(float, values)))
         finite = all(map(math.isfinite, (*self.mean, *self.std)))
         if not finite or len(self.mean) == 0 or len(self.mean) != len(self.std) or min(self.std) <= 0:
             raise InputError(

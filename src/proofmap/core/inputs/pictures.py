@@ -17,6 +17,20 @@ from proofmap.core.pictures import Fit, Interpolation, fit, fitted_size, in_colo
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
+def _height_and_width(size: Any) -> tuple[int, int]:
+    """Height and width from a size, one number for a square. Other lists, such as (channels, height, width), are refused."""
+    try:
+        sides = tuple(map(float, [size, size] if np.ndim(size) == 0 else size))
+    except (TypeError, ValueError):
+        sides = ()
+    if len(sides) != 2 or not all(side.is_integer() for side in sides):
+        raise InputError(f"size must be (height, width) in pixels, or one number for a square, not {size!r}")
+    height, width = map(int, sides)
+    if min(height, width) < 1:
+        raise InputError(f"size must be positive, not {(height, width)}")
+    return height, width
+
+
 @dataclass(frozen=True, kw_only=True)
 class Pictures(Inputs):
     """Pictures ``(C, H, W)`` with values in [0, 1]; a position is a pixel.
@@ -45,10 +59,7 @@ class Pictures(Inputs):
     fit: Fit = "crop"
 
     def __post_init__(self) -> None:
-        size = (self.size, self.size) if isinstance(self.size, int) else self.size
-        object.__setattr__(self, "size", (int(size[0]), int(size[1])))
-        if min(self.size) < 1:
-            raise InputError(f"size must be positive, not {self.size!r}")
+        object.__setattr__(self, "size", _height_and_width(self.size))
         for name, choices in (("interpolation", Interpolation), ("fit", Fit)):
             if getattr(self, name) not in get_args(choices):
                 known = ", ".join(get_args(choices))
