@@ -371,6 +371,43 @@ def test_a_touched_picture_is_read_once_and_then_known(run: tuple[Study, Path], 
         assert {row.name: row.stamp for row in store.images()}["02.png"].endswith(" 1000000000")
 
 
+def test_changed_boxes_are_refused_by_name(tmp_path: Path) -> None:
+    """A score would be computed from old boxes, or from old and new ones."""
+    table, out = tmp_path / "boxes.csv", tmp_path / "run"
+    study = toy_study(
+        tmp_path, data=str(table), methods=("gradient",), metrics=("pointing-game:tolerance=0",)
+    )
+
+    def write(*boxes: str) -> None:
+        lines = [f'photos/{k:02d}.png,cat,"{box}"' for k, box in enumerate(boxes)]
+        table.write_text("\n".join(["file,label,boxes_xyxy", *lines]))
+
+    write("[[0, 0, 8, 8]]", "[[0, 0, 8, 8]]", "")
+    run_study(study, out)
+    write("[[0, 0, 8, 8]]", "[[0, 0, 1, 1]]", "")
+    with pytest.raises(InputError, match=r"the boxes of photos/01\.png have changed.*--out"):
+        run_study(study, out)
+    write("[[0, 0, 8, 8]]", "", "")
+    with pytest.raises(InputError, match=r"the boxes of photos/01\.png have changed"):
+        run_study(study, out)
+    write("[[0, 0, 8, 8]]", "[[0, 0, 8, 8]]", "")
+    assert run_study(study, out).units == 0
+
+
+def test_a_run_that_recorded_no_boxes_goes_on(tmp_path: Path) -> None:
+    """As runs of earlier versions: the boxes count from now on."""
+    table, out = tmp_path / "boxes.csv", tmp_path / "run"
+    study = toy_study(tmp_path, data=str(table), methods=("gradient",))
+    table.write_text('file,label,boxes_xyxy\nphotos/00.png,cat,"[[0, 0, 8, 8]]"')
+    run_study(study, out)
+    with Store(out) as store:
+        stamps = {row.name: row.stamp for row in store.images()}
+        store.set_stamps({name: stamp.partition(" boxes ")[0] for name, stamp in stamps.items()})
+    assert run_study(study, out).units == 0
+    with Store(out) as store:
+        assert {row.name: row.stamp for row in store.images()} == stamps
+
+
 # ---- pictures that cannot be read -----------------------------------------------------------------------------
 
 

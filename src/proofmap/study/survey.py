@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from torch import Tensor
 
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.files import digest_of
 from proofmap.core.labels import NO_LABEL, LabelRule, label_table, wrong_keys
 from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
@@ -123,7 +124,7 @@ class Survey:
             yield ImageRow(
                 name=self.dataset.names[index],
                 digest=self.dataset.digest(index),
-                stamp=self.dataset.stamp(index),
+                stamp=_stamp_with_boxes(self.dataset, index),
                 true_labels=self.truths[index],
                 eligible=wanted and (floor is None or seconds[k] >= floor),
                 labels=tuple(chosen),
@@ -170,19 +171,33 @@ def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str
         if i is None:
             problems.append(f"{row.name} is gone")
             continue
-        stamp = dataset.stamp(i)
-        if stamp and stamp == row.stamp:
-            continue
         try:
+            stamp = _stamp_with_boxes(dataset, i)
+            if stamp == row.stamp and dataset.stamp(i):
+                continue
             now = dataset.digest(i)
         except ProofmapError as error:
             problems.append(str(error))
             continue
+        had_boxes, boxes = row.stamp.partition(_BOXES)[2], stamp.partition(_BOXES)[2]
         if now != row.digest:
             problems.append(f"{row.name} has changed")
+        elif had_boxes and boxes != had_boxes:
+            problems.append(f"the boxes of {row.name} have changed")
         elif stamp != row.stamp:
             stamps[row.name] = stamp
     return problems, stamps
+
+
+_BOXES = " boxes "
+"""Stands before the digest of the boxes in a stamp."""
+
+
+def _stamp_with_boxes(dataset: Dataset, i: int) -> str:
+    """The stamp of a picture, with a digest of its boxes if there are any. A run of an earlier version has stamps without boxes."""
+    names = dataset.label_names
+    boxes = {names[k] if names else str(k): list(map(tuple, own)) for k, own in dataset.objects(i).items()}
+    return dataset.stamp(i) + (_BOXES + digest_of(repr(sorted(boxes.items()))) if boxes else "")
 
 
 def _knows_labels(dataset: Dataset) -> bool:
