@@ -430,7 +430,7 @@ def test_a_strip_is_cropped_up_to_a_hundred_times_what_is_kept() -> None:
 
 def test_a_hair_that_would_grow_to_gigabytes_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, "hair.png", Image.new("L", (60_000, 1)))
-    with pytest.raises(InputError, match=r"60000 x 1 pixels is too narrow.*crop it first"):
+    with pytest.raises(InputError, match=r"hair\.png: .*60000 x 1 pixels is too narrow.*crop it first"):
         load_images(path, classifier(224))
 
 

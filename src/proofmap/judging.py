@@ -344,7 +344,8 @@ def _update_from(judge: Judge, data: Dataset) -> None:
     size = _BLOCK // (classifier.inputs.count * expected_labels(rule, classifier))
     for block in load_blocks(data, classifier, block_size=max(1, min(size, _MOST_IMAGES))):
         if block.failures:
-            raise InputError(block.failures[0].reason)
+            name, reason = block.failures[0].name, block.failures[0].reason
+            raise InputError(reason if name in reason else f"{name}: {reason}")
         truth = true_outputs(data, classifier.names, block.indices)
         objects = [among_outputs(one, places) for one in block.objects]
         judge.update(

@@ -121,7 +121,10 @@ def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier
     paths = find_photos(given)
     for path in paths:
         photo = read_image(path)
-        photos.append(classifier.inputs.prepare(photo))
+        try:
+            photos.append(classifier.inputs.prepare(photo))
+        except InputError as error:
+            raise InputError(f"{printable(str(path))}: {error}") from None
         warn_of_crop(path.name, photo, classifier.inputs)
     images = torch.stack(photos).to(classifier.device)
     return NamedImages.of(images, [printable(path.stem) for path in paths])
