@@ -160,8 +160,12 @@ class Judge:
         )
         keys = wrong_keys(images, self.study.seed) if rule.wrong else None
         table = rule.choose(f, classifier.label_set, true_labels, image_names, keys, inputs.singular)
-        _check_boxes(boxes, objects, true_labels, image_names)
-        known = [{label_index(a, classifier.names): found for a, found in some.items()} for some in objects]
+        _check_boxes(boxes := list(boxes), objects, true_labels, image_names)
+        boxes = tuple(inputs.checked_boxes(*own) for own in zip(boxes, image_names, strict=False))
+        known = [
+            {label_index(a, classifier.names): inputs.checked_boxes(own, name) for a, own in some.items()}
+            for some, name in zip(objects, image_names, strict=False)
+        ]
         subjects = Subjects(images, table, true_labels, boxes, known)
         kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
         blocks: dict[str, list[BlockResult]] = {name: [] for name in session.methods}

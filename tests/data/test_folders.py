@@ -271,12 +271,18 @@ def test_a_table_may_name_files_anywhere(tmp_path: Path) -> None:
 
 
 def test_boxes_are_numbers_or_an_error(tmp_path: Path) -> None:
-    rows = ['a.png,"[[1, 2, 3.5, 4], [5, 6, 7, 8]]"', "b.png,", 'c.png,"[[1, 2]]"', "d.png,nonsense"]
+    rows = [
+        'a.png,"[[1, 2, 3.5, 4], [5, 6, 7, 8]]"',
+        "b.png,",
+        'c.png,"[[1, 2]]"',
+        "d.png,nonsense",
+        'e.png,"[[9, 2, 3, 4]]"',
+    ]
     photos = image_csv(table(tmp_path, "file,boxes_xyxy\n" + "\n".join(rows)))
     assert photos.boxes(0) == ((1, 2, 3.5, 4), (5, 6, 7, 8))
     assert photos.boxes(1) == ()
-    for bad in (2, 3):
-        with pytest.raises(InputError, match=r"boxes of [cd]\.png must be \[\[x0, y0, x1, y1\]"):
+    for bad in (2, 3, 4):
+        with pytest.raises(InputError, match=r"boxes of [cde]\.png must be \[\[x0, y0, x1, y1\]"):
             photos.boxes(bad)
     assert image_folder(saved(tmp_path, "a.png")).boxes(0) == ()
 

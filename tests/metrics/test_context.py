@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -162,6 +162,13 @@ def test_truth_and_boxes_reach_a_metric() -> None:
     assert truth is not None and truth.tolist() == [1, -1, 2] and list(seen) == boxes
 
 
+def test_boxes_in_tensors_are_those_in_lists() -> None:
+    witness = Witness()
+    boxes: Any = torch.tensor([[[0.0, 0, 4, 4]]] * N)
+    pm.evaluate(conv_classifier(SIZE), pixels(N, SIZE), methods=["random"], metrics=[witness], boxes=boxes)
+    assert list(witness.seen[0][1]) == [[(0, 0, 4, 4)]] * N
+
+
 def test_what_nobody_knows_is_none_and_empty() -> None:
     witness = Witness()
     pm.evaluate(conv_classifier(SIZE), pixels(N, SIZE), methods=["random"], metrics=[witness])
@@ -174,6 +181,13 @@ def test_what_nobody_knows_is_none_and_empty() -> None:
         ({"truth": [0, 1]}, "2 true labels were given for 3 images"),
         ({"truth": ["cat", "dog", "cow"]}, "cow"),
         ({"boxes": [[]]}, "1 lists of boxes were given for 3 images"),
+        (
+            {"boxes": [(0, 0, 4, 4)] * 3},
+            r"'image-0' must be a list of \(left, top, right, bottom\), but one is 0",
+        ),
+        ({"boxes": [[], [(6, 6, 2, 2)], []]}, "of 'image-1' holds no pixel of the input, 8 wide and 8 high"),
+        ({"boxes": [[(0, 0, float("nan"), 4)]] * 3}, "holds no pixel"),
+        ({"objects": [{"cat": [(90, 80, 200, 150)]}] * 3}, "holds no pixel .* not of the photo"),
     ],
 )
 def test_truth_and_boxes_that_do_not_fit_are_refused(given: dict[str, list[object]], told: str) -> None:

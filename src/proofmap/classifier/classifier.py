@@ -62,7 +62,8 @@ class Classifier:
         label_set: the labels that count: ``"all"``, or a list of names or indices.
         renormalise: whether the softmax runs over the label set alone, as in the paper (default), or over all outputs.
             Independent labels have no softmax.
-        resize: shorter side of photos before the centre crop; the input size by default.
+        resize: shorter side of photos before the centre crop; the input size by default. If the input is not a square, photos are resized
+            to cover an area ``resize / min(size)`` times as high and as wide as the input, as timm does it.
         fit: how photos of other proportions are fitted: ``"crop"``, ``"pad"`` or ``"squash"``.
         inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``, ``Text``), instead of size, mean, std, resize,
             interpolation and fit.

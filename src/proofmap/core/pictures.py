@@ -249,7 +249,8 @@ def fit(
     """A picture brought to ``size`` (height, width).
 
     - ``crop``: resized so that the shorter side is ``resize`` (the input size when None), then the centre is cut out,
-      pixel for pixel as torchvision's ``Resize`` and ``CenterCrop`` do it;
+      pixel for pixel as torchvision's ``Resize`` and ``CenterCrop`` do it for a square. For another size, the picture is resized until it
+      covers ``resize / min(size)`` times the size, as timm does it;
     - ``pad``: resized until all of it fits, with ``background`` around it;
     - ``squash``: resized to the size, whatever its proportions.
 

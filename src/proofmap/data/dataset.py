@@ -79,7 +79,7 @@ class Dataset(ABC):
         return f"{self.names[i]} in {self.title}"
 
     def boxes(self, i: int) -> tuple[Box, ...]:
-        """Boxes around the objects of the true label, in pixels of the stored picture; empty if unknown."""
+        """Boxes around the objects of the true label, in pixels of the upright picture; empty if unknown."""
         return ()
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:

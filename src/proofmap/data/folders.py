@@ -27,7 +27,7 @@ class ImageFiles(Dataset):
         labels: one or several indices into ``label_names`` per file, or None.
         names: one per file; the files' paths by default.
         settings: the result of :meth:`settings`.
-        boxes: one JSON list of ``[x0, y0, x1, y1]`` per file: boxes of its label, in pixels of the stored picture.
+        boxes: one JSON list of ``[x0, y0, x1, y1]`` per file: boxes of its label, in pixels of the upright picture.
         objects: boxes by label, for files with objects of several labels.
         lines: the line of each label in the table ``title``, for messages.
     """
@@ -88,8 +88,10 @@ class ImageFiles(Dataset):
             rows = [tuple(map(float, row)) for row in json.loads(text or "[]")]
         except (TypeError, ValueError):
             rows = [()]
-        if any(len(row) != 4 for row in rows):
-            raise InputError(f"the boxes of {self.names[i]} must be [[x0, y0, x1, y1], ...], not {text!r}")
+        if any(len(row) != 4 or not (row[0] <= row[2] and row[1] <= row[3]) for row in rows):
+            raise InputError(
+                f"the boxes of {self.names[i]} must be [[x0, y0, x1, y1], ...] with x0 <= x1 and y0 <= y1, not {text!r}"
+            )
         return tuple((x0, y0, x1, y1) for x0, y0, x1, y1 in rows)
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:

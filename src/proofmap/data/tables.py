@@ -148,6 +148,11 @@ def read_things(path: Path) -> dict[str, Things]:
             raise InputError(
                 f"line {line} of {path} has the corners {corners}, expected four numbers"
             ) from None
+        if not (x0 <= x1 and y0 <= y1):
+            raise InputError(
+                f"line {line} of {path} has the corners {corners}: left, top, right, bottom are expected, and right or bottom is too small. "
+                "If they are left, top, width, height, add them"
+            )
         if not label:
             raise InputError(f"line {line} of {path} has a box but no label")
         things.setdefault(label, []).append((x0, y0, x1, y1))

@@ -333,6 +333,10 @@ class Inputs(ABC):
         """Boxes of an item, converted to positions of the input that :meth:`prepare` makes. Boxes outside the crop are left out."""
         return tuple(boxes)
 
+    def checked_boxes(self, boxes: Sequence[Any], name: str) -> list[Box]:
+        """Boxes in positions of the input called ``name``, as plain numbers. An InputError says what is wrong with them."""
+        return list(boxes)
+
     @abstractmethod
     def record(self) -> dict[str, object]:
         """Plain data for records of results; :meth:`from_record` rebuilds the inputs from them."""

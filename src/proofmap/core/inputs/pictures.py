@@ -126,6 +126,24 @@ class Pictures(Inputs):
                 moved.append((x0, y0, x1, y1))
         return tuple(moved)
 
+    def checked_boxes(self, boxes: Sequence[Any], name: str) -> list[Box]:
+        height, width = self.size
+        checked = []
+        for box in boxes:
+            try:
+                left, top, right, bottom = map(float, box)
+            except (TypeError, ValueError):
+                raise InputError(
+                    f"the boxes of {name!r} must be a list of (left, top, right, bottom), but one is {box!r}"
+                ) from None
+            if not (max(left, 0) < min(right, width) and max(top, 0) < min(bottom, height)):
+                raise InputError(
+                    f"the box {(left, top, right, bottom)} of {name!r} holds no pixel of the input, {width} wide and {height} high; boxes are "
+                    "(left, top, right, bottom) in pixels of the input, not of the photo, and not (left, top, width, height)"
+                )
+            checked.append((left, top, right, bottom))
+        return checked
+
     def record(self) -> dict[str, object]:
         return {
             "size": list(self.size),
