@@ -17,15 +17,16 @@ from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Box
-from proofmap.core.labels import NO_LABEL, LabelRule, Labels, label_index, truth_table, wrong_keys
+from proofmap.core.labels import NO_LABEL, LabelRule, Labels, truth_table, wrong_keys
 from proofmap.core.progress import Progress
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.core.version import source_version
 from proofmap.data.dataset import Dataset, output_places, true_outputs
 from proofmap.data.distractors import Distractors, from_dataset, from_images
-from proofmap.data.given import InMemory, Truth, as_dataset, images_as_tensor, is_in_memory, label_rows
+from proofmap.data.given import InMemory, as_dataset, images_as_tensor, is_in_memory
 from proofmap.data.loader import among_outputs, load_blocks, true_boxes
+from proofmap.data.truth import Truth, checked_boxes, checked_objects, label_rows
 from proofmap.fills import Fill, Pools
 from proofmap.methods.masks.method import MapWatcher
 from proofmap.methods.method import MethodLike, default_method, make_method
@@ -160,13 +161,9 @@ class Judge:
         )
         keys = wrong_keys(images, self.study.seed) if rule.wrong else None
         table = rule.choose(f, classifier.label_set, true_labels, image_names, keys, inputs.singular)
-        _check_boxes(boxes := list(boxes), objects, true_labels, image_names)
-        boxes = tuple(inputs.checked_boxes(*own) for own in zip(boxes, image_names, strict=False))
-        known = [
-            {label_index(a, classifier.names): inputs.checked_boxes(own, name) for a, own in some.items()}
-            for some, name in zip(objects, image_names, strict=False)
-        ]
-        subjects = Subjects(images, table, true_labels, boxes, known)
+        own_boxes = checked_boxes(boxes, true_labels, image_names, inputs)
+        known = checked_objects(objects, classifier.names, image_names, inputs)
+        subjects = Subjects(images, table, true_labels, own_boxes, known)
         kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
         blocks: dict[str, list[BlockResult]] = {name: [] for name in session.methods}
         size = max(1, _BLOCK // (classifier.inputs.count * table.shape[1]))
@@ -256,25 +253,6 @@ def _shifted(watch: MapWatcher, start: int) -> MapWatcher:
     return lambda image, *rest: watch(start + image, *rest)
 
 
-def _check_boxes(
-    boxes: Sequence[Sequence[Box]],
-    objects: Sequence[Mapping[int | str, Sequence[Box]]],
-    truth: Tensor | None,
-    names: Sequence[str],
-) -> None:
-    if boxes and len(boxes) != len(names):
-        raise InputError(f"{len(boxes)} lists of boxes were given for {len(names)} images")
-    if objects and len(objects) != len(names):
-        raise InputError(f"objects of {len(objects)} images were given for {len(names)} images")
-    if truth is not None and truth.ndim == 2:
-        several = (truth != NO_LABEL).sum(dim=1) > 1
-        mixed = next((i for i, own in enumerate(boxes) if len(own) and several[i]), None)
-        if mixed is not None:
-            raise InputError(
-                f"boxes has boxes for {names[mixed]!r}, which has several true labels; give the boxes of each label in objects"
-            )
-
-
 def evaluate(
     classifier: Classifier,
     images: ImagesLike,
@@ -307,7 +285,7 @@ def evaluate(
         metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
         names: one per image, for tables and files; the ``file_names`` of images that :func:`load_images` read when left out.
         truth: the true label of each image, or a list of its true labels, by name or index, for metrics that ask for it and for
-            ``labels="true"``; None or -1 where not known.
+            ``labels="true"``; None, -1 or -100 where not known.
         boxes: for each image, boxes ``(left, top, right, bottom)`` around the objects of its true label, in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
         fills: every metric with a fill is computed once with each of these; a note says how much scores change between them.

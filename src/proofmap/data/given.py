@@ -18,17 +18,15 @@ from torch.utils import data as torch_data
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names
 from proofmap.core.inputs import Box, Inputs, TextInputs
-from proofmap.core.labels import NO_LABEL, label_index
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset, match_labels
+from proofmap.data.dataset import Dataset
 from proofmap.data.specs import open_data
 from proofmap.data.tensors import TensorData
 from proofmap.data.texts import is_rows, texts_of_rows
-
-Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
-"""The true label of each image, or a list of its true labels, by name or index; None or -1 for unknown."""
+from proofmap.data.truth import Truth, check_order, label_rows, names_of_labels
 
 
 def as_dataset(
@@ -70,50 +68,15 @@ def as_dataset(
     """
     found = _open(given, inputs)
     if truth is None and isinstance(found, BatchData) and outputs:
-        found.label_names = _names_of_labels(given, outputs)
+        found.label_names = names_of_labels(given, outputs)
     if names is None and truth is None:
         return found
-    _check_order(truth, given)
+    check_order(truth, given)
     if names is not None and len(names) != len(found):
         raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
     return _Renamed(
         found, names, None if truth is None else label_rows(truth, outputs, len(found), inputs.singular)
     )
-
-
-def _names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
-    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if labels must be
-    found by name. Empty if labels are indices of the outputs: the dataset has no names or changes its labels itself, or the names are as many
-    as the outputs and contradict no output.
-    """
-    data = given.dataset if isinstance(given, torch_data.DataLoader) else given
-    while isinstance(data, torch_data.Subset):
-        data = data.dataset
-    classes = getattr(data, "classes", None)
-    if not isinstance(classes, (list, tuple)) or getattr(data, "target_transform", None) is not None:
-        return ()
-    names = tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in classes)
-    places = match_labels(names, outputs)
-    if len(names) == len(outputs) and all(at in (None, own) for own, at in enumerate(places)):
-        return ()
-    if None in places:
-        raise InputError(
-            f"the labels of the dataset are indices into its classes, but class {names[places.index(None)]!r} is not an output of the net "
-            f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
-        )
-    return names
-
-
-def _check_order(truth: Any, given: Any) -> None:
-    """Refuse true labels in a Series of pandas whose index has the rows of a frame in another order."""
-    own, rows = getattr(truth, "index", None), getattr(given, "index", None)
-    if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
-        return
-    if len(own) == len(rows) and not own.equals(rows) and own.isin(rows).all() and rows.isin(own).all():
-        aligned = "write truth.loc[frame.index]" if rows.is_unique else "sort both alike"
-        raise InputError(
-            f"truth has the rows of the frame in another order, by its index; {aligned}, or write truth.to_numpy() if the order is meant"
-        )
 
 
 def _open(given: Any, inputs: Inputs) -> Dataset:
@@ -308,42 +271,6 @@ class _Renamed(Dataset):
         return {} if self._is_labelled else self._data.objects(i)
 
 
-def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image") -> list[tuple[int, ...]]:
-    """The true labels of ``n`` inputs as output indices, each once. A row is empty if the labels are unknown. Messages call an input
-    ``item``.
-
-    >>> label_rows(["dog", None, [0, "dog"], -1], ["cat", "dog"], 4)
-    [(1,), (), (0, 1), ()]
-    """
-    given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
-    if len(given) != n:
-        raise InputError(f"{len(given)} true labels were given for {counted(n, item)}")
-    _check_columns(truth, outputs, item)
-    rows = ([a for a in _as_list(entry) if a is not None and a != NO_LABEL] for entry in given)
-    return [tuple(dict.fromkeys(label_index(a, outputs) for a in row)) for row in rows]
-
-
-def _check_columns(truth: Any, outputs: Sequence[str], item: str) -> None:
-    """Refuse true labels as a column of 0 and 1 for each output: they would be read as indices, the labels 0 and 1 for every input."""
-    try:
-        table = np.asarray(truth.detach().cpu() if isinstance(truth, Tensor) else truth)
-    except ValueError:  # rows of different lengths
-        return
-    fewest = 2 if isinstance(truth, (Tensor, np.ndarray)) else 3  # a list [0, 1] may be both labels of two
-    columns = table.ndim == 2 and table.shape[1] == len(outputs) >= fewest and table.dtype.kind in "biuf"
-    if columns and bool(((table == 0) | (table == 1)).all()):
-        raise InputError(
-            f"truth has a column of 0 and 1 for each of the {len(outputs)} outputs; give the indices or names of the true labels of each "
-            f"{item}: truth.argmax(1) if there is one, [row.nonzero()[0].tolist() for row in truth] for an array with several"
-        )
-
-
-def _as_list(entry: object) -> Sequence[Any]:
-    listed = hasattr(entry, "tolist") and entry.tolist()
-    entry = listed if isinstance(listed, list) else entry
-    return entry if isinstance(entry, (list, tuple)) else [entry]
-
-
 # ---- batches ----------------------------------------------------------------------------------------------------
 
 
@@ -362,7 +289,7 @@ def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> 
     """Images in memory as the net takes them. Pictures of Pillow are prepared like files. Arrays may hold bytes, have their channels last,
     or be a single input. A data frame is encoded by its columns; ``truth`` must have its order.
     """
-    _check_order(truth, given)
+    check_order(truth, given)
     if inputs.takes(given):
         return inputs.encode(given)
     if not is_in_memory(given, inputs):

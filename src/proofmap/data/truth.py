@@ -1,0 +1,126 @@
+"""True labels and boxes as people pass them: by name or index, one or several for an input, in columns, from datasets with classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+from torch.utils import data as torch_data
+
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box, Inputs
+from proofmap.core.labels import NO_LABEL, label_index
+from proofmap.core.text import counted
+from proofmap.data.dataset import match_labels
+
+Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
+"""The true label of each image, or a list of its true labels, by name or index; None, -1 or -100 for unknown."""
+_UNKNOWN = (None, NO_LABEL, -100)  # the last is what torch's losses ignore
+
+
+def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image") -> list[tuple[int, ...]]:
+    """The true labels of ``n`` inputs as output indices, each once. A row is empty if the labels are unknown. Messages call an input
+    ``item``.
+
+    >>> label_rows(["dog", None, [0, "dog"], -1, -100], ["cat", "dog"], 5)
+    [(1,), (), (0, 1), (), ()]
+    """
+    given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
+    if len(given) != n:
+        raise InputError(f"{len(given)} true labels were given for {counted(n, item)}")
+    _check_columns(truth, outputs, item)
+    rows = ([a for a in _as_list(entry) if a not in _UNKNOWN] for entry in given)
+    return [tuple(dict.fromkeys(label_index(a, outputs) for a in row)) for row in rows]
+
+
+def _check_columns(truth: Any, outputs: Sequence[str], item: str) -> None:
+    """Refuse true labels as a column of 0 and 1 for each output: they would be read as indices, the labels 0 and 1 for every input."""
+    try:
+        table = np.asarray(truth.detach().cpu() if isinstance(truth, Tensor) else truth)
+    except ValueError:  # rows of different lengths
+        return
+    fewest = 2 if isinstance(truth, (Tensor, np.ndarray)) else 3  # a list [0, 1] may be both labels of two
+    columns = table.ndim == 2 and table.shape[1] == len(outputs) >= fewest and table.dtype.kind in "biuf"
+    if columns and bool(((table == 0) | (table == 1)).all()):
+        raise InputError(
+            f"truth has a column of 0 and 1 for each of the {len(outputs)} outputs; give the indices or names of the true labels of each "
+            f"{item}: truth.argmax(1) if there is one, [row.nonzero()[0].tolist() for row in truth] for an array with several"
+        )
+
+
+def _as_list(entry: object) -> Sequence[Any]:
+    listed = hasattr(entry, "tolist") and entry.tolist()
+    entry = listed if isinstance(listed, list) else entry
+    return entry if isinstance(entry, (list, tuple)) else [entry]
+
+
+def names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
+    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if labels must be
+    found by name. Empty if labels are indices of the outputs: the dataset has no names or changes its labels itself, or the names are as many
+    as the outputs and contradict no output.
+    """
+    data = given.dataset if isinstance(given, torch_data.DataLoader) else given
+    while isinstance(data, torch_data.Subset):
+        data = data.dataset
+    classes = getattr(data, "classes", None)
+    if not isinstance(classes, (list, tuple)) or getattr(data, "target_transform", None) is not None:
+        return ()
+    names = tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in classes)
+    places = match_labels(names, outputs)
+    if len(names) == len(outputs) and all(at in (None, own) for own, at in enumerate(places)):
+        return ()
+    if None in places:
+        raise InputError(
+            f"the labels of the dataset are indices into its classes, but class {names[places.index(None)]!r} is not an output of the net "
+            f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
+        )
+    return names
+
+
+def check_order(truth: Any, given: Any) -> None:
+    """Refuse true labels in a Series of pandas whose index has the rows of a frame in another order."""
+    own, rows = getattr(truth, "index", None), getattr(given, "index", None)
+    if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
+        return
+    if len(own) == len(rows) and not own.equals(rows) and own.isin(rows).all() and rows.isin(own).all():
+        aligned = "write truth.loc[frame.index]" if rows.is_unique else "sort both alike"
+        raise InputError(
+            f"truth has the rows of the frame in another order, by its index; {aligned}, or write truth.to_numpy() if the order is meant"
+        )
+
+
+def checked_boxes(
+    boxes: Sequence[Sequence[Box]], truth: Tensor | None, names: Sequence[str], inputs: Inputs
+) -> list[list[Box]]:
+    """The boxes of each input's true label as plain numbers, or an empty list if none were given. An InputError says what is wrong."""
+    if len(boxes) == 0:
+        return []
+    if len(boxes) != len(names):
+        raise InputError(f"{len(boxes)} lists of boxes were given for {len(names)} images")
+    if truth is not None and truth.ndim == 2:
+        several = (truth != NO_LABEL).sum(dim=1) > 1
+        mixed = next((i for i, own in enumerate(boxes) if len(own) and several[i]), None)
+        if mixed is not None:
+            raise InputError(
+                f"boxes has boxes for {names[mixed]!r}, which has several true labels; give the boxes of each label in objects"
+            )
+    return [inputs.checked_boxes(own, name) for own, name in zip(boxes, names, strict=True)]
+
+
+def checked_objects(
+    objects: Sequence[Mapping[int | str, Sequence[Box]]],
+    outputs: Sequence[str],
+    names: Sequence[str],
+    inputs: Inputs,
+) -> list[dict[int, list[Box]]]:
+    """The boxes of each label of each input, by output index, or an empty list if none were given."""
+    if len(objects) == 0:
+        return []
+    if len(objects) != len(names):
+        raise InputError(f"objects of {len(objects)} images were given for {len(names)} images")
+    return [
+        {label_index(label, outputs): inputs.checked_boxes(boxes, name) for label, boxes in own.items()}
+        for own, name in zip(objects, names, strict=True)
+    ]
