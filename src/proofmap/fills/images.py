@@ -210,7 +210,9 @@ class ReadyImages(ReadyFill):
         return drawn / 255.0 if self.pool.dtype == torch.uint8 else drawn
 
     def _drawn(self, images: Tensor, words: Tensor) -> Tensor:
-        """One picture of the pool for each random word. Pictures made from the image itself are skipped."""
+        """The index of one picture of the pool for each image, chosen by a random 32-bit number (``words``). Pictures made from the image itself
+        are skipped.
+        """
         from proofmap.data.pool import mark
 
         size, sources = len(self.pool), len(self.marks)

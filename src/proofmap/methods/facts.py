@@ -72,7 +72,7 @@ class MethodFacts:
     reference: str
 
     def record(self) -> dict[str, Any]:
-        """The facts as plain data; the passes are numbers."""
+        """The facts as plain data. The passes are given as numbers, not as a phrase."""
         return {**asdict(self), "needs": list(self.needs)}
 
     @property

@@ -68,7 +68,7 @@ def named_layer(classifier: Classifier, name: str, *, gradients: bool) -> Layer:
         places = probe.places(output)
         if places is None:
             raise InputError(
-                f"layer {name!r} gives (N, {', '.join(map(str, output.shape[1:]))}), not a spatial map (N, C, h, w) or tokens that have places"
+                f"layer {name!r} gives (N, {', '.join(map(str, output.shape[1:]))}), not a spatial map (N, C, h, w) or tokens (N, T, C) that belong to parts of the picture; name another layer"
             )
         return Layer(name, places, output.shape[places.channels])
 

@@ -23,10 +23,11 @@ _VALUES_AT_ONCE = 2**22  # of maps that are ranked together
 
 
 class GameBoard:
-    """Maps ``(N, L, *positions)`` of labels ``(N, L)`` of images ``(N, *shape)``, on the classifier's device and checked.
+    """Images ``(N, *shape)``, their labels ``(N, L)`` and a map of each label ``(N, L, *positions)``. All are checked, and moved to the
+    classifier's device.
 
-    ``map_of`` ``(N, L)`` is the index of each label's map among the U distinct maps, ``image_of`` ``(U,)`` the image of each distinct map, in
-    ascending order.
+    Equal maps are played once. ``map_of`` ``(N, L)`` is the index of each label's map among the U distinct maps. ``image_of`` ``(U,)`` is the
+    index of each distinct map's image, in ascending order.
     """
 
     def __init__(

@@ -60,7 +60,7 @@ class Metric(Plugin):
         return None
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
-        """Values ``(N,)`` from the values of :meth:`pairs`: by default, that of each image's first label."""
+        """One value for each image ``(N,)``, from the values per label that :meth:`pairs` returns. By default, the value of the first label."""
         return pairs[:, 0]
 
     def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:

@@ -35,7 +35,7 @@ class Choice:
 
 
 def values_of(evaluation: Evaluation) -> Values:
-    """Each method's values per image, of the first score of each kind."""
+    """The values per image of each method and kind of score. If a method has several scores of one kind, those of the first."""
     return {result.name: result.values_by_kind for result in evaluation.results}
 
 

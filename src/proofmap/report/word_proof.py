@@ -1,7 +1,7 @@
 """The proof of one label of a text, as pictures need it: words, shades, order, and the belief while the words appear.
 
-Sheets (:mod:`proofmap.report.word_sheets`), notebooks and terminals draw texts from this record, pages from
-:mod:`proofmap.report.page_pictures`. Everywhere the shade of a word is the value of the map. The words of the proof are underlined:
+Sheets (:mod:`proofmap.report.word_sheets`), notebooks and terminals draw texts from this record. Pages draw texts from
+:mod:`proofmap.report.page_pictures`. In all of them, the shade of a word is the value of the map. The words of the proof are underlined:
 these are the top words of the map that together reach the belief.
 """
 

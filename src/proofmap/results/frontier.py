@@ -115,7 +115,7 @@ def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Fronti
 
 
 def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str) -> tuple[bool, bool]:
-    """Whether a method dominates another, and whether one of its advantages is decided."""
+    """Whether a method dominates another, and whether it is decidedly better in at least one score."""
     better, decided = False, False
     for score in scores:
         gain, verdict = _gain(compared, score, one, other)

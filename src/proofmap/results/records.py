@@ -139,7 +139,7 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
 
 
 def unmeasured_scores(metrics: Mapping[str, ReadyMetric]) -> list[Score]:
-    """The scores of these metrics, by their names, without values."""
+    """A score without a value for each of these metrics, with the metric's name."""
     return [
         Score.unmeasured(name, m.higher_is_better, m.record(), m.kind, m.metric.limits)
         for name, m in metrics.items()

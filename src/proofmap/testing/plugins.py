@@ -72,7 +72,7 @@ class Contract(Generic[Thing]):
         self.checks: list[Check[Thing]] = []
 
     def promise(self, function: Callable[[Thing], None]) -> Callable[[Thing], None]:
-        """Add a function that asserts the promise in its name."""
+        """Add a check: a function that raises an AssertionError if a plug-in breaks a promise. Its name states the promise."""
         self.checks.append(Check(function))
         return function
 

@@ -69,10 +69,11 @@ def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
 
 
 def greedy_reach(z: Tensor, *, label: Sign = -1) -> Tensor:
-    """The largest L for which the greedy set certifies the label ``(...)``. It also certifies it for every smaller L.
+    """The reach ``(...)``: the largest size L for which the greedy set of L coordinates certifies the label.
 
-    For the predicted label it is d. For the other label the paper says "always"; this holds up to the reach, since the
-    sums over the greedy sets first rise and then fall.
+    The greedy sets of all smaller sizes certify the label too. For the predicted label, the reach is the number of coordinates d. For the
+    other label, the paper says that greedy sets always certify it. This is true up to the reach only: the sums over the greedy
+    sets first rise and then fall.
 
     >>> greedy_reach(
     ...     torch.tensor([3.0, -1.0, 2.0, -2.0])

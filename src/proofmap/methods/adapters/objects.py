@@ -67,7 +67,7 @@ class FromObject(Method):
 
     @property
     def inner(self) -> Any:
-        """The attribution object itself, or the object that it wraps, as a NoiseTunnel does."""
+        """The attribution object. If it wraps another one, as a NoiseTunnel does, the wrapped object."""
         return getattr(self.of, "attribution_method", self.of)
 
     @property

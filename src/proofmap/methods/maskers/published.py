@@ -61,9 +61,10 @@ from proofmap.methods.probe import module_of
 
 
 def hinge(log_f: Tensor, labels: Tensor, shown: Tensor, *, lead: float, lag: float) -> Tensor:
-    """Carlini and Wagner's hinge ``(N,)`` on the lead d = log f_a - max over other labels, from log f ``(N, A)``.
+    """Carlini and Wagner's hinge loss ``(N,)`` on d = log f_a - max over other labels b of log f_b, from log f ``(N, A)``.
 
-    relu(lead - d) if the label must be ``shown``, else relu(d + lag).
+    If the label a must be ``shown``, the loss is relu(lead - d): the label should be ahead by at least ``lead``. Otherwise it is
+    relu(d + lag): the label should be behind by at least ``lag``.
 
     >>> log_f = torch.tensor([[2.0, 0.0], [2.0, 0.0]])
     >>> hinge(log_f, torch.tensor([0, 0]), torch.tensor([True, False]), lead=5.0, lag=1.0)

@@ -41,10 +41,10 @@ _WEIGHTS_HELP = (
 
 @dataclass(frozen=True)
 class Masker:
-    """A loaded masker: the encoder that reads its features, the name and digest of its file, and its training data.
+    """A loaded masker: its net, the encoder that computes the features it reads, and the name and digest of its file.
 
-    A masker that other authors published has no header. ``first_maps`` is the method whose maps it changes; None if it makes masks from
-    features alone.
+    ``header`` is the header of the file, which describes the training; None for a file that other authors published. ``first_maps`` is
+    the method whose maps the masker changes; None if it makes masks from features alone.
     """
 
     net: nn.Module

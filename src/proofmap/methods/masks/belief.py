@@ -41,12 +41,9 @@ class BeliefMask(WholeNet, BeliefSettings):
 
     **Closing.** Learning leaves small errors. With several fills, or many positions, the last passes are used for a fit
     (:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With one fill that is not random, and at most 128 words, columns or
-    segments,
-    there are enough passes to search for an order of the positions: a tenth of the passes learns the mask, and the others, forward
-    passes
-    only, are used for the search of :class:`~proofmap.methods.BeliefOrder`. The search starts from the order of the learned mask,
-    exchanges
-    positions, and keeps an exchange if it lowers the misfit
+    segments, there are enough passes to search for an order of the positions: a tenth of the passes learns the mask, and the others,
+    forward passes only, are used for the search of :class:`~proofmap.methods.BeliefOrder`. The search starts from the order of the
+    learned mask, exchanges positions, and keeps an exchange if it lowers the misfit
 
         |log (A + e) - log (f + e)|  +  .1 * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005,
 

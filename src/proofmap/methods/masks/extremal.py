@@ -118,7 +118,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
 
 
 class ExtremalProblem(MaskProblem):
-    """One mask for each area, for pairs in slots."""
+    """Learns one mask for each of the areas, for each (image, label) pair in the slots."""
 
     def __init__(self, settings: ExtremalPerturbation, classifier: Classifier) -> None:
         self.settings, self.classifier, self.inputs = settings, classifier, classifier.inputs

@@ -277,8 +277,9 @@ class OrderSearch:
     def _keep_better(
         self, order: Tensor, values: Tensor, among: Tensor | None = None, by: float = 0.0
     ) -> Tensor:
-        """Keep the orders, with their curves, whose misfit is smaller than before by more than ``by``. Returns for which pairs ``(P,)``
-        this is so; only those ``among`` ``(P,)`` are compared.
+        """For each pair, keep the new order and its curve if its misfit is smaller than that of the present order by more than ``by``.
+
+        ``among`` ``(P,)`` restricts this to some of the pairs. Returns a mask ``(P,)`` of the pairs whose order was replaced.
         """
         found = misfit(values, self.weights(order), self.f, self.steady)
         better = found < self.misfit - by
