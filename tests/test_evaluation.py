@@ -299,6 +299,7 @@ def test_a_title_is_what_differs_from_the_defaults(method: Method, title: str) -
         ({"methods": []}, "no methods to evaluate"),
         ({"methods": ["gradeint"]}, "Did you mean 'gradient'"),
         ({"metrics": []}, "no metrics to judge by"),
+        ({"keep_maps": 2.5}, "keep_maps is a number of images, or None for all, not 2.5"),
         ({"names": ["a"]}, "1 names were given for 4 images"),
     ],
 )
@@ -673,7 +674,7 @@ def test_a_judge_that_is_reset_judges_the_net_as_it_is_then(monkeypatch: pytest.
     with torch.no_grad():
         for weights in net.parameters():
             weights.mul_(1.5)
-    with pytest.raises(ModelError, match="moved"):
+    with pytest.raises(ModelError, match=r"moved .*call reset\(\) of a Judge before update\(\)"):
         judge.update(images)
     judge.reset()
     judge.update(images)

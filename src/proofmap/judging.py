@@ -91,6 +91,8 @@ class Judge:
             raise InputError("there are no methods to evaluate; see: proofmap list methods")
         if metrics is not None and not metrics:
             raise InputError("there are no metrics to judge by; leave metrics out for the usual ones")
+        if keep_maps is not None and (not isinstance(keep_maps, int) or keep_maps < 0):
+            raise InputError(f"keep_maps is a number of images, or None for all, not {keep_maps!r}")
         self.classifier, self.keep_maps, self.progress, self.watch = classifier, keep_maps, progress, watch
         self.rule = LabelRule.parse(labels, classifier.names, classifier.inputs.singular)
         self.study = Study(

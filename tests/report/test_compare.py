@@ -136,6 +136,12 @@ def test_all_pairs_or_all_against_one() -> None:
     ] * 2
 
 
+def test_methods_without_a_common_metric_are_refused_with_what_each_was_judged_by() -> None:
+    first = with_values({"a": {"soundness": [0.5, 0.6]}, "b": {"insertion": [0.5, 0.6]}})
+    with pytest.raises(InputError, match=r"share no metric .*: a by soundness; b by insertion"):
+        compare(first)
+
+
 def test_only_the_named_methods_are_compared() -> None:
     found = judged()
     a, b, c = METHODS

@@ -113,7 +113,7 @@ class FirstLook:
             raise UnsteadyNet(
                 f"the net's outputs for the same {self.classifier.inputs.noun} moved by {_size(moved, self._before)} {during}, so the results do not "
                 "belong to one function. The net has a state that changes with its calls, draws random numbers, or was trained in "
-                "between. Make it a function of its input alone."
+                "between. Make it a function of its input alone; after training, call reset() of a Judge before update()."
             )
         mixed = torch.cat([self.classifier.blank(1), self.images.flip(0)])
         check_company(self._outputs(mixed)[1:].flip(0), self._before, self.classifier.inputs)

@@ -156,7 +156,8 @@ def compare(
         notes += _image_notes(method, against)
         found += _columns(method, against, metrics)
     if not found:
-        raise InputError("the methods share no metric to compare them by")
+        own = (f"{each.name} by {', '.join(score.name for score in each.result.scores)}" for each in entries)
+        raise InputError(f"the methods share no metric to compare them by: {'; '.join(own)}")
     order = list(dict.fromkeys(column.metric for column in found))
     found.sort(key=lambda column: order.index(column.metric))
     differences, inputs = _differences(found, detect, seed), entries[0].evaluation.inputs
