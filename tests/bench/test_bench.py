@@ -611,3 +611,13 @@ def _named(name: str) -> Any:
 
     Named.name = name  # type: ignore[attr-defined]
     return Named
+
+
+def test_the_list_tells_a_missing_package_from_missing_data(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from proofmap.cli.bench import _state
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    states = {name: _state(Task.named(name), tmp_path) for name in ("smoke", "text", "imagenette")}
+    assert states == {"smoke": "ready", "text": "package missing", "imagenette": "data missing"}

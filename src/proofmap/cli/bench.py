@@ -22,7 +22,7 @@ def _list(target: str | None, data: Path) -> None:
     rows = [
         [
             task.name,
-            "data missing" if task.missing(data) else "ready",
+            _state(task, data),
             str(task.settings["images"]["number"]),
             ", ".join(task.learned),
             ", ".join(task.unseen),
@@ -42,6 +42,13 @@ def _list(target: str | None, data: Path) -> None:
             )
 
 
+def _state(task: Task, data: Path) -> str:
+    missing = task.missing(data)
+    if not missing:
+        return "ready"
+    return "data missing" if any(need.path for need in missing) else "package missing"
+
+
 def _table(target: str | None, folder: Path, out: Path | None) -> None:
     leaderboard = Leaderboard(folder)
     boards = leaderboard.boards if target is None else {target: leaderboard.board(target)}
@@ -58,12 +65,15 @@ ACTION_HELP = (
 
 
 def bench(
-    action: Annotated[
-        str, typer.Argument(help=ACTION_HELP, parser=options.one_of(ACTIONS), metavar="ACTION")
-    ],
+    action: Annotated[str, options.choice_argument(ACTIONS, ACTION_HELP, metavar="ACTION")],
     target: Annotated[
         str | None,
-        typer.Argument(help="A task, or the record to submit.", show_default=False, metavar="TASK|RECORD"),
+        typer.Argument(
+            help="A task, or the record to submit.",
+            show_default=False,
+            metavar="TASK|RECORD",
+            autocompletion=options.completed(task_names()),
+        ),
     ] = None,
     method: Annotated[
         str | None,

@@ -104,7 +104,7 @@ KIND_HELP = "; ".join(f"[bold]{kind}[/]: {analysis.help}" for kind, analysis in 
 
 
 def analyse(
-    kind: Annotated[str, typer.Argument(help=KIND_HELP, parser=options.one_of(ANALYSES), metavar="KIND")],
+    kind: Annotated[str, options.choice_argument(ANALYSES, KIND_HELP, metavar="KIND")],
     runs: Annotated[
         list[Path], typer.Argument(help="A run directory; for seeds, several of them.", show_default=False)
     ],

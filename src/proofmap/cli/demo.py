@@ -145,9 +145,9 @@ OVERHEAD = 1.1
 def demo(
     what: Annotated[
         str,
-        typer.Argument(
-            help="photos; table: a model of scikit-learn on rows of a table; text: the words that prove a language.",
-            parser=options.one_of(("photos", *DEMOS)),
+        options.choice_argument(
+            ("photos", *DEMOS),
+            "photos; table: a model of scikit-learn on rows of a table; text: the words that prove a language.",
         ),
     ] = "photos",
     out: Annotated[Path, options.OUT] = Path("demo"),

@@ -38,12 +38,7 @@ class KindList(NamedTuple):
 def list_kind(
     kind: Annotated[
         str | None,
-        typer.Argument(
-            help=KIND_HELP,
-            parser=options.one_of(KINDS),
-            metavar="KIND",
-            autocompletion=options.completed(KINDS),
-        ),
+        options.choice_argument(KINDS, KIND_HELP, metavar="KIND"),
     ] = None,
     name: Annotated[
         str | None,

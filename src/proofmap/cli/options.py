@@ -44,6 +44,11 @@ def choice_option(names: Collection[str], help: str, **settings: Any) -> Any:
     )
 
 
+def choice_argument(names: Collection[str], help: str, **settings: Any) -> Any:
+    """An argument that takes one of these names. Shells complete them."""
+    return typer.Argument(help=help, parser=one_of(names), autocompletion=completed(names), **settings)
+
+
 def completed(names: Iterable[str], separator: str = "") -> Callable[[str], list[str]]:
     """Shell completions for a prefix of a name, or of the last name in a separated list.
 
