@@ -30,6 +30,10 @@ def test_the_citation_and_the_changelog_have_this_version() -> None:
     assert re.findall(r"^## (\S+)", changelog, re.MULTILINE)[0] == pm.__version__
 
 
+def test_the_changelog_stays_short_enough_to_read() -> None:
+    assert len((ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines()) < 120
+
+
 def test_a_run_stores_the_version_and_the_digest_of_the_source(tmp_path: Path) -> None:
     pm.run_study(toy_study(tmp_path, 1, methods=["random"]), tmp_path / "run", threads=1)
     manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))
