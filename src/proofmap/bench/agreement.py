@@ -3,8 +3,8 @@
 **Each value.** A value of the record and the same value computed here differ by at most :data:`TOLERANCE`. Methods that learn nothing pass this rule on
 every device: their maps depend on rounding only in the last digits.
 
-**As a whole.** A method that learns a mask amplifies rounding: another kind of device, or another precision, leads to another mask. Values of
-single images then differ by up to .5, though means over images hardly do. So no value can be checked by itself, and the record is compared
+**As a whole.** A method that learns a mask amplifies rounding: another kind of device, another precision, or another batch size, on which
+kernels depend, leads to another mask. Values of single images then differ by up to .5, though means over images hardly do. So no value can be checked by itself, and the record is compared
 with ``R`` computations here. ``z_1`` is computed as the task states it. For ``z_2, ..., z_R``, maps are made by a copy of the net in which
 every weight ``w`` is ``w (1 + u e)``, with ``u`` the unit roundoff (:func:`rounding_of`) and ``e`` normal. Seeds stay as they are, and the
 scores use the net itself. If the record is honest, its value ``y`` of an image and ``z_1, ..., z_R`` are draws from one distribution, so
@@ -173,18 +173,6 @@ def _values(
         subjects = Subjects(read.images, labels)
         found.append(session.judge(record.name, subjects, maps=maps, curves=False).values)
     return {score: torch.cat([part[score] for part in found]) for score in found[0]}
-
-
-def same_roundings(there: Mapping[str, Any], here: Mapping[str, Any]) -> bool:
-    """Whether two machines round in the same way: same CPU, system and torch. A GPU never does, because its kernels depend on the batch
-    size.
-
-    >>> cpu = {"device": "cpu", "device_name": "x86_64", "system": "Linux x86_64", "torch": "2.13.0"}
-    >>> same_roundings(cpu, cpu), same_roundings(cpu, {**cpu, "torch": "2.14.0"})
-    (True, False)
-    """
-    keys = ("device", "device_name", "system", "torch")
-    return here.get("device") == "cpu" and all(there.get(key) == here.get(key) for key in keys)
 
 
 def furthest(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> float:

@@ -332,20 +332,18 @@ def _check_values(
     off = max(then, key=lambda score: agreement.furthest({score: then[score]}, now))
     k = int((then[off] - now[off]).abs().nan_to_num(0.0).argmax())
     values = f"{stated[k]['name']} has {then[off][k]:.4f} in the record and {now[off][k]:.4f} here"
-    if agreement.same_roundings(record.machine, again.machine):
-        raise _edited(off, values)
     return _check_as_a_whole(record, session, salt, number, _edited(off, values))
 
 
 def _check_as_a_whole(
     record: Record, session: Session, salt: str, number: int | None, by_value: InputError
 ) -> dict[str, Any]:
-    """Like :func:`_check_values`, for another machine on which single values differ: more images, each computed several times."""
+    """Like :func:`_check_values`, if single values differ: more images, each computed several times."""
     most = min(len(record.images), agreement.NUMBER)
     places = chosen_images(record, salt, most if number is None else number)
     here = agreement.computed_again(session, record, places)
     if max(agreement.furthest(here[0], other) for other in here[1:]) <= TOLERANCE:
-        raise by_value  # rounding does not change what this method gives, so another device does not explain the difference
+        raise by_value  # rounding does not change what this method gives, so it does not explain the difference
     stated = {score: record.column(score)[places] for score in record.metrics}
     whole = agreement.compare_as_a_whole(stated, here)
     if whole.refused:
