@@ -1,4 +1,9 @@
-"""Belief masks: maps whose proofs are exactly as strong as the net's belief. What is learned: :mod:`~proofmap.methods.masks.belief_problem`."""
+"""Belief masks: maps whose proofs are exactly as strong as the net's belief.
+
+The belief is f, the net's probability of the label for the whole input. The proof of a map is the area under its insertion curve: the
+probability while the top positions of the map are shown over a fill (a background). :mod:`~proofmap.methods.masks.belief_problem` says how
+masks are learned.
+"""
 
 from __future__ import annotations
 
@@ -32,24 +37,26 @@ from proofmap.plugins.settings import setting
 Closing = Literal["fit", "order"]
 
 _FEW = 128
-"""Positions up to which masks are closed by a search over orders."""
+"""Largest number of positions at which a search over orders corrects the last errors of masks by default."""
 
 
 @METHODS.register
 class BeliefMask(WholeNet, BeliefSettings):
-    """Masks learned until the AUC of the insertion game equals f, for several fills at once. The defaults are the preset ``fast``.
+    """Masks learned until the area under the insertion curve equals f, for several fills at once. The defaults are the preset ``fast``.
 
-    **Closing.** Learning leaves small errors. With several fills, or many positions, the last passes are used for a fit
-    (:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With one fill that is not random, and at most 128 words, columns or
-    segments, there are enough passes to search for an order of the positions: a tenth of the passes learns the mask, and the others,
-    forward passes only, are used for the search of :class:`~proofmap.methods.BeliefOrder`. The search starts from the order of the
-    learned mask, exchanges positions, and keeps an exchange if it lowers the misfit
+    f is the net's probability of the label for the whole input. A fill is the background that hidden positions show.
+
+    **Closing.** Learning leaves small errors of the area, which the last passes of the net correct. With several fills, or many positions,
+    this is done by a fit (:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With one fill that is not random, and at most 128
+    words, columns or segments, it is done by a search over orders of the positions. Then a tenth of the passes learns the mask. The other
+    passes, which are forward passes only, are used for the search of :class:`~proofmap.methods.BeliefOrder`. The search starts from the
+    order of the learned mask, exchanges positions, and keeps an exchange if it lowers the misfit
 
         |log (A + e) - log (f + e)|  +  .1 * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005,
 
-    where F(s) is the curve and A its area. The search ends when the misfit is .01 or less. The map is 1 for the first of n
-    positions and 1/n for the last. The search also shows every position alone, and everything without that position. This takes 2 n
-    + 2 passes for each input, which all labels share.
+    where F(s) is the insertion curve with s positions shown, and A its area. The search ends when the misfit is .01 or less. The map is
+    then 1 for the first of n positions and 1/n for the last. The search also shows every position alone, and everything without that
+    position. This takes 2 n + 2 passes for each input, which all labels share.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (600, and less smoothing), ``smooth`` (600, and more smoothing),
     ``steady`` (600; every point of the curve is moved to f, instead of the area).
@@ -115,13 +122,12 @@ class BeliefMask(WholeNet, BeliefSettings):
 
     @property
     def steps(self) -> int:
-        """Steps of Adam with all fills; each takes one pass per fill."""
+        """Number of Adam steps with all fills; each step takes one pass per fill."""
         return self.steps_with(len(self.fills))
 
     @property
     def sets(self) -> int:
-        """Number of sets of positions that a search over orders may show for each label, in addition to the sets of its first
-        scan."""
+        """Number of sets of positions that the search over orders may show for each label, in addition to the sets of its first scan."""
         return self.passes - self.steps_with(1, by_order=True)
 
     def state_for(self, classifier: Classifier) -> BeliefState:
@@ -135,7 +141,7 @@ class BeliefMask(WholeNet, BeliefSettings):
         )
 
     def _search(self, fills: tuple[Fill, ...], inputs: Inputs, count: int) -> BeliefOrder | None:
-        """The search that corrects the last errors of masks with ``count`` positions; None if the closing fit is used instead."""
+        """The search over orders that corrects the last errors of masks with ``count`` positions; None if the closing fit is used instead."""
         needed = OrderSearch.least_sets(count, BeliefOrder().curve_points(count), given=True)
         lacking = {
             "target=f": self.target != "f",
@@ -186,13 +192,14 @@ class BeliefMask(WholeNet, BeliefSettings):
         return self.cost_with(1, labels, by_order=True) + searched
 
     def cost_with(self, fills: int, labels: int, *, by_order: bool = False) -> Cost:
-        """The cost of learning with this number of fills. Each label starts with two passes: one gives f, one the first map."""
+        """The cost of learning with ``fills`` fills. Each label also takes two forward passes: one gives f, the other the first map."""
         return Cost(forward=2 * labels, gradient=labels * self.steps_with(fills, by_order=by_order) * fills)
 
 
 def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
-    """The fills to use. For inputs other than photographs, the three default fills are replaced by those that suit the inputs;
-    fills chosen by the user are kept."""
+    """The fills to use for these inputs. The three default fills suit photographs; for other inputs they are replaced by fills that suit them.
+    Fills chosen by the user are kept.
+    """
     photographs = isinstance(inputs, Pictures) and inputs.channels in (1, 3)
     if photographs or [type(fill) for fill in fills] != [Gray, Blur, Images]:
         return fills
@@ -204,7 +211,7 @@ def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
 
 
 def _first_maps(classifier: Classifier) -> ReadyMethod:
-    """The method of the first maps: Grad-CAM, or gradient x input if no layer is spatial."""
+    """The method that makes the initial maps: Grad-CAM, or gradient x input if the net has no spatial layer."""
     try:
         return GradCAM().prepare(classifier)
     except InputError:

@@ -1,32 +1,37 @@
-"""Belief masks: maps whose proofs are exactly as strong as the net's belief.
+"""What belief masks learn: maps whose proofs are exactly as strong as the net's belief f(x, a) in label a for the whole input x.
 
-The insertion game shows the top share u of a map M over a fill k. Its area is the mean of the net's answers:
+The insertion game shows the top share u of the positions of a map M. The other positions show fill k (a background). The area of the game
+is the mean of the net's probabilities of the label:
 
     A_k(M) = mean over u of f(x~_u, a),      x~_u = x on the top u positions of M, fill k elsewhere.
 
-A proof is complete if A_k >= f(x, a) and sound if A_k <= f(x, a). So the map is moved until A_k = f(x, a), for several
-fills at once. Every step plays one move of each game: a share u, the hard top-u mask, one composite. Shares follow the
-golden ratio, so that a few consecutive steps cover the whole curve (but see s below). A_k is estimated as the mean of the latest values F_k = f(x~_u, a)
-in each fifth of the curve. Each (image, label) pair has its own loss:
+The proof is complete if A_k >= f(x, a) and sound if A_k <= f(x, a). So the map is changed until A_k = f(x, a), for several fills at once.
+Every step plays one move of the game with each fill: it chooses a share u, makes the hard mask of the top u positions, and runs the net on
+one composite. The shares follow the golden ratio, so that a few consecutive steps cover the whole curve (but see s below). A_k is estimated
+as the mean of the latest values F_k = f(x~_u, a) in each fifth of the curve. Each (image, label) pair has its own loss:
 
     loss = mean over k of  c_k L_k   +   smoothness * y * TV(sigmoid(W)),
     c_k  = 2 (log A_k - log f), between -.5 and ``pull`` (.5; also .5 where f > ``pull_below``), a constant of the step,
     L_k  = (F_k / A_k)^(1 - s) log F_k  where c_k < 0,   (F_k / A_k) (1 - F_k)^-s log F_k  elsewhere (all but log F_k constants).
 
-c_k is the control: a proof that is too weak (c_k < 0) grows, one that is too strong shrinks, one that fits does not change. A_k is
-known from five values. If most of them are near 0 and few are large, log A_k is too small on average, and the proof becomes too
-strong; a larger ``pull`` compensates for that. s measures how sure the net is of the label, or against it: 0 for f from .001 to .9,
-1 for f >= .99 or f <= .0001. With s = 0 both L_k have the gradient of F_k / A_k. That gradient vanishes where the net answers 0 or
-1, as a sure net does along most of the curve. With s = 1 the gradients are those of log F_k and of -log(1 - F_k) / A_k, which do
-not vanish (down to 1 - F_k = 1e-5). A label that the net hardly believes (f < .01) is not moved while its area lies between .78 f
-and max(f, .0005), and areas count as at least 1e-6. y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|:
-the smoothing has little weight as long as f is not matched. If f is not matched, the curve is also covered less evenly, by the same
-rule for each fill and times s: up to .8 of the moves go to the fifths of the curve in proportion to |F_k - f| there. W lives on a
-coarse grid and is enlarged linearly. The hard mask has no gradient; that of sigmoid((W - t_u) / temperature) replaces it
-(straight-through), with t_u the u-quantile of W.
+- **c_k is the control.** A proof that is too weak (c_k < 0) grows, one that is too strong shrinks, and one that fits does not change. A_k
+  is known from five values. If most of them are near 0 and few are large, log A_k is too small on average, and the proof becomes too
+  strong. A larger ``pull`` compensates for that.
+- **s is the sureness**: how sure the net is that the label is right, or that it is wrong. It is 0 for f from .001 to .9, and 1 for f >= .99
+  or f <= .0001. With s = 0 both forms of L_k have the gradient of F_k / A_k. That gradient vanishes where the net's probability is 0 or 1,
+  as it is along most of the curve if the net is sure. With s = 1 the gradients are those of log F_k and of -log(1 - F_k) / A_k, which do
+  not vanish (down to 1 - F_k = 1e-5).
+- **Unlikely labels.** A label with f < .01 is not moved while its area lies between .78 f and max(f, .0005). Areas count as at least 1e-6.
+- **y is the factor of the smoothing**: y = 1 / (1 + (e / .1)^2), where e is the mean over fills of |log A_k - log f|. So smoothing has
+  little weight as long as f is not matched.
+- **Shares.** As long as A_k does not match f, and if s > 0, the moves with fill k cover the curve less evenly. Up to the share .8 s of them
+  goes to the fifths of the curve in proportion to |F_k - f| there.
+- **W are the weights of the mask**, on a coarse grid, and are enlarged linearly. The hard mask has no gradient. The gradient of
+  sigmoid((W - t_u) / temperature) replaces it (straight-through), where t_u is the threshold above which the share u of W lies.
 
-The last steps measure whole curves and bring the remaining errors of all areas to zero at once: :class:`~proofmap.methods.masks.belief_terms.ClosingFit`.
-With few positions and one fill, a search over orders does this instead: :class:`~proofmap.methods.BeliefMask`.
+The last steps measure whole curves and correct the remaining errors of all areas at once
+(:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With few positions and one fill, a search over orders does this instead
+(:class:`~proofmap.methods.BeliefMask`).
 """
 
 from __future__ import annotations
@@ -67,39 +72,40 @@ from proofmap.methods.method import ReadyMethod
 Target = Literal["f", "curve", "strongest", "weakest"]
 
 LEARNED = 0.1
-"""Share of the passes with gradients, if a search over orders follows."""
+"""Share of the passes that learn the mask with gradients, if a search over orders follows."""
 _GAIN = 2.0
-"""c_k per unit of error."""
+"""Factor of the error log A_k - log f in c_k."""
 _DRAWN = 0.8
-"""Largest share of the moves that go where the curve is far from f."""
+"""Largest share of the moves that go to the parts of the curve that are far from f."""
 _SPREAD = 2.0
 """Standard deviation of the first weights."""
 _UNMOVED = 1e-6
-"""Relative change of f by rounding, if the net ignores its input."""
+"""Relative change of f that is due to rounding. If f changes no more than this, the net ignores its input."""
 _LEAST_STEPS = 20
 _POINT_GAIN, _POINT_FORCE = 8.0, 2.0
-"""With ``target=curve``: c_k per unit of error, and its largest value."""
+"""With ``target=curve``: the factor of the error in c_k, and the largest size of c_k."""
 _OVERSHOOT = 1.5
-"""How much harder a point above f is pulled than one below."""
+"""With ``target=curve``: the factor of c_k at a point of the curve above f."""
 _SMALLEST = 0.02
-"""The share of the positions below which a proof is not strengthened."""
+"""With ``target=curve``: a proof is not strengthened while a smaller share of the positions is shown."""
 _SLACK_OF_POINTS = 0.3
-"""The mean error of a curve's points at which smoothing has half its weight."""
+"""With ``target=curve``: the mean error of a curve's points at which smoothing has half its weight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BeliefState(MaskState):
-    """The fills to use for the net's inputs, the method whose maps are the initial masks, and the search that corrects the last
-    errors, if there is one."""
+    """What belief masks prepare for one net: the fills that suit its inputs, the method whose maps are the initial masks, and the search that
+    corrects the last errors, if there is one.
+    """
 
     fills: tuple[ReadyFill, ...]
     start: ReadyMethod
     closer: ReadyMethod | None = None
-    """The search that closes the masks; None if the closing fit does."""
+    """The search over orders that corrects the last errors; None if the closing fit does this."""
 
 
 class BeliefSettings(MaskMethod):
-    """The settings of :class:`~proofmap.methods.masks.belief.BeliefMask` that the problem reads."""
+    """The settings of :class:`~proofmap.methods.masks.belief.BeliefMask` that :class:`BeliefProblem` reads."""
 
     passes: int
     grid: int
@@ -112,16 +118,18 @@ class BeliefSettings(MaskMethod):
     temperature: float
 
     def steps_with(self, fills: int, *, by_order: bool = False) -> int:
-        """Steps of Adam with this number of fills; fewer if a search over orders follows."""
+        """Number of Adam steps with this number of fills; fewer if a search over orders follows."""
         return (max(1, round(LEARNED * self.passes)) if by_order else self.passes) // fills
 
 
 class BeliefProblem(CompositeProblem):
-    """The games of pairs in slots, and the control that makes their areas f."""
+    """Plays the insertion games of P (image, label) pairs with K fills, and changes the masks of the pairs until the areas of the games equal
+    f.
+    """
 
     memory, momentum = 0.99, 0.6
     parts = 5
-    """Equal parts of the curve; the latest value in each is remembered."""
+    """Number of equal parts of the curve. The latest value in each part is stored."""
 
     def __init__(
         self, settings: BeliefSettings, classifier: Classifier, fast: Classifier, state: BeliefState
@@ -175,7 +183,7 @@ class BeliefProblem(CompositeProblem):
             self.open(slots)
 
     def open(self, slots: Slots) -> None:
-        """Decide which pairs start the closing fit."""
+        """Decide which pairs start the closing fit. Pairs whose areas are far from f keep learning."""
         now, opens, errors = slots["step"], slots["opens"], self.errors(slots).abs()
         too_far = (now == opens) & (
             errors.mean(dim=1) > FAR
@@ -185,7 +193,9 @@ class BeliefProblem(CompositeProblem):
             opens.copy_(now.where(self.near(slots) & (now < opens) & (opens < self.steps), opens))
 
     def finished(self, slots: Slots) -> Tensor:
-        """The masks. A mask is constant if f does not depend on what is shown, because there is nothing to explain."""
+        """The masks ``(P, 1, *positions)``. A mask is 0 everywhere if f does not depend on what is shown, because there is nothing to
+        explain.
+        """
         seen = slots["curve"].flatten(1)
         low, high = seen.nan_to_num(torch.inf).amin(dim=1), seen.nan_to_num(-torch.inf).amax(dim=1)
         flat = (high - low <= _UNMOVED * high).view(-1, *[1] * (1 + len(self.axes)))
@@ -205,17 +215,18 @@ class BeliefProblem(CompositeProblem):
 
     @property
     def matches_f(self) -> bool:
-        """Whether f is the target, and not the largest or smallest area."""
+        """Whether the target is f, and not the largest or smallest possible area."""
         return self.settings.target in ("f", "curve")
 
     def push(self, log_f: Tensor, shares: Tensor, slots: Slots) -> Tensor:
-        """The loss c L of each pair and fill ``(P, K)``, given log F ``(P, K)`` at shares ``(P, K)``."""
+        """The loss c L ``(P, K)`` of each pair and fill, given log F ``(P, K)`` at shares ``(P, K)``."""
         areas, control = self.remember(log_f.detach().exp(), shares, slots), self.control(slots)
         return control * pushes(log_f, areas, control, slots["sure"])
 
     def shares(self, slots: Slots) -> Tensor:
-        """The shares u ``(P, K)`` of this step. They follow the golden ratio, and are more frequent where the curve is far from its
-        target."""
+        """The shares u ``(P, K)`` of the positions to show at this step. They follow the golden ratio, and are more frequent where the curve
+        is far from its target.
+        """
         even = (slots["phase"] + GOLDEN * slots["step"][:, None]) % 1.0
         curve, aim = slots["curve"], {"strongest": 1.0, "weakest": 0.0}.get(self.settings.target)
         far = (curve - (slots["f"].view(-1, 1, 1) if aim is None else aim)).abs()
@@ -230,25 +241,27 @@ class BeliefProblem(CompositeProblem):
         return torch.where(since[:, None] >= 0, self.fit.places(since, slots["phase"]), chosen)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """``(P, K, *shape)``: what each fill shows at this step, normalised."""
+        """Normalised backgrounds ``(P, K, *shape)`` of all fills at this step."""
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
         return torch.cat([self.hidden(slots, keys[:, k, None], k) for k in range(self.cost)], dim=1)
 
     # ---- the closing fit ----------------------------------------------------------------------------------------
 
     def closing(self, now: Tensor, loss: Tensor, slots: Slots) -> Tensor:
-        """The loss ``(P,)``; for pairs in the closing fit it is F / f, whose gradient in the weights of a fill is the slope of that fill."""
+        """The loss ``(P,)`` that is differentiated. For pairs in the closing fit it is the sum over fills of F / f, otherwise ``loss``. Every
+        fill has its own copy of the weights, so the gradient with respect to a copy is the slope of its fill.
+        """
         begun = slots["step"] >= slots["opens"]
         seen = now.detach().where(now.isfinite(), self.areas(slots))  # half precision overflows
         slots["said"] += seen.where(begun[:, None], 0.0)
         return torch.where(begun, (now / self.unit(slots)).sum(dim=1), loss)
 
     def unit(self, slots: Slots) -> Tensor:
-        """The unit of F ``(P, 1)``: f, bounded below so that F / f is not larger than before the fit."""
+        """The divisor of F ``(P, 1)`` in the closing fit: f, bounded below so that F / f is not larger than F_k / A_k may be before the fit."""
         return slots["f"][:, None].clamp_min(1 / LARGEST)
 
     def close(self, slots: Slots, gradient: Tensor) -> None:
-        """Add to the slopes of pairs in the closing fit, and change their weights when a round ends."""
+        """Add the gradients of pairs in the closing fit to their slopes, and change the weights of these pairs when a round ends."""
         since, shape = slots["step"] - 1 - slots["opens"], (-1, *[1] * (gradient.ndim - 1))
         slots["slopes"] += gradient.where((since >= 0).view(shape), 0.0)
         ends, areas = self.fit.ends(since), (slots["said"] / self.fit.shares).clamp_min(1e-6)
@@ -261,8 +274,7 @@ class BeliefProblem(CompositeProblem):
     # ---- the control --------------------------------------------------------------------------------------------
 
     def remember(self, now: Tensor, shares: Tensor, slots: Slots) -> Tensor:
-        """Store F ``(P, K)``, the probabilities at the shares ``(P, K)`` of this step, in the curves. Returns the updated areas A
-        ``(P, K)``."""
+        """Store F ``(P, K)``, the probabilities at the shares ``(P, K)`` of this step, in the curves. Return the updated areas A ``(P, K)``."""
         curve, part, value = slots["curve"], (shares * self.parts).long()[..., None], now[..., None]
         curve.scatter_(
             2, part, value.where(value.isfinite(), curve.gather(2, part))
@@ -270,14 +282,14 @@ class BeliefProblem(CompositeProblem):
         return self.areas(slots)
 
     def areas(self, slots: Slots) -> Tensor:
-        """The areas A ``(P, K)``: the mean of each curve over its known parts."""
+        """The areas A ``(P, K)``: the mean of each curve over the parts that have a value."""
         return slots["curve"].nanmean(dim=2).nan_to_num().clamp_min(1e-6)
 
     def errors(self, slots: Slots) -> Tensor:
         return belief_errors(self.areas(slots), slots["f"])
 
     def control(self, slots: Slots) -> Tensor:
-        """c ``(P, K)``: positive if the proof is too strong."""
+        """The control c ``(P, K)``, which is positive if the proof is too strong."""
         if self.settings.target != "f":
             return torch.full_like(slots["phase"], FORCE if self.settings.target == "weakest" else -FORCE)
         limits = torch.where(slots["f"] <= self.settings.pull_below, self.settings.pull, FORCE)
@@ -294,21 +306,21 @@ class BeliefProblem(CompositeProblem):
         return (slots["step"] >= slots["opens"] + self.fit.length) | (unfitted & self.near(slots))
 
     def near(self, slots: Slots) -> Tensor:
-        """Which pairs ``(P,)`` have all areas within the tolerance."""
+        """Boolean mask ``(P,)`` of the pairs whose areas are all within the tolerance."""
         near = self.errors(slots).abs().amax(dim=1) <= self.settings.tolerance
         return near & (slots["step"] >= _LEAST_STEPS)
 
 
 class CurveProblem(BeliefProblem):
-    """The same games with ``target=curve``: every point of every curve is moved towards f, instead of the area.
+    """Like :class:`BeliefProblem`, for ``target=curve``: every point of every curve is moved towards f, instead of the area.
 
         e_k = log F_k - log f          where at least the share .02 is shown; below it only F_k > f counts,
         c_k = 8 e_k, within +-2, and 1.5 times that where F_k > f,
         L_k = log F_k                  where F_k < f,      (F_k / f) (1 - F_k)^-s log F_k   elsewhere.
 
-    A curve that starts at 0 and has the area f must overshoot f. This one reaches f with a small share and stays there, so its area is
-    smaller than f by the share that it takes. Smoothing has less than half its weight as long as the mean |e_k| of the curve's
-    tenths is above .3. There is no closing fit.
+    A curve that starts at 0 and has the area f must overshoot f. With this target, the curve reaches f at a small share and stays there. So
+    its area is a little smaller than f, because of the part before that share. Smoothing has less than half its weight as long as the mean
+    |e_k| over the tenths of the curve is above .3. There is no closing fit.
     """
 
     parts = 10
@@ -323,7 +335,7 @@ class CurveProblem(BeliefProblem):
 
     @staticmethod
     def pulls(now: Tensor, shares: Tensor, f: Tensor) -> Tensor:
-        """c ``(P, K)`` for F ``(P, K)`` at shares ``(P, K)``, and f ``(P,)``.
+        """The control c ``(P, K)``, given F ``(P, K)`` at shares ``(P, K)``, and f ``(P,)``.
 
         >>> now, shares = torch.tensor([[0.45, 0.55, 0.1, 0.1]]), torch.tensor([[0.5, 0.5, 0.5, 0.01]])
         >>> CurveProblem.pulls(now, shares, torch.tensor([0.5]))
@@ -335,7 +347,7 @@ class CurveProblem(BeliefProblem):
         return control.where(control < 0, _OVERSHOOT * control)
 
     def point_errors(self, slots: Slots) -> Tensor:
-        """|e| ``(P, K * parts)`` at the latest points of the curves; NaN in parts that were not played yet."""
+        """The errors |log F - log f| ``(P, K * parts)`` at the latest points of the curves; NaN in parts that have no value yet."""
         curve = slots["curve"].flatten(1)
         return belief_errors(curve.clamp_min(1e-6), slots["f"]).abs()
 

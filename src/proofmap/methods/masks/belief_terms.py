@@ -1,16 +1,20 @@
-"""What belief masks and the belief masker share: the error of a proof, a hard mask that can be learned, and the closing fit.
+"""Functions that belief masks and the belief masker (a net trained to make such masks) share: the error of a proof, a hard mask that can be
+learned, and the closing fit.
 
-**The closing fit.** While a mask is learned, areas are known only from the latest value in each fifth of the curve. At the end the map is kept for a
-round of shares that covers the whole curve. This gives A_k and its slope S_k, the gradient of log A_k in W, for every fill k. Then W is
-changed once, by the shortest D with
+Below, f is the net's probability of a label for the whole input. F is its probability for a composite, with a share of the positions shown
+and fill k (a background) elsewhere. A_k, the area, is the mean of F over all shares. W are the weights of the mask.
+
+**The closing fit.** While a mask is learned, areas are known only from the latest value in each fifth of the curve. At the end, W is kept
+constant for a round of shares that covers the whole curve. The round measures A_k and its slope S_k, the gradient of log A_k with respect
+to W, for every fill k. Then W is changed once, by the shortest D with
 
     <S_k, D> = log f - log A_k   for all k, to first order and damped:   D = S^T (S S^T + r 1)^-1 (log f - log A),
 
-and the next round begins, at other shares. The straight-through gradient is too large, so the first change is multiplied by 1.5.
-Later changes are shorter, because a round is a noisy measurement; the last ones average over everything measured.
+and the next round begins, at other shares. The straight-through gradient is too large, so the first change is multiplied by 1.5. Later
+changes are shorter, because each round is a noisy measurement; the last ones average over everything measured.
 
-A fit corrects small errors. If areas are still far from f, or the net is sure (there the gradient of F vanishes), the passes are better used
-for learning, and the label is not fitted.
+A fit corrects small errors. A label is not fitted if its areas are still far from f, or if the net is sure of it (then the gradient of F
+vanishes). For such a label the passes are better used for learning.
 """
 
 from __future__ import annotations
@@ -25,26 +29,27 @@ from torch import Tensor
 from proofmap.core.inputs import Inputs
 
 BELIEVED, _FLOOR, _SPARED = 0.01, 0.0005, 0.25
-"""Labels with f below the first are strengthened only if log A is below log f by more than the third; no proof is pushed
-below the second."""
+"""A label with f below BELIEVED is strengthened only if log A is below log f by more than _SPARED. No proof is weakened below the area
+_FLOOR.
+"""
 FORCE, LARGEST = 0.5, 20.0
-"""The largest c_k, and the largest F_k / A_k."""
+"""The largest size of c_k (unless ``pull`` is set), and the largest F_k / A_k."""
 _SURE = 1e-5
 """The smallest 1 - F in a denominator."""
 _DENIED, _OPEN = 0.001, 0.1
-"""The smallest f and the smallest 1 - f of a label that the net is not sure of."""
+"""The net is not sure of a label if f is at least _DENIED and 1 - f is at least _OPEN."""
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""Its multiples modulo 1 are spread evenly for any number of them."""
+"""The golden ratio. Its multiples modulo 1 are spread evenly for any number of them."""
 _MANY = 20_000
 """Number of positions above which quantiles use every second position along each axis."""
 
 
 def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
-    """The errors log A - log f ``(P, K)`` of areas ``(P, K)``. For a label that the net hardly believes, any area in an interval
-    has the error 0.
+    """The errors log A - log f ``(P, K)`` of areas ``(P, K)``, given f ``(P,)``. For a label that the net hardly believes, the error is 0 in
+    an interval.
 
-    For f < .01 this interval is from f / e^spared (.78 f) to max(f, .0005); the error of other areas is their distance from it.
-    Areas are at least 1e-6, so labels with a smaller f are not strengthened.
+    For f < .01 this interval is from f / e^spared (.78 f) to max(f, .0005), and the error of an area outside is its distance from the
+    interval. Areas are at least 1e-6, so labels with a smaller f are not strengthened.
 
     >>> belief_errors(torch.tensor([[0.5], [0.004], [0.0001]]), torch.tensor([0.5, 0.005, 1e-9]))
     tensor([[0.],
@@ -58,7 +63,7 @@ def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
 
 
 def yielding(far: Tensor, slack: float = 0.1) -> Tensor:
-    """y: the factor of the smoothing weight for errors of mean size ``far``: 1 / (1 + (far / slack)^2).
+    """The factor y of the smoothing weight for errors of mean size ``far``: 1 / (1 + (far / slack)^2).
 
     >>> yielding(torch.tensor([0.0, 0.1]))
     tensor([1.0000, 0.5000])
@@ -67,9 +72,10 @@ def yielding(far: Tensor, slack: float = 0.1) -> Tensor:
 
 
 def sureness(f: Tensor) -> Tensor:
-    """s: how sure the net is of a label, or against it: 0 for f between .001 and .9, 1 from .99 on and up to .0001.
+    """The sureness s: how sure the net is that a label is right, or that it is wrong. It is 0 for f between .001 and .9, and 1 for f >= .99 or
+    f <= .0001.
 
-    Between these it rises with the logarithm of 1 - f, or of f: s = -log10 min(f / .001, (1 - f) / .1), within [0, 1].
+    Between these, s rises with the logarithm of 1 - f, or of f: s = -log10 min(f / .001, (1 - f) / .1), within [0, 1].
 
     >>> sureness(torch.tensor([0.5, 0.05, 0.97, 0.999, 1e-6]))
     tensor([0.0000, 0.0000, 0.5229, 1.0000, 1.0000])
@@ -78,12 +84,12 @@ def sureness(f: Tensor) -> Tensor:
 
 
 def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tensor:
-    """L ``(P, K)``. For a pair with s = 0 its gradient is that of F / A. For a pair with s = 1 it is that of log F where the control is
-    negative, and that of -log(1 - F) / A elsewhere.
+    """The terms L ``(P, K)`` of the loss, given log F ``(P, K)``, areas A ``(P, K)``, controls ``(P, K)`` and the sureness s ``(P,)``.
 
-    Between these, (F / A)^(1 - s) log F and (F / A) (1 - F)^-s log F, where all factors are constants. All rise with F. The gradient
-    of F is F (1 - F) times that of the logit, nearly zero if the net is sure. The other gradients vanish only if 1 - F is below 1e-5, the
-    smallest denominator. F / A is at most 20.
+    Where the control is negative, L = (F / A)^(1 - s) log F, and elsewhere L = (F / A) (1 - F)^-s log F. All factors of log F are
+    constants, and L rises with F. For s = 0 the gradient of L is that of F / A. For s = 1 it is that of log F where the control is
+    negative, and that of -log(1 - F) / A elsewhere. The gradient of F is F (1 - F) times that of the logit, so it is nearly zero if the net
+    is sure. The gradients for s = 1 vanish only if 1 - F is below 1e-5, the smallest denominator. F / A is at most 20.
 
     >>> logit = torch.tensor([[-9.0], [9.0]], requires_grad=True)
     >>> log_f = torch.nn.functional.logsigmoid(logit)
@@ -101,9 +107,11 @@ def pushes(log_f: Tensor, areas: Tensor, control: Tensor, sure: Tensor) -> Tenso
 
 
 def warped(places: Tensor, density: Tensor) -> Tensor:
-    """Shares ``(P, K)`` in [0, 1) that have this density ``(P, K, parts)`` if the places ``(P, K)`` in [0, 1) are spread evenly.
+    """Shares ``(P, K)`` in [0, 1) that are distributed with ``density`` ``(P, K, parts)`` if ``places`` ``(P, K)`` in [0, 1) are spread
+    evenly.
 
-    The inverse of the piecewise linear distribution function; the density is over equal parts and need not sum to one.
+    This is the inverse of the piecewise linear distribution function. The density is given on equal parts of [0, 1) and need not sum to
+    one.
 
     >>> warped(torch.tensor([[0.2, 0.8]]), torch.tensor([[[1.0, 3.0], [1.0, 1.0]]]))
     tensor([[0.4000, 0.8000]])
@@ -117,9 +125,9 @@ def warped(places: Tensor, density: Tensor) -> Tensor:
 
 
 def share_thresholds(maps: Tensor, shares: Tensor) -> Tensor:
-    """Thresholds ``(P, K)``: about a share ``(P, K)`` of the positions of maps ``(P, *positions)`` lies above them.
+    """Thresholds ``(P, K)`` above which about the share ``(P, K)`` of the positions of each map ``(P, *positions)`` lies.
 
-    For large maps every second position along each axis is used, which changes shares by less than a percent.
+    For large maps only every second position along each axis is used, which changes shares by less than a percent.
 
     >>> share_thresholds(torch.tensor([[4.0, 1.0, 3.0, 2.0]]), torch.tensor([[0.5, 0.0]]))
     tensor([[2., 4.]])
@@ -132,9 +140,9 @@ def share_thresholds(maps: Tensor, shares: Tensor) -> Tensor:
 
 
 def top_share(maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """Hard masks ``(P, K, *positions)``: 1 where a map ``(P, *positions)`` is above a threshold ``(P, K)``.
+    """Hard masks ``(P, K, *positions)``: 1 where a map ``(P, *positions)`` is above its threshold ``(P, K)``, else 0.
 
-    Their gradient is that of sigmoid((map - threshold) / temperature).
+    The gradient of the masks is that of sigmoid((map - threshold) / temperature).
 
     >>> maps = torch.tensor([[0.0, 1.0]], requires_grad=True)
     >>> top_share(maps, torch.tensor([[0.5]]), 1.0).sum().backward()
@@ -149,8 +157,9 @@ def revealed(
 ) -> Tensor:
     """Composites ``(P, K, *shape)``: ``shown`` ``(P, *shape)`` where a map is above its threshold, ``hidden`` ``(P, K, *shape)`` elsewhere.
 
-    Maps are ``(P, 1, *positions)``, or ``(P, K, *positions)`` with one for each threshold ``(P, K)``. The same as ``inputs.composite``
-    of :func:`top_share`, but in one pass over memory, without copies of inputs that are already normalised and in half precision.
+    Maps are ``(P, 1, *positions)``, or ``(P, K, *positions)`` with one map for each threshold ``(P, K)``. The result is
+    ``inputs.composite`` of :func:`top_share`, but it is computed in one pass over memory, without copies of inputs that are already
+    normalised and in half precision.
 
     >>> from proofmap.core.inputs import Rows
     >>> rows = Rows(columns=2, mean=(0, 0), std=(1, 1))
@@ -203,8 +212,9 @@ class _Revealed(torch.autograd.Function):
 
 
 def _softly(gradient: Tensor, maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """The gradient with respect to the maps ``(P, 1 or K, *positions)``, from the gradient with respect to masks ``(P, K, *positions)``, as
-    if masks were logistic functions of maps."""
+    """The gradient with respect to the maps ``(P, 1 or K, *positions)``, given the gradient with respect to the masks ``(P, K, *positions)``.
+    It is computed as if the masks were logistic functions of the maps.
+    """
     soft = (_above(maps, threshold) / temperature).sigmoid()
     return (gradient * soft * (1 - soft)).sum_to_size(maps.shape) / temperature
 
@@ -217,18 +227,18 @@ ROUNDS = 3
 _MOST, _LEAST = 16, 4
 """Maximum number of shares in a round, and the smallest number that is worth a round."""
 _DAMPING = 0.05
-"""r, relative to the mean squared length of the slopes."""
+"""The damping r of the closing fit, relative to the mean squared length of the slopes."""
 _FARTHEST = 0.5
-"""Largest error that one round corrects, as a logarithm, and largest change of W (root mean square)."""
+"""Largest error |log A - log f| that one round corrects. Also the largest change of W in one round, as a root mean square."""
 SURE = 0.5
-"""The sureness from which a label is not fitted."""
+"""The sureness s from which a label is not fitted."""
 FAR = 0.7
-"""The mean of |log A_k - log f| over fills from which it is not fitted either."""
+"""A label is not fitted either if the mean of |log A_k - log f| over fills is above this value."""
 
 
 @dataclass(frozen=True)
 class ClosingFit:
-    """The schedule of the fit: three rounds at the end of ``steps``, together at most half of them.
+    """The schedule of the closing fit: three rounds at the end of ``steps`` steps, which together take at most half of the steps.
 
     >>> fit = ClosingFit(200)
     >>> fit.shares, fit.first
@@ -241,13 +251,13 @@ class ClosingFit:
 
     @property
     def shares(self) -> int:
-        """Shares in each round; 0 if a round would have too few."""
+        """Number of shares in each round, one per step. 0 means no fit, because a round would have too few."""
         few = min(_MOST, self.steps // (2 * ROUNDS))
         return few if few >= _LEAST else 0
 
     @property
     def first(self) -> int:
-        """The first step of the fit, counted from zero, unless a pair is near enough earlier."""
+        """The step at which the fit begins, counted from zero, unless the areas of a pair are near enough to f earlier."""
         return self.steps - self.length
 
     @property
@@ -256,11 +266,11 @@ class ClosingFit:
         return ROUNDS * self.shares
 
     def ends(self, since: Tensor) -> Tensor:
-        """Whether a round ends with this step, counted from the first step of the fit; negative before the fit."""
+        """Whether a round ends with the step ``since``, counted from the first step of the fit; steps before the fit are negative."""
         return (since >= 0) & (since % self.shares == self.shares - 1)
 
     def gains(self, since: Tensor) -> Tensor:
-        """Factors of the changes at the end of the rounds: 1.5, 1 and .5, then 0.
+        """Factors of the changes of W at the end of the rounds: 1.5, 1 and .5, then 0. ``since`` counts steps from the first step of the fit.
 
         >>> ClosingFit(24).gains(torch.tensor([3, 7, 11, 15]))
         tensor([1.5000, 1.0000, 0.5000, 0.0000])
@@ -268,7 +278,10 @@ class ClosingFit:
         return ((ROUNDS - since // self.shares) / 2).clamp_min(0.0)
 
     def places(self, since: Tensor, phase: Tensor) -> Tensor:
-        """Shares ``(P, K)`` for steps ``(P,)``: one in each equal part of the curve, at another place in it for each fill and round.
+        """Shares ``(P, K)`` to show at the steps ``since`` ``(P,)`` of the fit, given ``phase`` ``(P, K)``.
+
+        A round has one share in each of its equal parts of the curve. The place of the share within its part differs between fills and
+        between rounds.
 
         >>> ClosingFit(24).places(torch.arange(4), torch.tensor([[0.5]]))
         tensor([[0.1250],
@@ -282,9 +295,10 @@ class ClosingFit:
 
 
 def least_change(slopes: Tensor, errors: Tensor) -> Tensor:
-    """The shortest D ``(P, *grid)`` whose products with the slopes ``(P, K, *grid)`` are the negative errors ``(P, K)``, damped.
+    """The shortest change D ``(P, *grid)`` of the weights whose inner products with the slopes ``(P, K, *grid)`` are the negative errors ``(P,
+    K)``, damped.
 
-    Errors count as at most .5, and so does the root mean square of D.
+    Errors are clipped to [-.5, .5], and the root mean square of D is at most .5.
 
     >>> slopes = torch.tensor([[[1.0, 0.0, 0.0], [0.0, 0.0, 2.0]]])
     >>> least_change(slopes, torch.tensor([[-0.21, 0.0]]))

@@ -1,14 +1,16 @@
 """DiffMask for one image at a time: the fewest open gates with which the net keeps its belief.
 
-After De Cao, Schlichtkrull, Aziz and Titov (2020), who train a net to place the gates; here they are learned for each pair:
+The method follows De Cao, Schlichtkrull, Aziz and Titov (2020). They train a net that sets the gates z; here the weights W of the gates are
+learned for each (image, label) pair:
 
     max over lambda >= 0, min over W of   mean P(z > 0)  +  lambda ( KL - margin ),
     x~ = z up * x + (1 - z up) * x',     z = min(1, max(0, (zeta - gamma) s + gamma)),   s = sigmoid((W + logit(u)) / tau)
 
-z are hard concrete gates (Louizos et al. 2018): random, u uniform, and exactly 0 or 1 with positive probability; tau = 2/3,
-gamma = -.1, zeta = 1.1, so P(z > 0) = sigmoid(W - tau log(-gamma / zeta)). KL is the divergence of f(x~, a) from f(x, a), both
-as probabilities of "is a": a label that the net does not believe needs no gates. lambda rises while KL is above the margin and falls
-while it is below (dual ascent), so the constraint is met instead of weighted. x' is a random image. The map is sigmoid(W), enlarged.
+z are hard concrete gates (Louizos et al. 2018) on a grid, and "z up" are the enlarged gates. They are random (u is uniform), and exactly 0
+or 1 with positive probability; tau = 2/3, gamma = -.1, zeta = 1.1, so P(z > 0) = sigmoid(W - tau log(-gamma / zeta)). f(x, a) is the net's
+probability of label a. KL is the divergence of f(x~, a) from f(x, a), both as probabilities of "is a", so a label that the net does not
+believe needs no gates. lambda rises while KL is above the margin and falls while it is below (dual ascent), so the constraint is met
+instead of weighted. x' is a random image. The map is sigmoid(W), enlarged.
 """
 
 from __future__ import annotations
@@ -37,9 +39,9 @@ from proofmap.plugins.settings import Shortcuts, setting
 
 _TAU, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1
 _OPEN = _TAU * math.log(-_GAMMA / _ZETA)
-"""P(z > 0) = sigmoid(W - this)."""
+"""The constant in P(z > 0) = sigmoid(W - _OPEN)."""
 _FIRST, _MOST = 2.0, 1000.0
-"""The first W, nearly open, and the largest lambda."""
+"""The initial W, with which gates are nearly open, and the largest lambda."""
 
 
 @METHODS.register
@@ -69,12 +71,12 @@ class DiffMask(WholeNet, FilledMaskMethod):
         return DiffMaskProblem(self, ready.classifier, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
-        """One forward pass for the net's belief, and one pass for each step and sample."""
+        """Passes for one image: one forward pass for the net's belief, and one pass with a gradient for each label, step and sample."""
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
 class DiffMaskProblem(CompositeProblem):
-    """The gates of pairs in slots, and for each pair ``lambda``, the price of a divergence from f."""
+    """The gates of the (image, label) pairs in the slots. Each pair also has its own ``lambda``, the weight of a divergence from f."""
 
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
@@ -116,7 +118,7 @@ class DiffMaskProblem(CompositeProblem):
 
 
 def hard_concrete(weights: Tensor, u: Tensor) -> Tensor:
-    """Gates in [0, 1] from weights W and uniform numbers u.
+    """Hard concrete gates z in [0, 1] from weights W and uniform random numbers u.
 
     >>> hard_concrete(torch.tensor([-9.0, 0.0, 9.0]), torch.tensor(0.5))
     tensor([0.0000, 0.5000, 1.0000])
@@ -126,12 +128,13 @@ def hard_concrete(weights: Tensor, u: Tensor) -> Tensor:
 
 
 def expected_open(weights: Tensor) -> Tensor:
-    """P(z > 0) of each gate."""
+    """The probability P(z > 0) that each gate is open, given the weights W."""
     return (weights - _OPEN).sigmoid()
 
 
 def divergence(f: Tensor, log_q: Tensor) -> Tensor:
-    """KL of "is a" with probability q from "is a" with probability f: f log(f / q) + (1 - f) log((1 - f) / (1 - q)).
+    """KL divergence between two binary distributions, "is a" with probability f and with probability q = exp(``log_q``): f
+    log(f / q) + (1 - f) log((1 - f) / (1 - q)).
 
     >>> divergence(torch.tensor(0.5), torch.tensor(0.25).log())
     tensor(0.1438)

@@ -1,9 +1,11 @@
-"""One engine for every method that learns masks.
+"""The engine that learns masks for all mask methods.
 
-(image, label) pairs occupy slots and are learned side by side, one step at a time (of Adam, unless the method has its own rule). A pair
-that has done its steps, or has settled earlier, leaves with its masks, and the next pair enters. What a method learns is a
-:class:`MaskProblem`. The engine fills slots, chooses how many fit the device, and continues with fewer when its memory runs out. Random
-numbers belong to the pair and its own step count, so the result of a pair does not depend on the other pairs.
+A *pair* is one image and one label; every pair has masks of its own. A *slot* is one row of the batch, and holds the state of the pair that
+is learned there. The pairs in all slots take their steps together. A step is one step of Adam, unless the method defines another rule. A
+pair leaves its slot after its last step, or earlier if it has settled (needs no further step), and the next waiting pair takes the slot. A
+:class:`MaskProblem` defines what a method learns. The engine chooses the number of slots that fit into memory, and continues with fewer
+slots if memory runs out. The random numbers of a pair depend only on the pair and on its own step count, so the result of a pair does not
+depend on the other pairs.
 """
 
 from __future__ import annotations
@@ -22,23 +24,27 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
 
 Slots = dict[str, Tensor]
-"""Everything that belongs to the pairs being learned, by name; every tensor has one row per slot."""
+"""The state of the pairs that are being learned: tensors by name, each with one row per slot."""
 
 _LOOK = 10
-"""Steps between two checks whether a pair has settled: each check waits for the device."""
+"""Number of steps between two checks whether a pair has settled. Checks are rare because each one waits for the device."""
 _OVERFLOWS = 0.1
-"""The share of a pair's steps that may be lost to overflows."""
+"""Largest share of a pair's steps that may be lost to overflows in float16; a larger share is an error."""
 _BACK_OFF = 16.0
-"""The factor by which a pair's scale falls when its gradient overflows."""
+"""The scale of a pair's loss is divided by this number when the pair's gradient overflows."""
 _SHAPES = 8
-"""Different numbers of slots that a compiled net may get: each one compiles it again."""
+"""Maximum number of different batch sizes that a compiled net may get, because each new size compiles the net again."""
 HALF_SCALE = 256.0
-"""Factor of losses in float16, so that small gradients do not become zero."""
+"""Factor of the losses in float16, so that small gradients do not become zero."""
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs to learn: the images ``(n, *shape)``, labels ``(n,)`` and stream keys ``(n,)`` of n pairs."""
+    """The n (image, label) pairs to learn.
+
+    ``images`` is ``(N, *shape)``. For each pair, ``image_of`` ``(n,)`` is the index of its image, ``labels`` ``(n,)`` its label, and
+    ``keys`` ``(n,)`` the key of its random numbers.
+    """
 
     images: Tensor
     image_of: Tensor
@@ -62,7 +68,7 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """An intermediate mask of a pair, after ``step`` of its ``steps``."""
+    """The intermediate mask ``(*positions)`` of the pair with index ``pair``, after ``step`` of at most ``steps`` steps."""
 
     pair: int
     step: int
@@ -74,9 +80,11 @@ Watcher = Callable[[Snapshot], None]
 
 
 class MaskProblem(ABC):
-    """What a method learns.
+    """Defines what a method learns: the initial state, the loss and the update rule of (image, label) pairs.
 
-    Slots hold ``images``, ``image_of`` (equal for pairs of one image), ``labels``, ``keys`` and ``step``, and what :meth:`enter` adds.
+    The state is a :data:`Slots` dict with one row for each of P pairs. It holds ``images``, ``image_of`` (the index of the image),
+    ``labels``, ``keys`` (for random numbers), ``step`` (the number of steps taken), and the tensors that :meth:`enter` returns. K is the
+    number of masks per pair.
     """
 
     steps: int
@@ -90,43 +98,44 @@ class MaskProblem(ABC):
 
     @abstractmethod
     def enter(self, slots: Slots) -> Slots:
-        """The initial state of new pairs: ``weights`` ``(P, K, *grid)``, and other tensors that belong to a pair."""
+        """Return the initial state of P new pairs: the learned ``weights`` ``(P, K, *grid)``, and other tensors with one row per pair."""
 
     @abstractmethod
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        """The loss of each pair ``(P,)``, differentiable in the weights. It may update other tensors of the pairs in place."""
+        """Return the loss ``(P,)`` of each pair, differentiable in the weights. The method may update other tensors in ``slots`` in place."""
 
     @abstractmethod
     def masks(self, weights: Tensor) -> Tensor:
-        """Masks ``(P, K, *positions)`` from weights."""
+        """Masks ``(P, K, *positions)`` from weights ``(P, K, *grid)``."""
 
     def rates(self, step: Tensor) -> Tensor:
-        """Adam step sizes for the steps ``(P,)``; the first step is 0."""
+        """Adam step sizes ``(P,)`` at the steps ``step`` ``(P,)``, counted from 0."""
         raise NotImplementedError(f"{type(self).__name__} must define rates() or move()")
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
-        """Update the weights of every slot in place, given the gradient of its loss; ``step`` already counts this step."""
+        """Update the weights of every slot in place, given the gradient of its loss. ``slots["step"]`` already includes this step."""
         adam_step(slots, gradient, self.rates(slots["step"] - 1), self.memory, self.momentum)
 
     def finished(self, slots: Slots) -> Tensor:
-        """Masks ``(P, K, *positions)`` of pairs in slots. Override it if masks depend on more than the weights."""
+        """The masks ``(P, K, *positions)`` of the pairs in ``slots``. Override this method if masks depend on more than the weights."""
         return self.masks(slots["weights"])
 
     def settled(self, slots: Slots) -> Tensor | None:
-        """Which pairs ``(P,)`` need no further step; None if every pair takes all its steps."""
+        """Boolean mask ``(P,)`` of the pairs that need no further step; None if every pair takes all its steps."""
         return None
 
 
 @dataclass
 class MaskEngine:
-    """Learns all pairs of a problem: ``MaskEngine(problem, batch).run(pairs, task)``.
+    """Learns the masks of all pairs of a problem: ``MaskEngine(problem, batch).run(pairs, task)``.
 
     Args:
-        batch: passes of the net at once.
-        fixed: keep all slots to the end, even idle ones, because a compiled net needs one shape.
-        scale: for half precision, losses are multiplied by this number and gradients divided by it. It falls for a pair whose gradient
-            overflows.
-        watch: callback that receives every mask after each ``every`` steps; it does not change what is learned.
+        problem: what is learned.
+        batch: the number of passes that the net can run at once.
+        fixed: keep all slots to the end, even idle ones, because a compiled net needs a constant batch size.
+        scale: for half precision, losses are multiplied by this number and gradients divided by it. The scale of a pair is reduced if its
+            gradient overflows.
+        watch: callback that receives the mask of each pair after every ``every`` steps; it does not change what is learned.
     """
 
     problem: MaskProblem
@@ -139,7 +148,7 @@ class MaskEngine:
     """Number of steps that each pair has taken."""
 
     def run(self, pairs: Pairs, task: ProgressTask) -> Tensor:
-        """The masks ``(n, K, *positions)`` of all pairs after their last step."""
+        """Learn all pairs, and return their masks ``(n, K, *positions)`` after the last step."""
         results: dict[int, Tensor] = {}
         self.taken = [0] * len(pairs)
         while len(results) < len(pairs):
@@ -184,7 +193,7 @@ class MaskEngine:
                 slots, seated = self._refilled(pairs, slots, seated, waiting)
 
     def _step(self, slots: Slots) -> Tensor:
-        """One step for every slot; returns the losses ``(P,)``."""
+        """Take one step in every slot, and return the losses ``(P,)``."""
         with torch.enable_grad():
             weights = slots["weights"].detach().requires_grad_(True)
             losses = self.problem.losses(weights, slots)
@@ -197,10 +206,10 @@ class MaskEngine:
         return losses.detach()
 
     def _unscaled(self, gradient: Tensor, slots: Slots) -> Tensor:
-        """The gradient of the unscaled loss. If half precision overflowed, it is zero, the overflow is counted, and the pair's scale is
-        reduced.
+        """Return the gradient of the unscaled loss. A pair whose gradient overflowed in half precision gets the gradient zero; its overflow is
+        counted and its scale reduced.
 
-        All scales are powers of two, so that a pair's steps do not depend on its scale, except for overflow and underflow.
+        All scales are powers of two, so the steps of a pair do not depend on its scale, except for overflow and underflow.
         """
         fine, shape = gradient.flatten(1).isfinite().all(dim=1), (-1, *[1] * (gradient.ndim - 1))
         slots["overflows"] += ~fine
@@ -209,7 +218,7 @@ class MaskEngine:
         return unscaled
 
     def _leaving(self, slots: Slots, seated: list[int]) -> list[int]:
-        """The slots whose pair has done all its steps or has settled. When a pair is checked depends only on its own step count."""
+        """Indices of the slots whose pair has taken all its steps or has settled. When a pair is checked depends only on its own step count."""
         taken = [self.taken[pair] if pair >= 0 else -1 for pair in seated]
         leaving = {slot for slot, steps in enumerate(taken) if steps >= self.problem.steps}
         asked = [slot for slot, steps in enumerate(taken) if steps > 0 and steps % _LOOK == 0]
@@ -243,7 +252,9 @@ class MaskEngine:
     def _refilled(
         self, pairs: Pairs, slots: Slots, seated: list[int], waiting: deque[int]
     ) -> tuple[Slots, list[int]]:
-        """Put the next pairs into free slots. Slots that stay free are removed unless their number is fixed."""
+        """Put the next pairs into free slots. Return the slots, and the index of the pair in each slot (-1 if it is free). Slots that stay
+        free are removed, unless the number of slots is fixed.
+        """
         free = [slot for slot, pair in enumerate(seated) if pair < 0]
         entering = [waiting.popleft() for _ in range(min(len(free), len(waiting)))]
         if entering:
@@ -291,10 +302,11 @@ def _rows(slots: Slots, which: list[int]) -> Slots:
 
 
 def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float, momentum: float = 0.9) -> None:
-    """Move ``weights`` in place by Adam's rule (Kingma and Ba 2015; epsilon 1e-8), each slot by its own rate and step count.
+    """Update ``slots["weights"]`` in place by Adam's rule (Kingma and Ba 2015; epsilon 1e-8). Each slot has its own rate ``(P,)`` and step
+    count.
 
-    Written out because every slot has its own step count, and because ``torch.optim`` loads the compiler machinery, which takes longer
-    than many of our runs.
+    ``memory`` and ``momentum`` are the decays of the second and the first moment. ``torch.optim`` is not used: its step count is the same
+    for all slots, and it loads the compiler machinery, which takes longer than many of our runs.
     """
     first, second, shape = slots["first"], slots["second"], (-1, *[1] * (gradient.ndim - 1))
     first.lerp_(gradient, 1 - momentum)
@@ -307,7 +319,8 @@ def adam_step(slots: Slots, gradient: Tensor, rates: Tensor, memory: float, mome
 
 
 def decayed(rate: float, step: Tensor, steps: int | None) -> Tensor:
-    """The rate at steps ``(P,)`` counted from zero. It is constant, or falls to zero over ``steps`` like half a cosine wave.
+    """The learning rate ``(P,)`` at steps ``(P,)`` counted from zero. It is ``rate`` if ``steps`` is None; otherwise it falls from ``rate`` to
+    zero over ``steps`` like half a cosine wave.
 
     >>> decayed(0.2, torch.tensor([0, 50, 100]), 100)
     tensor([0.2000, 0.1000, 0.0000])

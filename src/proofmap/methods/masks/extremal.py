@@ -2,21 +2,21 @@
 
     max over w in [0, 1]^grid of   logit_a(m (x) x)  -  weight_t * mean (sort(m) - r_area)^2
 
-- **The mask** is a smooth max-convolution of its parameters w, which lie ``step`` positions apart:
-  m(u) = smax over v of k(|u - v| / sigma) w(v), with k(z) = exp(-2 max(0, z - 1/2)^2) and
-  smax f = sum f e^(20 f) / sum e^(20 f), over the cells within 1 + ceil(sigma / step) of u; the outer cells are repeated
-  beyond the border, so that the first mask is constant. So masks are smooth, and can be 1.
-- **The area** is a constraint: the sorted mask must equal the template r of zeros and then ones, with ones for the share
-  ``area``. Its weight grows by ``growth`` at every step. The constraint is left out while all values of a mask are equal, as at the
-  first step: sorting them would choose a place for the mask without looking at the net.
-- **m (x) x** blurs x more where m is smaller: position u shows the image blurred by (1 - m(u)) ``blur``, interpolated between two of
-  ``levels`` blurred images.
+- **The mask** m is a smooth max-convolution of its parameters w, which lie ``step`` positions apart: m(u) = smax over v of
+  k(|u - v| / sigma) w(v), with k(z) = exp(-2 max(0, z - 1/2)^2) and smax f = sum f e^(20 f) / sum e^(20 f), over the cells within
+  1 + ceil(sigma / step) of u. The outer cells are repeated beyond the border, so that the first mask is constant. Such masks are smooth,
+  and can reach 1.
+- **The area** is a constraint: the sorted values of the mask must equal the template r, which has zeros and then ones, with ones for the
+  share ``area``. The weight of the constraint is multiplied by ``growth`` at every step. The constraint is left out while all values of a
+  mask are equal, as at the first step: sorting them would choose a place for the mask without looking at the net.
+- **m (x) x** is the perturbed input: it blurs x more where m is smaller. Position u shows the image blurred by (1 - m(u)) ``blur``,
+  interpolated between two of ``levels`` blurred images.
 
-``areas`` are learned side by side and summed to the map, which is then smoothed by ``smooth`` of the shorter side. Gradient descent
-with momentum .9 (dampening .9) moves w, which is clamped to [0, 1]. Every second step uses the mirror image.
-``step``, ``sigma`` and ``blur`` are in positions of an input of 224 and scale with the longest side.
+One mask is learned for each of ``areas``, side by side. The map is the sum of the masks, smoothed by ``smooth`` of the shorter side.
+Gradient descent with momentum .9 (dampening .9) moves w, which is clamped to [0, 1]. Every second step uses the mirror image. ``step``,
+``sigma`` and ``blur`` are in positions of an input whose longest side is 224, and scale with the longest side.
 
-m is computed at two points per cell along each axis and enlarged linearly from there: at most .015 off.
+m is computed at two points per cell along each axis and enlarged linearly from there. This changes m by at most .015.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ Variant = Literal["preserve", "delete", "dual"]
 _FINE = 2
 """Points per cell, along each axis, at which masks are computed."""
 _COLD = 20.0
-"""1 / temperature of the smooth maximum."""
+"""Inverse temperature of the smooth maximum."""
 _EVEN = 1e-6
-"""Values that differ by no more are equal, up to rounding."""
+"""Largest difference between values that count as equal up to rounding."""
 _MOMENTUM = 0.9
 _SIDE = 224
-"""The longest side that lengths refer to."""
+"""Longest side of the input for which ``step``, ``sigma`` and ``blur`` are given."""
 
 
 @METHODS.register
 class ExtremalPerturbation(WholeNet, MaskMethod):
-    """For each given area, the smooth mask that shows the label best; the map is their sum. The defaults are the preset ``fast``.
+    """For each given area, the smooth mask that shows the label best; the map is the sum of these masks. The defaults are the preset ``fast``.
 
-    Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of its pointing game), ``torchray`` (800 steps,
-    its library's default: one area of .1, no smoothing).
+    Presets: ``fast`` (200 steps), ``paper`` (800 steps; areas and smoothing of the paper's pointing game), ``torchray`` (800 steps; the
+    defaults of the authors' library TorchRay: one area of .1, no smoothing).
 
     >>> ExtremalPerturbation.preset("paper").cost(labels=1).passes
     3200
@@ -110,7 +110,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
 
     @property
     def passes(self) -> int:
-        """Composites per step of a pair."""
+        """Number of composites per pair and step."""
         return len(self.areas) * (2 if self.variant == "dual" else 1)
 
     def cost(self, labels: int) -> Cost:
@@ -118,7 +118,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
 
 
 class ExtremalProblem(MaskProblem):
-    """Learns one mask for each of the areas, for each (image, label) pair in the slots."""
+    """Learns one mask for each area, for each (image, label) pair in the slots of the engine."""
 
     def __init__(self, settings: ExtremalPerturbation, classifier: Classifier) -> None:
         self.settings, self.classifier, self.inputs = settings, classifier, classifier.inputs
@@ -144,9 +144,10 @@ class ExtremalProblem(MaskProblem):
         }
 
     def pyramid(self, images: Tensor) -> Tensor:
-        """Images ``(P, *shape)``, normalised, at several levels of blur. Each is less blurred than the one before; the last is not blurred.
+        """The normalised images ``(P, *shape)`` at several levels of blur. Each level is less blurred than the one before; the last is not
+        blurred.
 
-        All levels lie in one row, so that one index gives level and place: ``(P, channels, levels x places)``.
+        All levels lie in one row, so that one index gives level and place (pixel or time step): ``(P, channels, levels x places)``.
         """
         axis = -1 - len(self.inputs.positions)
         levels = [self.classifier.normalised(enlarged(images, blur)) for blur in self.blurs]
@@ -177,16 +178,18 @@ class ExtremalProblem(MaskProblem):
         return (weight[:, None] * self.area_errors(points) - gain).sum(dim=1)
 
     def area_errors(self, points: Tensor) -> Tensor:
-        """The distance ``(P, K)`` of masks ``(P, K, *points)`` from their target areas; zero for a constant mask."""
+        """The mean squared distance ``(P, K)`` of the sorted masks ``(P, K, *points)`` from the templates of their target areas; zero for a
+        constant mask.
+        """
         ordered = points.flatten(2).sort(dim=2).values
         uneven = (ordered[..., -1] - ordered[..., 0]).detach() > _EVEN
         return (ordered - self.templates).square().mean(dim=2) * uneven
 
     def perturbed(self, pyramid: Tensor, masks: Tensor, mirrored: Tensor) -> Tensor:
-        """Composites ``(P, K, *shape)``. Each position is interpolated between the two levels of the :meth:`pyramid` around its mask value
-        ``(P, K, *positions)``.
+        """Composites ``(P, K, *shape)``. Each position is interpolated between the two levels of the :meth:`pyramid` around its value in
+        ``masks`` ``(P, K, *positions)``.
 
-        ``mirrored`` ``(P, 1, ...)`` marks pairs whose image and mask are mirrored.
+        ``mirrored`` ``(P, 1, ...)`` marks the pairs whose image is mirrored; their masks are mirrored already.
         """
         count, axes, kept = self.places.numel(), self.places.ndim, masks.shape[:2]
         height = masks * (self.settings.levels - 1)
@@ -204,7 +207,7 @@ class ExtremalProblem(MaskProblem):
 
 
 class MaxConvolution:
-    """Computes the mask from its parameters: a smooth maximum over the cells around each point, weighted by distance."""
+    """Computes a mask from its parameters: a smooth maximum over the cells around each point, weighted by distance."""
 
     def __init__(self, settings: ExtremalPerturbation, inputs: Inputs, device: torch.device) -> None:
         scale = max(inputs.positions) / _SIDE
@@ -238,7 +241,7 @@ class MaxConvolution:
 
 
 def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:
-    """smax over J of kernel ``(Q, J)`` times values ``(..., J)``: ``(..., Q)``.
+    """The smooth maximum ``(..., Q)`` over J of kernel ``(Q, J)`` times values ``(..., J)``.
 
     >>> smooth_maximum(torch.tensor([0.0, 1.0]), torch.ones(1, 2))
     tensor([1.])
@@ -247,8 +250,8 @@ def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:
 
 
 class _SmoothMaximum(torch.autograd.Function):
-    """The smooth maximum with its own backward pass. Torch's would sum over the middle axes of a tensor with seven axes one number at a
-    time.
+    """The smooth maximum with its own backward pass. That of autograd would sum over the middle axes of a tensor with seven axes one number at
+    a time.
     """
 
     @staticmethod
@@ -262,7 +265,7 @@ class _SmoothMaximum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """d maximum / d (kernel value) = shares (1 + hot - whole) = parts + shares (1 - whole)."""
+        """The gradient: d maximum / d (kernel value) = shares (1 + hot - whole) = parts + shares (1 - whole)."""
         parts, shares, whole, kernel = ctx.saved_tensors
         pull = gradients[0]
         slope = (parts * pull[..., None]).addcmul_(shares, (pull * (1 - whole))[..., None])
@@ -270,7 +273,7 @@ class _SmoothMaximum(torch.autograd.Function):
 
 
 def _with_edges(values: Tensor, axis: int, reach: int) -> Tensor:
-    """The first and last entries of an axis repeated ``reach`` times. torch's own padding has no deterministic gradient on a GPU."""
+    """Pad an axis by ``reach`` copies of its first and last entries. torch's own padding has no deterministic gradient on a GPU."""
     first, last = values.narrow(axis, 0, 1), values.narrow(axis, values.shape[axis] - 1, 1)
     shape = list(values.shape)
     shape[axis] = reach

@@ -1,10 +1,11 @@
-"""Meaningful perturbations (Fong and Vedaldi 2017): the smallest smooth mask whose removal takes the label away.
+"""Meaningful perturbations (Fong and Vedaldi 2017): the smallest smooth region whose deletion takes the label away.
 
     min over m in [0, 1]^grid of   f(x~, a)  +  l1 * |1 - m|_1  +  tv * sum |differences of m|^beta ,
     x~ = m up * x + (1 - m up) * blurred x ,      the map is 1 - m up.
 
-The mask deletes: m is 1 where the image is unchanged. Adam moves m itself (no sigmoid), and m is clamped to [0, 1] after every step.
-The two sources differ, so there are two presets:
+f(x~, a) is the net's probability of label a, and "m up" is the mask m enlarged to the input. The mask deletes: m is 1 where the image is
+unchanged. Adam moves m itself (no sigmoid), and m is clamped to [0, 1] after every step. The authors' code and the code that Gupta et al.
+compared with differ, so there are two presets:
 
 =============  ===========================================  =====================================================
                ``original`` (the paper and its own code)    ``pytorch`` (the code that Gupta et al. compared with)
@@ -48,14 +49,14 @@ Start = Literal["ones", "disc"]
 Penalty = Literal["sum", "mean"]
 
 _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
-"""Number of discs that are tried, the largest radius as a share of the longest side, and the share of f that may be left."""
+"""Number of discs that are tried, their largest radius as a share of the longest side, and the share of f that may be left."""
 
 
 @METHODS.register
 class FongVedaldi(WholeNet, FilledMaskMethod):
     """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
 
-    Presets: ``original`` (the defaults), ``pytorch``; see :mod:`proofmap.methods.masks.fong_vedaldi`.
+    Presets: ``original`` (the defaults), ``pytorch``; :mod:`proofmap.methods.masks.fong_vedaldi` compares them.
 
     >>> FongVedaldi.preset("pytorch").steps
     500
@@ -108,13 +109,17 @@ class FongVedaldi(WholeNet, FilledMaskMethod):
         return FongVedaldiProblem(self, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
-        """The discs are shown once for all labels that are learned together, or once per label if the fill is random."""
+        """Passes for one image. The initial discs are shown once for all labels that are learned together, or once per label if the fill is
+        random.
+        """
         shown = labels if self.fill.random else 1
         return Cost(forward=shown * _RADII if self.start == "disc" else 0, gradient=labels * self.steps)
 
 
 class FongVedaldiProblem(CompositeProblem):
-    """The deletion game of pairs in slots. The weights are 1 - m, because next to 1 a small deletion would be lost by rounding."""
+    """The deletion masks of the (image, label) pairs in the slots. The weights are 1 - m, because a small deletion would be lost by rounding
+    in a number near 1.
+    """
 
     cost = 1
 
@@ -135,8 +140,8 @@ class FongVedaldiProblem(CompositeProblem):
         return {**brought, "weights": self.smallest_discs(slots | brought)[:, None]}
 
     def smallest_discs(self, slots: Slots) -> Tensor:
-        """The smallest deleted disc ``(P, *grid)`` in the middle for which (f(x~) - f(hidden)) / (f(x) - f(hidden)) is below .01. No disc
-        if hiding everything does not weaken the label.
+        """For each pair, the smallest deleted disc ``(P, *grid)`` in the middle for which (f(x~) - f(hidden)) / (f(x) - f(hidden)) is below
+        .01, where f(hidden) is f with everything hidden. No disc is deleted if hiding everything does not weaken the label.
         """
         discs = self.discs()
         masks = enlarged(discs, self.up)
@@ -163,7 +168,7 @@ class FongVedaldiProblem(CompositeProblem):
         return discs[gone.int().argmax(dim=1)]
 
     def discs(self) -> Tensor:
-        """Discs ``(R, *grid)`` of growing radius, from nothing deleted to everything deleted."""
+        """Masks ``(R, *grid)`` of R discs of growing radius, 1 where deleted: from nothing deleted to everything deleted."""
         longest = max(self.inputs.positions)
         away: Tensor = torch.zeros(())
         for k, matrix in enumerate(self.up):
@@ -194,7 +199,7 @@ class FongVedaldiProblem(CompositeProblem):
         return self.log_f(composites[:, None], slots)[:, 0].exp() + self.penalty(weights[:, 0])
 
     def penalty(self, masks: Tensor) -> Tensor:
-        """The penalty ``(P,)`` for the deleted positions ``(P, *grid)``."""
+        """The l1 and total variation penalties ``(P,)`` of deletion masks ``(P, *grid)``."""
         s, axes = self.settings, tuple(range(1, masks.ndim))
         reduced = torch.mean if s.penalty == "mean" else torch.sum
         total = s.l1 * reduced(masks.abs(), dim=axes)
@@ -206,8 +211,8 @@ class FongVedaldiProblem(CompositeProblem):
         return total
 
     def shifted(self, seen: Tensor, hidden: Tensor, keys: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Inputs, backgrounds, and the matrices that enlarge masks, all shifted by the same random amounts for each pair. Edges are
-        repeated.
+        """Shift inputs, backgrounds, and the matrices that enlarge masks. All three are shifted by the same random amounts for each pair.
+        Edges are repeated.
         """
         amounts = streams.integers(keys, len(self.up), self.jitter + 1) - self.jitter // 2
         up: list[Tensor] = []

@@ -1,18 +1,19 @@
 """Information bottleneck attribution (Schulz, Sixt, Tombari and Landgraf 2020): how many bits of each position the label needs.
 
-As much noise as possible is added to a layer without losing the label. R are the layer's features, mu and sigma their mean and standard
-deviation at each position and channel over many images:
+The method adds as much noise as possible to a layer without losing the label. R are the layer's features (its output), mu and sigma their
+mean and standard deviation at each position and channel over many images:
 
     Z = lambda R + (1 - lambda) e,     e ~ N(mu, sigma^2),     lambda = G sigmoid(A)
     min over A of   E[ -log f(Z, a) ]  +  beta * mean over positions and channels of I
     I = KL( N(lambda R + (1 - lambda) mu, (1 - lambda)^2 sigma^2)  ||  N(mu, sigma^2) )
       = 1/2 ( (lambda (R - mu) / sigma)^2 + (1 - lambda)^2 - 1 - log (1 - lambda)^2 )
 
-G blurs by a Gaussian of ``smooth`` cells, edges repeated. The map is I, summed over channels, in bits per position of the input,
-enlarged linearly. mu and sigma come from ``pool`` draws of the fill, random images by default, and never from the
-images that are explained: a map does not depend on the other images.
+f(Z, a) is the net's probability of label a if the layer returns Z. G blurs by a Gaussian of ``smooth`` cells, edges repeated. The map is I,
+summed over channels, in bits per position of the input, enlarged linearly. mu and sigma are computed from ``pool`` draws of the fill, which
+are random images by default. They never depend on the images that are explained, so a map does not depend on the other images.
 
-The layer is named or found (:func:`~proofmap.methods.masks.tail.find_bottleneck`). Each step runs only the net behind it.
+The layer is named by the user or found by :func:`~proofmap.methods.masks.tail.find_bottleneck`. Each step runs only the part of the net
+behind the layer.
 """
 
 from __future__ import annotations
@@ -47,14 +48,16 @@ from proofmap.plugins.settings import setting
 
 _LEAST_SPREAD = 0.01
 _NEVER_ONE = 1e-6
-"""The least sigma, and the least 1 - lambda."""
+"""The smallest sigma (_LEAST_SPREAD), and the smallest 1 - lambda (_NEVER_ONE)."""
 _UNMOVED = 1e-6
-"""Change of log f by rounding, if the label does not depend on the layer."""
+"""Change of log f that is due to rounding. If log f changes no more than this, the label does not depend on the layer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IBAState(MaskState):
-    """The net behind the layer, and mean and standard deviation ``(C, h, w)`` of the layer's features."""
+    """What IBA prepares for one net: the part of the net behind the layer, and the mean and standard deviation ``(C, h, w)`` of the layer's
+    features.
+    """
 
     tail: Tail
     mean: Tensor
@@ -63,7 +66,7 @@ class IBAState(MaskState):
 
 @METHODS.register
 class IBA(FilledMaskMethod):
-    """The per-sample information bottleneck, with the paper's settings."""
+    """The per-sample information bottleneck. The defaults are the paper's settings."""
 
     name = "iba"
     description = "the bits of each place that must pass a noisy layer for the label to be seen"
@@ -101,12 +104,14 @@ class IBA(FilledMaskMethod):
         return IBAProblem(self, ready.state)
 
     def cost(self, labels: int) -> Cost:
-        """Passes of the net behind the layer, and one of the whole net for the features."""
+        """Passes for one image: one pass of the whole net for the features, and one pass of the part behind the layer for each label, step and
+        sample.
+        """
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
 def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation ``(C, h, w)`` of the layer's features over draws of a fill."""
+    """Mean and standard deviation ``(C, h, w)`` of the layer's features over ``draws`` draws of a fill."""
     classifier = tail.classifier
     keys = [streams.key_of("iba", k) for k in range(draws)]
     keyed = torch.tensor(keys, dtype=torch.int64, device=classifier.device)
@@ -123,7 +128,9 @@ def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor
 
 
 class IBAProblem(MaskProblem):
-    """The noise of pairs in slots. The weights are A ``(P, C, h, w)``; the resulting masks are the information I."""
+    """Learns the noise for the (image, label) pairs in the slots. The weights are A ``(P, C, h, w)``, and the resulting masks are the
+    information I.
+    """
 
     def __init__(self, settings: IBA, state: IBAState) -> None:
         self.settings, self.classifier, self.tail = settings, state.tail.classifier, state.tail
@@ -175,10 +182,10 @@ class IBAProblem(MaskProblem):
         return s.beta * self.information(passed, deviation).flatten(1).mean(dim=1) - log_f.mean(dim=1)
 
     def passed(self, weights: Tensor) -> Tensor:
-        """lambda: the share of the features that passes."""
+        """lambda: the share of the features that passes, from weights A ``(P, C, h, w)``."""
         return enlarged(weights.sigmoid(), self.blur).clamp_max(1 - _NEVER_ONE)
 
     def information(self, passed: Tensor, deviation: Tensor) -> Tensor:
-        """I in nats, at each position and channel, where ``deviation`` is (R - mu) / sigma."""
+        """The information I in nats, at each position and channel. ``passed`` is lambda, and ``deviation`` is (R - mu) / sigma."""
         noise = (1 - passed).square()
         return 0.5 * ((passed * deviation).square() + noise - 1 - noise.log())

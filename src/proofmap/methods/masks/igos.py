@@ -2,19 +2,18 @@
 
     F(D, I) = 1/2 [ f(D) - f(1 - I) + f(D I) - f(1 - D I) ]  +  l1 * mean |1 - D I|  +  tv * BTV(D I)
 
-f(M) stands for f(x~, a) with x~ = M up * x + (1 - M up) * blurred x. So D deletes, 1 - I inserts, and their
-product must do both. The map is 1 - (D I) up. Written from the paper's mathematics:
+f(M) stands for f(x~, a), the net's probability of label a, with x~ = M up * x + (1 - M up) * blurred x, where "M up" is the enlarged mask
+M. So D deletes, 1 - I inserts, and their product must do both. The map is 1 - (D I) up. This code was written from the paper's formulas:
 
-- **Integrated gradients.** The direction d is the gradient of F with every f(M) replaced by its mean over M, 2/S M ... along
-  the way from the blurred image: 1/S sum over s of f(s/S M), for the inserting terms f(1 - s/S M). Noise is added to each.
-- **Line search.** The step is the first alpha of 1000, 200, 40, ... (down to 1e-5) with
-  F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, with masks clamped to [0, 1]; F itself, without integration and noise. One pass tries
-  as many steps as fill a batch.
-- **Momentum** (Nesterov): the next direction is taken at M_t + t / (t + 3) (M_t - M_(t-1)).
+- **Integrated gradients.** The direction d is the gradient of F after every f(M) is replaced by a mean along the path from the blurred
+  image to M: 1/S sum over s = 1 .. S of f(s/S M), and f(1 - s/S M) in the inserting terms. Noise is added to each composite.
+- **Line search.** The step is the first alpha of 1000, 200, 40, ... (down to 1e-5) with F(M - alpha d) <= F(M) - 1e-4 alpha |d|^2, where
+  masks are clamped to [0, 1], and F is computed without integration and noise. One pass tries as many steps as fit into a batch.
+- **Momentum** (Nesterov): the next direction is computed at M_t + t / (t + 3) (M_t - M_(t-1)).
 - **Never up**: a step that raises F is not taken. (If D and I both reach zero, the gradient vanishes and the search cannot recover.)
-- **Bilateral total variation**: half the mean squared difference of neighbours on the grid, half the same at full size, where
-  each difference has the weight e^(-(difference of the image)^2 / sigma^2): masks may jump where the image does. The image is in [0, 1],
-  its channels are averaged, and sigma^2 = .01 is the published constant.
+- **Bilateral total variation** (BTV): half the mean squared difference of neighbours on the grid, and half the same at full size. At full
+  size each difference has the weight e^(-(difference of the image)^2 / sigma^2), so masks may jump where the image does. The image is in
+  [0, 1], its channels are averaged, and sigma^2 = .01 is the published constant.
 """
 
 from __future__ import annotations
@@ -40,17 +39,19 @@ from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 
 _GAMES = 4
-"""Terms with f: two masks and their product twice."""
+"""Number of terms f(M) in F: one for each of the two masks, and two for their product."""
 _LEAST, _DECAY, _ENOUGH = 1e-5, 0.2, 1e-4
-"""The smallest step, the factor of a step that goes too far, and the share of the promised descent that it must reach."""
+"""The smallest step, the factor by which a tried step is shortened, and the share of the descent predicted by the gradient that a step must
+reach.
+"""
 
 
 @METHODS.register
 class IGOSPlusPlus(WholeNet, FilledMaskMethod):
     """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
 
-    Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations, the
-    default of the released program), ``readme`` (its example for photos: a mask of full size, l1 10, momentum).
+    Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations, the default of the
+    released program), ``readme`` (the program's example for photos: a mask of full size, l1 10, momentum).
 
     >>> IGOSPlusPlus().cost(labels=1).gradient
     1600
@@ -90,23 +91,24 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
 
     @property
     def trials(self) -> list[float]:
-        """The steps that the line search may take, longest first."""
+        """The lengths of the steps that the line search may take, longest first."""
         steps = [self.step]
         while steps[-1] * _DECAY >= _LEAST:
             steps.append(steps[-1] * _DECAY)
         return steps
 
     def cost(self, labels: int) -> Cost:
-        """An upper bound: the line search tries all its steps if they fit one batch, as on a GPU. Otherwise it ends with the batch in which
-        every pair has found its step.
+        """An upper bound on the passes for one image. The line search tries all its steps if they fit into one batch, as on a GPU. Otherwise
+        it stops after the batch in which every pair has found its step.
         """
         pairs = labels * self.iterations * _GAMES
         return Cost(forward=pairs * (1 + len(self.trials)), gradient=pairs * self.integration)
 
 
 class IGOSProblem(CompositeProblem):
-    """The masks of pairs in slots, stored as (1 - D, 1 - I), because a small deletion would be lost in rounding next to 1. ``weights`` is
-    where the next direction is computed, ``reached`` is the point after the last step.
+    """The masks of the (image, label) pairs in the slots. They are stored as (1 - D, 1 - I), because a small deletion would be lost by
+    rounding in a number near 1. ``weights`` is the point where the next direction is computed, and ``reached`` is the point after the last
+    step.
     """
 
     def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
@@ -133,12 +135,12 @@ class IGOSProblem(CompositeProblem):
     # ---- the objective ------------------------------------------------------------------------------------------
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        """F along the path, whose gradient is the integrated gradient."""
+        """The mean ``(P,)`` of F along the path, whose gradient is the integrated gradient."""
         return self.objective(weights[:, None], slots, self.way, self.settings.noise)[:, 0]
 
     def objective(self, weights: Tensor, slots: Slots, way: Tensor, noise: float) -> Tensor:
-        """F ``(P, T)`` of T masks of each pair, given by weights ``(P, T, 2, *grid)``. f(M) is the mean of f(s M) over the points s of
-        ``way``; with the only point 1, this is F itself. All T masks have the same backgrounds.
+        """F ``(P, T)`` at T points of each pair, given as weights ``(P, T, 2, *grid)``. f(M) is the mean of f(s M) over the numbers s in
+        ``way``; if ``way`` is the number 1 alone, the result is F itself. All T points have the same backgrounds.
         """
         pairs, tried, count = *weights.shape[:2], _GAMES * len(way)
         games = self.games(weights.flatten(0, 1), way).view(pairs, tried, count, *self.inputs.positions)
@@ -153,14 +155,14 @@ class IGOSProblem(CompositeProblem):
         return value + self.penalty(gone, slots["images"])
 
     def games(self, weights: Tensor, way: Tensor) -> Tensor:
-        """The shown share of each composite ``(P, 4 S, *positions)``: D, 1 - I, D I and 1 - D I along the path."""
+        """Masks ``(P, 4 S, *positions)`` of all composites, 1 where shown: D, 1 - I, D I and 1 - D I at the S points ``way`` of the path."""
         both = deleted(weights)[:, None]
         masks = 1 - enlarged(torch.cat([weights, both, both], dim=1), self.up)[:, :, None]
         signs = self.signs.view(-1, *[1] * (masks.ndim - 2))
         return torch.addcmul((1 - signs) / 2, signs * way.view(-1, *[1] * len(self.up)), masks).flatten(1, 2)
 
     def penalty(self, masks: Tensor, images: Tensor) -> Tensor:
-        """The penalty ``(P, T)`` for the deleted positions ``(P, T, *grid)``."""
+        """The l1 and total variation penalties ``(P, T)`` of deletion masks ``(P, T, *grid)``."""
         s = self.settings
         total = s.l1 * masks.abs().mean(dim=self.axes)
         if s.tv > 0 and self.inputs.has_neighbours:
@@ -190,7 +192,9 @@ class IGOSProblem(CompositeProblem):
         slots["weights"].copy_(ahead)
 
     def line_search(self, slots: Slots, direction: Tensor) -> tuple[Tensor, Tensor]:
-        """The point after the longest step that descends far enough (or the shortest step, if none does), and F ``(P,)`` at this point."""
+        """Return the weights ``(P, 2, *grid)`` after the longest step that lowers F far enough (or the shortest step, if none does), and F
+        ``(P,)`` there.
+        """
         steep, pairs = direction.flatten(1).square().sum(dim=1, keepdim=True), len(direction)
         value = enough = steep[:, :0]
         for lengths in self.lengths.split(self.tried_together(pairs)):
@@ -205,19 +209,19 @@ class IGOSProblem(CompositeProblem):
         return self.reached(slots, direction, self.lengths[taken])[:, 0], value.gather(1, taken)[:, 0]
 
     def reached(self, slots: Slots, direction: Tensor, lengths: Tensor) -> Tensor:
-        """Weights ``(P, T, 2, *grid)`` after steps of lengths ``(P, T)``."""
+        """Weights ``(P, T, 2, *grid)`` after steps of the lengths ``(P, T)`` along ``direction``."""
         lengths = lengths.view(*lengths.shape, *[1] * (direction.ndim - 1))
         return (slots["weights"][:, None] - lengths * direction[:, None]).clamp(0, 1)
 
     def tried_together(self, pairs: int) -> int:
-        """Number of steps that ``pairs`` pairs try in one pass: all of them, or an equal part that fits into a batch."""
+        """Number of step lengths that ``pairs`` pairs try in one pass: all of them, or an equal part that fits into a batch."""
         most = max(1, self.classifier.batches[1].size // (_GAMES * pairs))
         parts = -(-len(self.lengths) // most)
         return -(-len(self.lengths) // parts)
 
 
 def deleted(weights: Tensor) -> Tensor:
-    """1 - D I ``(P, *grid)`` from 1 - D and 1 - I ``(P, 2, *grid)``.
+    """The deletion mask 1 - D I ``(P, *grid)`` from weights 1 - D and 1 - I ``(P, 2, *grid)``.
 
     >>> deleted(torch.tensor([[0.5, 0.2]]))
     tensor([0.6000])

@@ -2,9 +2,10 @@
 
     min over M of   E[ -log f(x~, a) ]  +  tv * TV(M up)  +  l1 * |M up|_1 ,      x~ = M up * x + (1 - M up) * x'
 
-M = sigmoid(W) lives on a grid ``scale`` times coarser than the image, "up" is linear enlargement along every axis, x' is
-a random image (the fill). Every (image, label) pair is a separate problem. Many are solved together in one batch. The result does not
-depend on the batch, because the loss is a sum over pairs and each pair has its own random numbers.
+f(x~, a) is the net's probability of label a for the composite x~. M = sigmoid(W) is the mask, on a grid ``scale`` times coarser than the
+image. "M up" is M enlarged linearly along every axis, and TV is the total variation. x' is a background from the fill: a random image by
+default. Every (image, label) pair is a separate problem, and many are solved together in one batch. The result of a pair does not depend on
+the batch, because the loss is a sum over pairs and each pair has its own random numbers.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ _AS_PUBLISHED: Mapping[str, Any] = {
 
 @METHODS.register
 class LearnedMask(WholeNet, FilledMaskMethod):
-    """The mask-learning method; the defaults are the preset ``fast``.
+    """The paper's method: a learned mask that shows the label on random backgrounds.
 
-    Presets: ``fast`` (the defaults), ``paper`` (as printed), ``released`` (as its code does it).
+    Presets: ``fast`` (the defaults), ``paper`` (as printed in the paper), ``released`` (as in the paper's code).
 
     >>> LearnedMask.preset("released", tv=0.1).steps
     2000
@@ -107,7 +108,7 @@ class LearnedMask(WholeNet, FilledMaskMethod):
 
 
 class LearnedMaskProblem(CompositeProblem):
-    """The objective of the paper for pairs in slots."""
+    """The objective of the paper for the (image, label) pairs in the slots of the engine."""
 
     def __init__(self, settings: LearnedMask, classifier: Classifier, fill: ReadyFill) -> None:
         inputs = classifier.inputs
@@ -122,7 +123,9 @@ class LearnedMaskProblem(CompositeProblem):
         self.gray = classifier.normalised(inputs.per_channel(classifier.gray))
 
     def enter(self, slots: Slots) -> Slots:
-        """Zero weights: the mask is 1/2 everywhere. For K > 1 a little noise is added, because K equal masks would stay equal."""
+        """Return the initial state. One mask has zero weights, so it is 1/2 everywhere. K > 1 masks have small random weights, because K equal
+        masks would stay equal.
+        """
         s = self.settings
         weights = self.even_weights(slots, 0.0, masks=1 if s.masks == 1 else s.masks + 1)
         if s.masks > 1:
@@ -141,7 +144,7 @@ class LearnedMaskProblem(CompositeProblem):
         return weights.sigmoid() if self.settings.masks == 1 else weights.softmax(dim=1)
 
     def losses(self, weights: Tensor, slots: Slots) -> Tensor:
-        """The objective of each pair ``(P,)``; summed over its K masks."""
+        """The objective ``(P,)`` of each pair, summed over its K masks."""
         s, pairs = self.settings, len(weights)
         masks = enlarged(self.low_masks(weights), self.up)
         composites = self.composites(masks, slots["seen"], self.backgrounds(slots))
@@ -155,15 +158,17 @@ class LearnedMaskProblem(CompositeProblem):
         return data.view(pairs, s.masks).sum(dim=1) + penalty.sum(dim=1)
 
     def backgrounds(self, slots: Slots) -> Tensor:
-        """Normalised backgrounds ``(P, K, D, *shape)``, drawn again for every pair, step, mask and distractor. ``(P, 1, 1, *shape)`` for a
-        fill that is not random.
+        """Normalised backgrounds ``(P, K, D, *shape)`` for K masks and D distractors (random backgrounds), drawn again at every step; ``(P, 1,
+        1, *shape)`` if the fill is not random.
         """
         keys = streams.step_keys(slots["keys"], slots["step"], self.cost)
         hidden = self.hidden(slots, keys)
         return hidden.view(len(hidden), -1, self.draws, *hidden.shape[2:])
 
     def composites(self, masks: Tensor, seen: Tensor, backgrounds: Tensor) -> Tensor:
-        """``(P, K, D, *shape)``: m x + (1 - m) x', or for K masks m_k x + m_background x' + (the others) gray."""
+        """Composites ``(P, K, D, *shape)``: m x + (1 - m) x' for one mask m. For K masks, composite k is m_k x + m_background x' + (the other
+        masks) gray.
+        """
         inputs, k = self.inputs, self.settings.masks
         x, own = seen[:, None, None], masks[:, :k, None]
         if k == 1:

@@ -1,4 +1,7 @@
-"""What methods that learn masks have in common: how the net is run, what composites are made of, and the grid of a mask."""
+"""Base classes of methods that learn masks: how the net is run, how composites are made, and the grid of a mask.
+
+A composite shows the input where a mask is 1, and a background where it is 0. A fill (:mod:`proofmap.fills`) makes the backgrounds.
+"""
 
 from __future__ import annotations
 
@@ -26,17 +29,17 @@ from proofmap.plugins.settings import setting
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 
 _AGREE = 0.05
-"""Largest difference of logits in half precision from those in full at which ``auto`` chooses half."""
+"""Largest difference between logits in half and in full precision at which ``precision="auto"`` chooses half precision."""
 _WORTH_COMPILING = 100_000
-"""Passes in one call from which compiling (half a minute or more) pays on a GPU."""
+"""Number of passes in one call from which compiling the net (half a minute or more) saves time on a GPU."""
 
 MapWatcher = Callable[[int, int, Snapshot], None]
-"""Called with the index of the image, the label, and the intermediate mask."""
+"""Callback that receives the index of the image, the label, and the intermediate mask."""
 
 
 @dataclass(frozen=True)
 class MaskState:
-    """The state for a net: the precision of the net while masks are learned, and the fill."""
+    """What a method prepares for one net: the dtype in which the net runs while masks are learned, and the fill."""
 
     dtype: torch.dtype
     fill: ReadyFill | None = None
@@ -44,7 +47,7 @@ class MaskState:
 
 @dataclass(frozen=True, kw_only=True)
 class MaskMethod(Method):
-    """A method that learns masks."""
+    """Base class of methods that learn masks."""
 
     family = "mask"
     stochastic = True
@@ -63,7 +66,7 @@ class MaskMethod(Method):
         return {**self.settings(), "precision": str(ready.state.dtype).removeprefix("torch.")}
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> MaskProblem:
-        """What is learned, on the fast view of the net."""
+        """Return the :class:`MaskProblem` to learn. ``fast`` is the classifier in the chosen precision, compiled if this was chosen."""
         raise NotImplementedError
 
     def merged(self, masks: Tensor) -> Tensor:
@@ -73,13 +76,13 @@ class MaskMethod(Method):
     def closed(
         self, ready: ReadyMask, images: Tensor, labels: Tensor, maps: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        """A last step on the merged maps ``(N, L, *positions)``. By default, they are returned unchanged."""
+        """Correct the merged maps ``(N, L, *positions)`` after learning. By default, they are returned unchanged."""
         return maps
 
 
 @dataclass(frozen=True, kw_only=True)
 class WholeNet:
-    """The setting ``compile``, for methods that learn masks on the whole net and not on a part of it."""
+    """Adds the setting ``compile`` to methods that run the whole net while masks are learned, and not only a part of it."""
 
     compile: bool | None = setting(
         None, "run the net through torch.compile; none: only if it pays, for long work on a GPU", last=True
@@ -87,7 +90,7 @@ class WholeNet:
 
 
 class FilledMaskMethod(MaskMethod):
-    """A method that learns masks with one fill."""
+    """Base class of methods that learn masks with one fill."""
 
     fill: Fill
 
@@ -100,7 +103,7 @@ class FilledMaskMethod(MaskMethod):
 
 @dataclass(frozen=True, eq=False)
 class ReadyMask(ReadyMethod):
-    """A method that learns masks, prepared for one net. A callback can receive the masks while they are learned.
+    """A method that learns masks, prepared for one net. :meth:`watched` adds a callback that receives the masks while they are learned.
 
     >>> import proofmap as pm
     >>> f = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)), size=4)
@@ -116,7 +119,7 @@ class ReadyMask(ReadyMethod):
     """The callback that receives intermediate masks, and the number of steps between two calls."""
 
     def watched(self, watch: MapWatcher, every: int = 10) -> Self:
-        """The same method, which passes each mask to ``watch`` after every ``every`` steps while it is learned."""
+        """Return a copy of this method that passes the intermediate mask of each pair to ``watch`` after every ``every`` steps."""
         return dataclasses.replace(self, watching=(watch, every))
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
@@ -124,11 +127,11 @@ class ReadyMask(ReadyMethod):
         return self.method.closed(self, images, labels, maps, seed=seed, progress=progress)
 
     def problem(self, fast: Classifier) -> MaskProblem:
-        """What is learned, on the fast view of the net."""
+        """Return the :class:`MaskProblem` to learn. ``fast`` is the classifier in the chosen precision, compiled if this was chosen."""
         return self.method.problem(self, fast)
 
     def each_mask(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """The K masks ``(N, L, K, *positions)`` before they are merged into one map."""
+        """The K masks ``(N, L, K, *positions)`` of each image and label, before they are merged into one map."""
         method, dtype = self.method, self.state.dtype
         places = (labels != NO_LABEL).nonzero()
         image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
@@ -155,11 +158,11 @@ class ReadyMask(ReadyMethod):
 
 
 def chosen_precision(classifier: Classifier, precision: Precision) -> torch.dtype:
-    """The type to run the net in.
+    """The dtype in which the net runs while masks are learned.
 
-    ``auto`` is the net's own, except on a GPU: there float16, which runs as fast as bfloat16 and is eight times finer.
-    On EfficientNet-Lite0 the probabilities of bfloat16 were 3.6 % off in the median and those of float16 0.4 %, and a mask
-    can match f no better than that. A net whose logits change or overflow in float16 keeps its own.
+    ``auto`` is the net's own dtype, except on a GPU. There it is float16, which is as fast as bfloat16 and eight times finer. On
+    EfficientNet-Lite0 the probabilities in bfloat16 were 3.6 % off in the median, and those in float16 0.4 %. A mask cannot match the net's
+    probability f better than that. A net whose logits change or overflow in float16 keeps its own dtype.
     """
     if precision != "auto":
         return getattr(torch, precision)  # type: ignore[no-any-return]
@@ -170,7 +173,9 @@ def chosen_precision(classifier: Classifier, precision: Precision) -> torch.dtyp
 
 
 def _bears(classifier: Classifier, dtype: torch.dtype) -> bool:
-    """Whether the net works in this precision: logits and input gradients of two probes are finite, and the logits nearly right."""
+    """Whether the net works in the precision ``dtype``: for two probe inputs, logits and input gradients are finite, and the logits are nearly
+    those in full precision.
+    """
     probes = torch.cat([classifier.inputs.probe().to(classifier.device), classifier.blank(1)])
     with steady_kernels(tf32=False), torch.enable_grad():
         exact = classifier.frozen()(probes).detach()
@@ -185,7 +190,7 @@ def _bears(classifier: Classifier, dtype: torch.dtype) -> bool:
 
 
 def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) -> bool:
-    """Whether to compile the net for this number of passes: as requested, or by default if it saves time."""
+    """Whether to compile the net: ``compile`` if it is not None, otherwise True if compiling saves time for this number of passes."""
     if compile is not None:
         return compile
     fixed = not isinstance(classifier.inputs, TextInputs)  # texts have many shapes
@@ -197,26 +202,26 @@ def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) ->
 
 
 def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
-    """The first row of each distinct image among the slots, and for every row the index of its image among these."""
+    """The index of the first slot with each distinct image ``(D,)``, and for every slot the index of its image among these ``(P,)``."""
     distinct, place = torch.unique(slots["image_of"], return_inverse=True)
     rows = torch.arange(len(place), device=place.device)
     return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
 
 
 class CompositeProblem(MaskProblem):
-    """What is learned is a mask on a coarse grid that mixes inputs with backgrounds.
+    """Base class of problems that learn a mask on a coarse grid. The enlarged mask mixes the input and a background into a composite.
 
-    Slots remember both as the net takes them, normalised and in its precision: the inputs as ``seen``, what the k-th fill shows as
-    ``hidden k``. Masks mix them, and the composites go into the net unchanged. Normalising is affine, so this is the normalised
-    composite; in half precision inputs, masks and composites are each rounded once (see :meth:`~proofmap.core.inputs.Inputs.composite`).
+    The slots hold inputs as ``seen``, and the backgrounds of the k-th fill as ``hidden k``. Both are normalised and in the net's precision,
+    so composites go into the net unchanged. Normalising is affine, so a mix of normalised tensors is the normalised composite. In half
+    precision inputs, masks and composites are each rounded once (see :meth:`~proofmap.core.inputs.Inputs.composite`).
     """
 
     def __init__(
         self, classifier: Classifier, *fills: ReadyFill, grid: int | Sequence[int], corners: bool = False
     ) -> None:
-        """``grid`` is the number of cells along the longest side, with proportionally fewer along others, or the number along each side.
+        """``grid`` is the number of cells along each side, or along the longest side, with proportionally fewer along the others.
 
-        Positions without neighbours have no coarser grid.
+        If positions have no neighbours, the grid has one cell for each position.
         """
         self.classifier, self.inputs, self.fills = classifier, classifier.inputs, fills
         sides, near = self.inputs.positions, self.inputs.has_neighbours
@@ -227,8 +232,9 @@ class CompositeProblem(MaskProblem):
         )
 
     def enter(self, slots: Slots) -> Slots:
-        """The tensors that pairs keep, made once per image: the normalised image, and the backgrounds of fills that are not
-        random."""
+        """Return the normalised images, and the normalised backgrounds of fills that are not random. Both are computed once per image, not
+        once per pair.
+        """
         first, place = distinct_images(slots)
         images, keys = slots["images"][first], slots["keys"][first]
         brought = {"seen": self.classifier.normalised(images)[place]}
@@ -246,7 +252,9 @@ class CompositeProblem(MaskProblem):
         return enlarged(weights, self.up)
 
     def hidden(self, slots: Slots, keys: Tensor, k: int = 0) -> Tensor:
-        """What the k-th fill shows: stored backgrounds ``(P, 1, *shape)``, or new draws ``(P, D, *shape)`` for keys ``(P, D)``."""
+        """Normalised backgrounds of the k-th fill: the stored ones ``(P, 1, *shape)`` if the fill is not random, else a new draw ``(P, D,
+        *shape)`` for each of the keys ``(P, D)``.
+        """
         if not self.fills[k].random:
             return slots[f"hidden {k}"][:, None]
         images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
@@ -254,17 +262,17 @@ class CompositeProblem(MaskProblem):
         return self.classifier.normalised(drawn).view_as(images)
 
     def logits(self, composites: Tensor) -> Tensor:
-        """The net's output ``(P, D, A)`` for normalised composites ``(P, D, *shape)``."""
+        """The logits ``(P, D, A)`` of all A labels for normalised composites ``(P, D, *shape)``."""
         logits = self.classifier.from_normalised(composites.flatten(0, 1))
         if torch.is_grad_enabled():
             check_differentiable(logits)  # the penalties alone would give a map, too
         return logits.view(*composites.shape[:2], -1)
 
     def log_f(self, composites: Tensor, slots: Slots) -> Tensor:
-        """log f ``(P, D)`` of each pair's label for its normalised composites ``(P, D, *shape)``."""
+        """log f ``(P, D)``: the log-probability of each pair's label for its normalised composites ``(P, D, *shape)``."""
         return own_label(self.classifier.log_f(self.logits(composites)), slots)
 
 
 def own_label(values: Tensor, slots: Slots) -> Tensor:
-    """The values ``(P, D)`` of each pair's own label, from those of all labels ``(P, D, A)``."""
+    """The values ``(P, D)`` of each pair's own label, selected from the values ``(P, D, A)`` of all labels."""
     return values.gather(2, slots["labels"].view(-1, 1, 1).expand(-1, values.shape[1], 1))[..., 0]

@@ -1,19 +1,20 @@
 """Rate-distortion explanations: the fewest positions that keep the net's score when all others show noise.
 
-After Macdonald, Wäldchen, Hauch and Kutyniok (2019). The rate of a set S of positions is its size, and its distortion is the change of the
-score h of the label when the other positions show noise n:
+The method follows Macdonald, Wäldchen, Hauch and Kutyniok (2019). The rate of a set S of positions is its size. The distortion of S is the
+change of the score h of label a when the positions outside S show noise n:
 
     D(S) = 1/2 E[ (h(x, a) - h(y, a))^2 ],      y = x in S, n elsewhere.
 
-Finding the smallest set of a given distortion is hard, and so is approximating it (their theorems), so S becomes a weight s in [0, 1] of
-each position, and its size |s|_1:
+The smallest set of a given distortion is hard to find, and hard to approximate (their theorems). So S is replaced by a weight s in [0, 1]
+for each position, and the size of S by |s|_1:
 
     min over s of   D(s) / D(0)  +  rate |s|_1 / positions,      y = s up * x + (1 - s up) * n.
 
-D(0), the distortion of noise alone, is a constant of the pair. It makes ``rate`` a share: the published weight of |s|_1, called lambda, is
-rate D(0) / positions. The source computes E by assumed density filtering, for ReLU nets. Here it is the mean over fresh draws at each step,
-for any net. s lives on a grid and is learned directly, by Adam, clipped to [0, 1] after each step. A proof that is too strong is as
-distorted as one that is too weak, unlike with methods that maximise the label. The map is s up.
+"s up" are the weights enlarged from a grid to the input. D(0), the distortion of noise alone, is a constant of each (image, label) pair. It
+makes ``rate`` a share: the published weight of |s|_1, called lambda, is rate D(0) / positions. The authors compute E by assumed density
+filtering, for ReLU nets. Here E is the mean over new draws of noise at each step, for any net. s is learned directly by Adam, and clipped
+to [0, 1] after each step. A score that rises counts as distorted like one that falls, unlike in methods that maximise the label. The map is
+s up.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ Kept = Literal["logit", "probability"]
 _DRAWS = 16
 """Draws of the noise for D(0)."""
 _LEAST = 1e-6
-"""Smallest D(0): a label whose score noise does not change needs no position."""
+"""Smallest D(0). A label whose score does not change under noise needs no position."""
 
 
 @METHODS.register
 class RateDistortion(WholeNet, FilledMaskMethod):
-    """The fewest positions that keep the label's score under noise; the defaults are the preset ``fast``.
+    """The fewest positions that keep the label's score when all others show noise; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (2000, one weight per position up to 224).
 
@@ -75,20 +76,22 @@ class RateDistortion(WholeNet, FilledMaskMethod):
 
     @property
     def draws(self) -> int:
-        """Draws per step; one if the fill is not random."""
+        """Number of draws of the noise per step; 1 if the fill is not random."""
         return self.samples if self.fill.random else 1
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> RateDistortionProblem:
         return RateDistortionProblem(self, fast, ready.state.fill)
 
     def cost(self, labels: int) -> Cost:
-        """In addition to the steps, the whole input and noise alone are shown once for each label."""
+        """Passes for one image: those of the steps, and for each label forward passes for the whole input and for noise alone."""
         shown = 1 + (_DRAWS if self.fill.random else 1)
         return Cost(forward=labels * shown, gradient=labels * self.steps * self.draws)
 
 
 class RateDistortionProblem(CompositeProblem):
-    """The weights s of pairs in slots, the score of the whole input, and the distortion of noise alone."""
+    """Learns the weights s of the (image, label) pairs in the slots. The slots also hold the score of the whole input and the distortion of
+    noise alone.
+    """
 
     def __init__(self, settings: RateDistortion, classifier: Classifier, fill: ReadyFill) -> None:
         super().__init__(classifier, fill, grid=settings.grid)
@@ -97,7 +100,7 @@ class RateDistortionProblem(CompositeProblem):
         self.noises = _DRAWS if fill.random else 1
 
     def enter(self, slots: Slots) -> Slots:
-        """The initial state: s = 1/2 everywhere, h(x, a), and D(0) from draws that no step uses."""
+        """Return the initial state: s = 1/2 everywhere, the score h(x, a), and D(0) from draws of noise that no step uses."""
         brought = super().enter(slots)
         keys = streams.step_keys(~slots["keys"], torch.zeros_like(slots["labels"]), self.noises)
         with torch.no_grad():

@@ -1,7 +1,8 @@
 """The part of a net behind one of its layers, for methods that change the output of a layer and read the net's output.
 
-All information about the input must pass through the layer. :func:`find_bottleneck` and :class:`Tail` check this by
-running the rest of the net on one input's features, with another input in front of the layer.
+All information about the input must pass through the layer. :func:`find_bottleneck` and :class:`Tail` check this: they give the part behind
+the layer the features (the layer's output) of one input, and the layers before it another input. The logits must be those of the first
+input.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from proofmap.core.inputs import Pictures
 from proofmap.methods.probe import is_spatial, module_of, watch_outputs
 
 _AGREE = 0.01
-"""Largest difference between logits of the rest and those of the net, relative to the largest logit."""
+"""Largest difference between the logits of the part behind the layer and those of the whole net, relative to the largest logit."""
 
 
 class Tail:
-    """The net behind ``layer``: ``features(images)`` is the output of the layer, and ``tail(features)`` has the logits.
+    """The part of the net behind ``layer``: ``features(images)`` returns the output of the layer, and ``tail(features)`` returns the logits.
 
-    Earlier layers are not run again: in a private view of the net, which shares its weights, they return their output for a blank input.
+    Earlier layers are not run again. They are replaced in a private view of the net, which shares the net's weights, and return their
+    output for a blank input.
     """
 
     def __init__(self, classifier: Classifier, layer: str, dtype: torch.dtype | None = None) -> None:
@@ -62,7 +64,7 @@ class Tail:
             raise InputError(f"the net's output does not depend on layer {layer!r} alone; name another one")
 
     def features(self, images: Tensor) -> Tensor:
-        """The output of the layer for images ``(N, *shape)``: ``(N, C, h, w)``, float32."""
+        """The output of the layer ``(N, C, h, w)``, in float32, for images ``(N, *shape)``."""
         outputs: dict[str, Any] = {}
         with watch_outputs(self.whole, [self.layer], outputs.__setitem__), torch.no_grad():
             self.whole(self.classifier.normalised(images, self.dtype))
@@ -74,7 +76,7 @@ class Tail:
         return output.float()
 
     def __call__(self, features: Tensor) -> Tensor:
-        """Logits ``(N, A)`` for features ``(N, C, h, w)``, differentiable in them."""
+        """Logits ``(N, A)`` for features ``(N, C, h, w)``, differentiable in the features."""
         self._given = features.to(self.dtype)
         try:
             return self._logits(self.rest(self._blank.expand(len(features), *self._blank.shape[1:])))
@@ -85,7 +87,7 @@ class Tail:
         return as_logits(out.float(), self.classifier.outputs)
 
     def _cut(self, order: list[str], outputs: dict[str, Any]) -> None:
-        """Make every module that ends before the layer return its recorded output, and the layer return the given features."""
+        """Make every module that ends before the layer return its recorded output, and make the layer return the given features."""
         modules = dict(self.rest.named_modules())
         for name in order[: order.index(self.layer)]:
             if isinstance(outputs[name], Tensor):
@@ -93,7 +95,7 @@ class Tail:
         modules[self.layer].forward = lambda *inputs, **options: self._given
 
     def _answer(self, output: Tensor) -> Callable[..., Tensor]:
-        """A forward function that returns the recorded output for one blank input, repeated for each of the features."""
+        """A forward function that returns a module's recorded output for one blank input, repeated to the batch size of the given features."""
 
         def forward(*inputs: Any, **options: Any) -> Tensor:
             assert self._given is not None, "the rest of the net is run on features"
@@ -103,8 +105,8 @@ class Tail:
 
 
 def find_bottleneck(classifier: Classifier) -> str:
-    """The last layer that all information passes through and whose map ``(h, w)`` is at least twice as fine, along each axis, as
-    that of the last spatial layer. If there is none, the last layer.
+    """The name of the last layer that all information passes through and whose map ``(h, w)`` is at least twice as fine, along each axis, as
+    that of the last spatial layer. If there is no such layer, the last spatial layer that all information passes through.
     """
     if not isinstance(classifier.inputs, Pictures) or not isinstance(classifier.net, nn.Module):
         raise InputError(
@@ -137,7 +139,7 @@ def _private(classifier: Classifier, dtype: torch.dtype) -> nn.Module:
 
 
 def _order(net: nn.Module, x: Tensor) -> dict[str, Any]:
-    """The output of each module, in the order in which they ended; None for a module that ran twice."""
+    """The output of each module, in the order in which the modules ended; None for a module that ran more than once."""
     outputs: dict[str, Any] = {}
 
     def note(name: str, output: Any) -> None:

@@ -1,8 +1,8 @@
-"""The terms of mask objectives, and cheap noise.
+"""Terms of the objectives of mask methods, and fast noise.
 
-Each term is a pure function that sums over a mask and keeps the batch. Fresh noise for a picture costs as much as a pass of a small net. So
-one long line of normal numbers is made once, and every draw is a copy of a piece of it, with a random start and a random sign. Such noise
-blurs a gradient just as well.
+Each term is a pure function that sums over a mask and keeps the batch axes. New noise for every picture would cost as much as a pass of a
+small net. So one long sequence of normal numbers is drawn once. Each draw of noise is a piece of this sequence, with a random start and a
+random sign. Such noise smooths a gradient as well as independent noise does.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def total_variation(
 ) -> Tensor:
     """Sum of squared (or absolute) differences of neighbours along the last ``axes`` of masks ``(..., *positions)``.
 
-    ``border=False`` uses only differences that start in the first (H-1) x (W-1) positions, without those along the last row and
+    ``border=False`` uses only differences that start in the first (H-1) x (W-1) positions. It leaves out those along the last row and
     column, as the released code of the paper does.
 
     >>> total_variation(torch.tensor([[0.0, 1.0], [0.0, 3.0]]))
@@ -48,14 +48,17 @@ def total_variation(
 
 
 def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: Objective) -> Tensor:
-    """Data term ``(P,)`` from log f of D composites ``(P, D, A)``: how far they are from showing the label.
+    """Data term ``(P,)`` of each pair's loss: how weakly its D composites show its label.
 
-    - ``nll``: mean over distractors of -log f, as the paper prints it;
+    ``log_p`` ``(P, D, A)`` has log f, the log-probability of each of A labels for each composite. ``members`` is the label set; None if
+    labels are independent.
+
+    - ``nll``: the mean of -log f over the composites, as the paper prints it;
     - ``nll-of-mean``: -log of the mean f;
-    - ``released``: the paper's code feeds mean *probabilities* to a cross-entropy, which takes their softmax again:
-      -p_a + log sum_c exp(p_c) over the label set. It is bounded (its range is 1 wide), so the penalty on the mask's size can win for a
-      label that the net finds impossible. Independent labels share no softmax (``members`` is
-      None): each is one of the two labels {a, not a}, so -p_a + log(exp(p_a) + exp(1 - p_a)), again 1 wide.
+    - ``released``: the paper's code passes mean *probabilities* p to a cross-entropy, which takes their softmax again: -p_a + log sum_c
+      exp(p_c) over the label set. The range of this term is only 1 wide, so the penalty on the mask's size can outweigh it for a label that
+      the net finds impossible. Independent labels share no softmax. Each has the two labels {a, not a}:
+      -p_a + log(exp(p_a) + exp(1 - p_a)), again 1 wide.
 
     >>> log_p = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]]).log()
     >>> data_term(log_p, torch.tensor([0]), torch.tensor([0, 1]), "released")  # -0.7 + log(e^0.7 + e^0.3)
@@ -75,11 +78,12 @@ def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: 
 
 
 _PLACES = 1 << 18
-"""Number of places where a piece may start."""
+"""Number of indices of the noise sequence at which a piece may start."""
 
 
 def noise_like(values: Tensor, keys: Tensor) -> Tensor:
-    """Standard normal numbers with the shape of ``values`` ``(*keys, ...)``, one draw per key, the same for the same key.
+    """Standard normal noise with the shape of ``values``, whose first axes are those of ``keys``. Each key has its own draw; equal keys have
+    equal draws.
 
     >>> keys = torch.tensor([3, 4, 3])
     >>> noise = noise_like(torch.zeros(3, 5, 7), keys)
@@ -91,7 +95,7 @@ def noise_like(values: Tensor, keys: Tensor) -> Tensor:
 
 
 def add_noise_(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
-    """Add sigma times :func:`noise_like` to values, in place and in one pass; in half precision the noise is rounded too.
+    """Add ``sigma`` times :func:`noise_like` to ``values`` in place. In half precision, the noise is rounded too.
 
     >>> keys = torch.tensor([3, 4])
     >>> values = add_noise_(torch.ones(2, 5), keys, 0.5)
@@ -102,7 +106,7 @@ def add_noise_(values: Tensor, keys: Tensor, sigma: float) -> Tensor:
 
 
 def _drawn(values: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-    """For each key, a piece of the line in the shape of the key's values, and its sign."""
+    """For each key, a piece of the noise sequence in the shape of the key's values, and the sign of the piece."""
     shape = values.shape[keys.ndim :]
     pieces = _line(shape.numel(), values.device, values.dtype).unfold(0, shape.numel(), 1)
     drawn = streams.random_words(keys, 2)
