@@ -1,9 +1,10 @@
-"""LIME and Shapley values: what each region adds to a label. LIME fits a linear model; Shapley values are means over all orders in
-which regions appear.
+"""LIME and Shapley values: what each region of the input adds to a label. LIME fits a linear model; Shapley values are means over all orders
+in which regions appear.
 
     phi_r = mean over orders of  v(those before r, and r) - v(those before r),      v(S) = f(x with S shown, a)
 
-Shapley values add up to v(all) - v(none) = f(x, a) - f(fill, a). Both estimators keep that sum exactly.
+v(S) is the net's probability of label a if only the regions in S are shown. Shapley values add up to v(all) - v(none) = f(x, a) - f(fill,
+a). Both estimators of Shapley values (:class:`Shapley` and :class:`KernelSHAP`) keep that sum exactly.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class LIME(RegionMethod):
 
         min over b, c of  sum_s w_s (f(x_s, a) - c - b . z_s)^2 + ridge |b|^2,      w_s = exp(-d_s^2 / (2 width^2))
 
-    z_s marks the regions that sample s shows (each with probability 1/2; the first sample shows all), and d_s = 1 - sqrt(share of
-    regions shown) is the cosine distance to showing all. Weights, ridge, number of samples and fill are those of the
-    authors' package. Its superpixels differ (quickshift), and here the model keeps all of them.
+    z_s marks the regions that sample s shows. Each is shown with probability 1/2; the first sample shows all. d_s = 1 - sqrt(share of
+    regions shown) is the cosine distance to showing all. Weights, ridge, number of samples and fill are those of the authors' package. Its
+    superpixels differ (quickshift), and here the model keeps all superpixels.
     """
 
     name = "lime"
@@ -61,7 +62,7 @@ class LIME(RegionMethod):
         return torch.stack(parts).to(found.dtype)
 
     def weights(self, design: Tensor) -> Tensor:
-        """The weights ``(S,)`` of samples ``(S, K)``."""
+        """The weights ``(S,)`` of samples ``(S, K)``, which mark the shown regions."""
         distance = 1 - design.mean(dim=1).sqrt()
         return torch.exp(-0.5 * (distance / self.width) ** 2)
 
@@ -85,10 +86,10 @@ def weighted_ridge(design: Tensor, values: Tensor, weights: Tensor, ridge: float
 
 @METHODS.register
 class Shapley(RegionMethod):
-    """Shapley values from random orders (Castro et al. 2009); every second order is the reverse of the previous one
-    (Mitchell et al. 2022). A random fill is drawn again for each such pair.
+    """Shapley values from random orders (Castro et al. 2009). Every second order is the reverse of the previous one (Mitchell et al. 2022),
+    and a random fill is drawn again for each such pair of orders.
 
-    Exact from a single order if regions do not interact, such as for the logits of a linear net.
+    The values are exact from a single order if regions do not interact, as for the logits of a linear net.
     """
 
     name = "shapley"
@@ -132,7 +133,7 @@ class Shapley(RegionMethod):
         return own.mean(dim=1).transpose(1, 2)
 
     def _ranks(self, net: MaskedNet, count: int) -> Tensor:
-        """The rank of each region in the orders, ``(N, orders, count)``."""
+        """The rank ``(N, orders, count)`` of each region in each random order."""
         pairs = -(-self.orders // 2)
         image = torch.arange(len(net.images), device=net.images.device).repeat_interleave(pairs)
         number = torch.arange(pairs, device=image.device).repeat(len(net.images))
@@ -146,8 +147,9 @@ class KernelSHAP(RegionMethod):
 
         min over phi of  sum_s (v(z_s) - v(none) - phi . z_s)^2      where  sum phi = v(all) - v(none)
 
-    The sizes of the sets z_s are drawn in proportion to the Shapley kernel, (K - 1) / (k (K - k)), their members uniformly, and
-    every second set is the complement of the previous one (Covert and Lee 2021). A random fill is drawn once per image.
+    z_s marks the k of K regions that sample s shows. The size k is drawn in proportion to the Shapley kernel, (K - 1) / (k (K - k)), and
+    the members uniformly. Every second set is the complement of the previous one (Covert and Lee 2021). A random fill is drawn once per
+    image.
     """
 
     name = "kernel-shap"
@@ -187,7 +189,7 @@ class KernelSHAP(RegionMethod):
         return torch.stack(parts).to(found.dtype)
 
     def _sets(self, net: MaskedNet, image: Tensor, sample: Tensor, count: int) -> Tensor:
-        """Random sets of regions ``(B, count)``; odd samples are the complements of those before them."""
+        """Random sets of regions ``(B, count)``; a sample with an odd index shows the complement of the previous set."""
         keys = net.sample_keys(image, sample // 2)
         sizes = torch.arange(1, max(2, count), device=keys.device, dtype=torch.float32)
         weights = 1 / (sizes * (count - sizes)) if count > 1 else torch.ones_like(sizes)

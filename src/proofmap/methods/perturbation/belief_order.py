@@ -1,4 +1,4 @@
-"""Belief orders: belief masks without gradients."""
+"""Belief orders: like belief masks, but without gradients. The insertion curve of the map is as strong as the net's belief f in the label."""
 
 from __future__ import annotations
 
@@ -29,22 +29,24 @@ from proofmap.methods.perturbation.regions import RegionMethod, Regions, grid_re
 from proofmap.plugins.settings import setting
 
 _FEW = 32
-"""Regions of which each step of a curve is measured, and of which one alone tells something."""
+"""Up to this number of regions, every step of a curve is measured, and single regions are shown instead of patches."""
 _UNMOVED = 1e-5
-"""Relative change of F by rounding, if the net ignores what it is shown."""
+"""Relative change of the probability F that is due to rounding. If F changes no more than this, the net ignores what it is shown."""
 
 
 @METHODS.register
 class BeliefOrder(RegionMethod):
-    """The order of regions whose insertion curve reaches f(x, a) and stays there, found without gradients. The map is 1 for the first
-    region and 1/K for the last of K.
+    """The order of regions whose insertion curve reaches f(x, a) and stays there, found without gradients.
 
-    How well an order fits, and the search, are in :mod:`proofmap.methods.perturbation.orders`. If the budget covers all 2^K sets of up to 8 regions, the
-    order is the best of all. Otherwise each label has its own search. It starts from each region alone and everything without it
-    (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves. With
-    ``patches``, random patches take the place of single regions if a picture has more than 32 superpixels. A net with two labels has one search: their probabilities
-    sum to one, so an order that fits the less probable one fits the other. With a random fill, the probability of a set is the mean over
-    ``draws`` backgrounds, which are the same for all sets of an image; each takes a pass. If no region changes the label, the map is 1 everywhere.
+    f(x, a) is the net's probability of label a for the whole input. The insertion curve is the probability while the regions are shown one
+    after the other. The map is 1 for the first of K regions and 1/K for the last. If no region changes the label, the map is 1 everywhere.
+
+    :mod:`proofmap.methods.perturbation.orders` defines how well an order fits, and the search. If there are at most 8 regions, and the
+    budget covers all 2^K sets of them, the order is the best of all. Otherwise each label has its own search. It first shows each region
+    alone and everything without that region (2 K + 2 sets, which all labels share), and then tries exchanges of regions on measured curves.
+    With ``patches``, random patches take the place of single regions if a picture has more than 32 superpixels. A net with two labels has
+    one search: their probabilities sum to one, so an order that fits the less probable label fits the other too. With a random fill, the
+    probability of a set is the mean over ``draws`` backgrounds, which are the same for all sets of an image; each background takes a pass.
     """
 
     name = "belief-order"
@@ -79,11 +81,11 @@ class BeliefOrder(RegionMethod):
 
     @property
     def drawn(self) -> int:
-        """Number of backgrounds for each set; 1 if the fill is not random."""
+        """Number of backgrounds for each set of regions; 1 if the fill is not random."""
         return self.draws if self.fill is not None and self.fill.random else 1
 
     def sets_for(self, regions: int) -> int:
-        """The number of sets of regions that may be shown for each label."""
+        """Number of sets of regions that may be shown for each label."""
         return default_budget(regions) if self.budget is None else int(self.budget) // self.drawn
 
     def curve_points(self, regions: int) -> int:
@@ -130,7 +132,9 @@ class BeliefOrder(RegionMethod):
         seed: int,
         progress: Progress,
     ) -> Tensor:
-        """Maps ``(N, L, *positions)`` found by a search that starts from the orders of ``maps``, of the same shape. Every position is a region."""
+        """Maps ``(N, L, *positions)`` found by a search that starts from the orders of the given ``maps`` ``(N, L, *positions)``. Every
+        position is a region.
+        """
         net = MaskedNet(self, ready, images, labels, seed)
         regions = grid_regions(images, net.inputs, net.inputs.positions)
         return regions.spread(self.values(net, regions, progress, maps.flatten(2)))
@@ -138,7 +142,9 @@ class BeliefOrder(RegionMethod):
     def values(
         self, net: MaskedNet, regions: Regions, progress: Progress, start: Tensor | None = None
     ) -> Tensor:
-        """The values ``(N, L, K)``; the search starts from the orders of the values ``start`` ``(N, L, K)``, if there are any."""
+        """The values ``(N, L, K)`` of all regions in the maps. If ``start`` ``(N, L, K)`` is given, the search starts from the orders of these
+        values.
+        """
         count, most, draws = regions.count, self.sets_for(regions.count), self.drawn
         if count == 1:
             return torch.ones(*net.labels.shape, 1, device=net.images.device)
@@ -196,23 +202,23 @@ class BeliefOrder(RegionMethod):
 
 
 class _Pairs:
-    """The (image, label) pairs for which an order is searched."""
+    """The P (image, label) pairs for which an order is searched, without padding."""
 
     def __init__(self, net: MaskedNet, regions: Regions, draws: int) -> None:
         self.net, self.regions, self.draws = net, regions, draws
         self.image, self.label = (net.labels != NO_LABEL).nonzero().cpu().unbind(dim=1)
 
     def read(self, found: Tensor) -> Tensor:
-        """The values ``(P, S)`` of all pairs, selected from those of all images and labels ``(N, S, L)``."""
+        """The values ``(P, S)`` of all pairs, selected from the values ``(N, S, L)`` of S sets for all images and labels."""
         return rounded(found.cpu()[self.image, :, self.label])
 
     def orders(self, values: Tensor) -> Tensor:
-        """The orders ``(P, K)`` of all pairs, by the values of all images and labels ``(N, L, K)``."""
+        """The orders ``(P, K)`` of the regions of all pairs, largest value first, from values ``(N, L, K)`` for all images and labels."""
         own = values.cpu()[self.image, self.label]
         return own.sort(dim=1, descending=True, stable=True).indices
 
     def measure(self, pair: Tensor, shown: Tensor, task: ProgressTask) -> Tensor:
-        """F ``(J,)`` of pairs ``(J,)`` with these regions shown ``(J, K)``: the mean over the draws of the fill."""
+        """The probabilities F ``(J,)`` of the pairs ``(J,)`` with the regions ``shown`` ``(J, K)``: means over the draws of the fill."""
         device, draws = self.net.images.device, self.draws
         image, shown = self.image[pair].to(device).repeat_interleave(draws), shown.to(device)
 
@@ -230,6 +236,6 @@ class _Pairs:
 
 
 def have_two_labels(classifier: Classifier) -> bool:
-    """Whether the probabilities of two labels sum to one."""
+    """Whether the classifier has exactly two labels whose probabilities sum to one."""
     two = len(classifier.label_set) == 2 and not classifier.independent
     return two and (classifier.renormalise or len(classifier.names) == 2)

@@ -14,19 +14,19 @@ from proofmap.methods.perturbation.regions import RegionMethod, Regions
 from proofmap.plugins.settings import setting
 
 _TIE = 1e-5
-"""Regions whose values differ by less are equal, and the first one is chosen; batches of other sizes differ by less. For
-probabilities it is a share of the largest, because rounding changes log f equally for likely and unlikely labels."""
+"""Regions whose values differ by no more than this count as equal, and the first of them is chosen. Results in batches of another size differ
+by less. For probabilities it is a share of the largest, because rounding changes log f equally for likely and unlikely labels.
+"""
 
 
 @METHODS.register
 class GreedyInsertion(RegionMethod):
-    """Greedy search for an order of regions: S_0 is empty, and S_t+1 adds to S_t the region r with the largest f(x with S_t and r shown,
-    a). The map is 1 for the first of K regions and 1/K for the last. If no region changes the label, the map is 1 everywhere.
+    """Greedy search for an order of regions. S_0 is empty, and S_t+1 adds to S_t the region r with the largest f(x with S_t and r shown, a).
 
-    The search optimises the insertion game itself, for right and wrong labels, so it is a hard test of soundness. Each label
-    has its own search; all searches share the first step. ``candidates`` is the number of regions tried in each step:
-    those that raised the label most when last tried. This costs K * candidates passes instead of K^2 / 2. Chen et al. 2024 try all
-    regions, and add three more terms to f.
+    The map is 1 for the first of K regions and 1/K for the last. If no region changes the label, the map is 1 everywhere. The search
+    optimises the insertion game itself, for right and wrong labels, so it is a hard test of soundness. Each label has its own search; all
+    searches share the first step. ``candidates`` is the number of regions tried in each step: those that raised the label most when last
+    tried. This costs K * candidates passes instead of K^2 / 2. Chen et al. 2024 try all regions, and add three more terms to f.
     """
 
     name = "greedy-insertion"
@@ -80,7 +80,7 @@ class _Search:
 
     @property
     def tie(self) -> Tensor:
-        """The largest difference of equal values, ``(P, 1)``."""
+        """The largest difference ``(P, 1)`` between values that count as equal."""
         return _TIE * (self.high if self.net.quantity == "probability" else torch.ones_like(self.high))
 
     def show_best(self) -> None:
@@ -91,7 +91,7 @@ class _Search:
         self.left -= 1
 
     def try_regions(self, tried: int, task: ProgressTask) -> None:
-        """Try the hidden regions that raised the label most when they were last tried."""
+        """Measure the values of the ``tried`` hidden regions that raised the label most when they were last tried."""
         gains = self.gains.masked_fill(self.shown, -torch.inf)
         region = gains.sort(dim=1, descending=True, stable=True).indices[:, :tried]
         pair = torch.arange(region.numel(), device=region.device) // tried
@@ -111,7 +111,7 @@ class _Search:
 
 
 def first_largest(values: Tensor, tie: Tensor) -> Tensor:
-    """The first index ``(P,)`` whose value ``(P, K)`` is at most ``tie`` ``(P, 1)`` below the largest.
+    """The index ``(P,)`` of the first value in each row of ``values`` ``(P, K)`` that is at most ``tie`` ``(P, 1)`` below the largest.
 
     >>> first_largest(torch.tensor([[0.0, 2.0, 2.000001], [1.0, 0.0, 3.0]]), torch.tensor([[1e-5], [1e-5]]))
     tensor([1, 2])

@@ -20,10 +20,11 @@ from proofmap.plugins.settings import setting
 
 @METHODS.register
 class Occlusion(PerturbationMethod):
-    """M_a(p) = mean over the windows w that cover p of f(x, a) - f(x with w hidden, a) (Zeiler and Fergus 2014).
+    """What the label loses if a sliding window w is hidden (Zeiler and Fergus 2014): M_a(p) = mean over the windows w that cover p of f(x,
+    a) - f(x with w hidden, a).
 
-    Windows start at multiples of the stride; those that cross the border are cropped there. Captum's ``Occlusion``
-    computes the same. The columns of a table have no neighbours, so each is hidden alone.
+    Windows start at multiples of the stride; those that cross the border are cropped there. Captum's ``Occlusion`` computes the same. The
+    columns of a table have no neighbours, so each column is hidden alone.
     """
 
     name = "occlusion"
@@ -56,7 +57,7 @@ class Occlusion(PerturbationMethod):
         return super().state_for(classifier)
 
     def sides(self, inputs: Inputs) -> tuple[int, int]:
-        """The window and the stride for these inputs, in positions."""
+        """The side of the window and the stride for these inputs, in positions."""
         if not inputs.has_neighbours:
             if (self.window or 1) > 1:
                 raise InputError(
@@ -67,7 +68,7 @@ class Occlusion(PerturbationMethod):
         return window, min(self.stride or math.ceil(window / 2), window)
 
     def starts(self, inputs: Inputs) -> list[range]:
-        """The positions at which windows start, along each axis."""
+        """For each axis, the positions at which windows start."""
         window, stride = self.sides(inputs)
         return [range(0, max(1, side - window + stride), stride) for side in inputs.positions]
 

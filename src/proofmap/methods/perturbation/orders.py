@@ -1,9 +1,9 @@
 """Search for an order of regions whose insertion curve fits a probability f: how well an order fits, the best of all orders of few regions,
-and a search among the orders of more.
+and a search among the orders of more regions.
 
-If the regions of a set S are shown and the others are filled, the net gives the label the probability F(S). An order of K regions shows
-one more region at each step: S_0 (nothing), S_1, ..., S_K (everything, with F = f). Its curve is F(S_t) over the number of positions in
-S_t. Its area A is the mean of the linearly interpolated curve over s = 1 .. n positions, as judges compute it, and
+F(S) is the net's probability of the label if the regions of a set S are shown and the others are filled. An order of K regions shows one
+more region at each step: S_0 (nothing), S_1, ..., S_K (everything, with F = f). Its curve is F(S_t) over the number of positions in S_t.
+The area A of the curve is the mean of the linearly interpolated curve over s = 1 .. n positions, as the metrics compute it, and
 
     misfit = |log (A + e) - log (f + e)|  +  steady * mean over s of min(|F(s) - f| / (f + e), 1),        e = .0005.
 
@@ -28,17 +28,19 @@ import torch
 from torch import Tensor
 
 Measure = Callable[[Tensor, Tensor], Tensor]
-"""F ``(J,)``, as :func:`rounded` returns it, for the pairs ``(J,)`` with these regions shown ``(J, K)``."""
+"""Function that returns F ``(J,)``, as :func:`rounded` returns it, for the indices of pairs ``(J,)`` and the regions that each shows ``(J,
+K)``.
+"""
 
 _FLOOR = 5e-4
 _LEAST = 1e-7
 """Probabilities are kept this far from 0 and from 1."""
 _GRID = 1e-4
-"""Log-odds are rounded to multiples of this. Batches of another size change the last bits of F, and should seldom change the order."""
+"""Log-odds are rounded to multiples of this, because another batch size changes the last bits of F, and should seldom change the order."""
 _MOST_EXACT = 8
-"""Largest number of regions whose orders are all compared: 8 regions have 40,320."""
+"""Largest number of regions for which all orders are compared: 8 regions have 40,320 orders."""
 _VALUES = 2**22
-"""Number of predicted values in memory at once."""
+"""Maximum number of predicted values in memory at once."""
 _PATCH = 2.0
 """Correlation length of the random field that patches are cut from, in typical distances of neighbouring regions."""
 _SHOWN = (0.1, 0.9)
@@ -47,18 +49,18 @@ _GOLDEN = 0.618033988749895
 """Multiples of the golden ratio, modulo 1, are spread evenly for any number of them."""
 _RIDGE, _SMOOTH = 3.0, 3.0
 _LEARNED = 0.5
-"""How much of a prediction error is corrected in the contributions of the regions that moved."""
+"""Share of a prediction error by which the contributions of the moved regions are corrected."""
 
 
 def rounded(f: Tensor) -> Tensor:
-    """Probabilities in float64 on the CPU, with log-odds rounded to a grid."""
+    """Probabilities in float64 on the CPU, with log-odds rounded to multiples of 1e-4."""
     odds = f.detach().cpu().double().clamp(_LEAST, 1 - _LEAST).logit()
     return (odds / _GRID).round().mul(_GRID).sigmoid()
 
 
 def interpolant(counts: Tensor) -> Tensor:
-    """Weights ``(..., M + 1)`` of the values of a curve at these counts of positions ``(..., M + 1)``, from 0 to n. The weighted sum is
-    the mean of the linearly interpolated curve over s = 1 .. n.
+    """Weights ``(..., M + 1)`` for the values of a curve at the given ``counts`` of positions ``(..., M + 1)``, which go from 0 to n. The
+    weighted sum of the values is the mean of the linearly interpolated curve over s = 1 .. n.
 
     >>> interpolant(torch.tensor([0.0, 2.0, 4.0]))
     tensor([0.1250, 0.5000, 0.3750], dtype=torch.float64)
@@ -70,8 +72,8 @@ def interpolant(counts: Tensor) -> Tensor:
 
 
 def misfit(values: Tensor, weights: Tensor, f: Tensor, steady: float) -> Tensor:
-    """The misfit ``(...)`` of curves ``(..., M + 1)`` to f ``(...)``, by the formula at the top of this module; ``weights`` are those of
-    :func:`interpolant`.
+    """The misfit ``(...)`` of curves ``values`` ``(..., M + 1)`` to f ``(...)``, by the formula at the top of this module. ``weights`` are
+    those of :func:`interpolant`.
     """
     area = (weights * values).sum(-1)
     return log_error(area, f) + steady * (weights * deviation(values, f[..., None])).sum(-1)
@@ -89,7 +91,7 @@ def deviation(values: Tensor, f: Tensor) -> Tensor:
 
 
 def can_be_exact(regions: int, most: int) -> bool:
-    """Whether ``most`` sets are enough to show every set of regions, and the regions few enough to compare all orders."""
+    """Whether ``most`` sets are enough to show every set of regions, and there are few enough regions to compare all their orders."""
     return regions <= _MOST_EXACT and 2**regions <= most
 
 
@@ -99,7 +101,9 @@ def subsets(regions: int) -> Tensor:
 
 
 def best_orders(values: Tensor, sizes: Tensor, f: Tensor, steady: float) -> Tensor:
-    """The order ``(P, K)`` with the smallest misfit of all orders, given F of every set ``(P, 2^K)`` and the sizes of regions ``(P, K)``."""
+    """For each pair, the order ``(P, K)`` with the smallest misfit of all orders, given F ``(P, 2^K)`` of every set, the sizes of the regions
+    ``(P, K)`` and f ``(P,)``.
+    """
     regions = sizes.shape[1]
     orders = torch.tensor(list(permutations(range(regions))))
     sets = torch.cat([torch.zeros_like(orders[:, :1]), (1 << orders).cumsum(dim=1)], dim=1)
@@ -120,18 +124,18 @@ def _first_least(values: Tensor) -> Tensor:
 
 
 def default_budget(regions: int) -> int:
-    """The number of sets that may be shown if no budget is given."""
+    """The number of sets that may be shown for each label if no budget is given."""
     return max(500, 10 * regions)
 
 
 def scan_sets(regions: int, patches: int = 0) -> int:
-    """The number of sets in the first scan, with ``patches`` patches for each region, or each region alone."""
+    """The number of sets in the first scan. It shows ``patches`` patches for each region, or each region alone if ``patches`` is 0."""
     return 2 + regions + regions * (patches or 1)
 
 
 def scanned(regions: int, images: int, centres: Tensor | None, each: int) -> Tensor:
-    """The sets of the first scan ``(N, S, K)``: nothing, everything without each region, each region alone, everything. Given the centres
-    of regions ``(N, K, D)``, ``each`` patches for each region take the place of single regions.
+    """The sets of regions ``(N, S, K)`` that the first scan shows: nothing, everything without each region, each region alone, everything. If
+    the centres of regions ``(N, K, D)`` are given, ``each`` patches for each region take the place of single regions.
     """
     nothing, alone = torch.zeros(1, regions, dtype=torch.bool), torch.eye(regions, dtype=torch.bool)
     few = alone.expand(images, -1, -1) if centres is None else patches(centres, each)
@@ -140,8 +144,8 @@ def scanned(regions: int, images: int, centres: Tensor | None, each: int) -> Ten
 
 
 def _nearness(centres: Tensor, span: float) -> Tensor:
-    """exp(-d^2 / (2 span^2)) ``(..., K, K)`` for the distances d between centres ``(..., K, D)``. The unit is the typical distance of
-    neighbouring regions: the side of a square (for D = 2) with the area of one region.
+    """exp(-d^2 / (2 span^2)) ``(..., K, K)`` for the distances d between centres ``(..., K, D)``. The unit of d and ``span`` is the typical
+    distance of neighbouring regions: the side of a square (for D = 2) with the area of one region.
     """
     extent = centres.amax(dim=-2) - centres.amin(dim=-2)
     usual = (extent.prod(dim=-1) / centres.shape[-2]).clamp_min(1e-12) ** (1 / centres.shape[-1])
@@ -150,7 +154,7 @@ def _nearness(centres: Tensor, span: float) -> Tensor:
 
 
 def patches(centres: Tensor, each: int) -> Tensor:
-    """Random sets of neighbouring regions ``(N, each * K, K)``, for regions with these centres ``(N, K, D)``. Each set has the regions at
+    """Random sets of neighbouring regions ``(N, each * K, K)``, given the centres of the regions ``(N, K, D)``. Each set has the regions at
     which a smooth random field is largest.
 
     The random numbers are the same for all images and seeds, so that the sets of an image do not depend on its batch.
@@ -167,8 +171,8 @@ def patches(centres: Tensor, each: int) -> Tensor:
 
 
 def effects(shown: Tensor, values: Tensor, centres: Tensor) -> Tensor:
-    """How much each region adds to the log-odds, w ``(P, K)``, estimated from F ``(P, S)`` of sets ``(P, S, K)`` by the regression at the
-    top of this module.
+    """How much each region adds to the log-odds: the weights w ``(P, K)`` of the regression at the top of this module, fitted to F ``(P, S)``
+    of the sets ``shown`` ``(P, S, K)``.
     """
     design = shown.double() - shown.double().mean(dim=1, keepdim=True)
     odds = values.logit() - values.logit().mean(dim=1, keepdim=True)
@@ -184,20 +188,20 @@ def effects(shown: Tensor, values: Tensor, centres: Tensor) -> Tensor:
 
 
 class OrderSearch:
-    """Searches for an order with a small misfit, for P (image, label) pairs at once.
+    """Searches for an order of K regions with a small misfit, for P (image, label) pairs at once.
 
     The curve of an order is measured at ``points`` of its steps. In each round every pair changes its order once: it swaps two regions, or
     moves one region to an earlier or later place. Only the points between the two places are measured again. Of all changes, the
     search tries the one with the largest predicted decrease of the misfit per measured point, and keeps it if the measured misfit is
     smaller.
 
-    A prediction assumes that log-odds add up: it adds the contribution of the region that enters a set, and subtracts that of the region
-    that leaves it. When t of K regions are shown, the contribution of region r is
+    A prediction assumes that log-odds add up: it adds the contribution of the region that enters a set, and subtracts the contribution of
+    the region that leaves it. When t of K regions are shown, the contribution of region r is
 
         (1 - t/K) * (its contribution when shown first)  +  (t/K) * (its contribution when shown last)  +  b_r.
 
-    Shown first means alone, or in patches. Shown last means: everything compared with everything but r. b_r is learned from the errors of
-    earlier predictions.
+    Shown first means alone, or in patches. Shown last means: everything compared with everything but r. b_r is a correction for region r,
+    learned from the errors of earlier predictions.
     """
 
     def __init__(
@@ -217,9 +221,12 @@ class OrderSearch:
         """Measure the curves of the first orders, and start from the best.
 
         Args:
+            measure: function that measures F of sets of regions.
             f, empty: F of everything and of nothing ``(P,)``.
             first, last: the contribution of each region when it is shown first, and last ``(P, K)``, in log-odds.
             sizes: the number of positions of each region ``(P, K)``.
+            points: the number of steps at which a curve is measured.
+            steady: the weight of the second term of the misfit.
             sets: the number of sets that may still be shown for each pair.
             given: an order ``(P, K)`` to start from.
         """
@@ -243,8 +250,9 @@ class OrderSearch:
         self._start(first, last, given)
 
     def _start(self, first: Tensor, last: Tensor, given: Tensor | None) -> None:
-        """Start from the best of three orders: by the contributions of regions when they are shown first, last, or on average, the largest
-        first (the smallest first, if f is below F of nothing). If an order is given, start from it or from the last of these.
+        """Start from the best of three orders: by the contributions of regions when they are shown first, last, or on average. The largest
+        contribution comes first (the smallest, if f is below F of nothing). If an order is given, start from the better of that order and
+        the order by average.
         """
         sign = torch.where(self.f >= self.empty, 1.0, -1.0)[:, None]
         sums = (first, last, first + last) if given is None else (first + last,)
@@ -261,12 +269,14 @@ class OrderSearch:
         return (2 if given else 3) * (min(points, regions) - 1)
 
     def weights(self, order: Tensor) -> Tensor:
-        """For each order, the weights of the points of its curve: ``(P, M + 1)``. The weighted sum of the points is the area."""
+        """For each order ``(P, K)``, the weights ``(P, M + 1)`` of the points of its curve. The weighted sum of the points is the area."""
         counts = self.sizes.gather(1, order).cumsum(dim=1)[:, self.nodes - 1]
         return interpolant(torch.cat([torch.zeros_like(counts[:, :1]), counts], dim=1))
 
     def _measured(self, order: Tensor, where: Tensor, values: Tensor) -> Tensor:
-        """The curves ``(P, M + 1)`` of these orders: measured at the points ``where`` ``(P, M)``, and equal to ``values`` at the others."""
+        """The curves ``(P, M + 1)`` of the orders ``(P, K)``: measured at the points marked by ``where`` ``(P, M)``, and equal to ``values``
+        at the other points.
+        """
         pair, node = where.nonzero(as_tuple=True)
         shown = order.argsort(dim=1)[pair] < self.nodes[node, None]
         values = values.clone()
@@ -313,9 +323,11 @@ class OrderSearch:
             self.failures = torch.where(better, 0, self.failures + going)
 
     def _shifts(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Contributions in log-odds. First those of the region at each place, at each point of the curve ``(P, K, M)``. Then those, at each
-        point ``(P, M)``, of the last region that is shown there and of the next one. These two are measured, not estimated, if the curve also
-        has a point one region earlier or later.
+        """Three tensors of contributions in log-odds, for the present orders.
+
+        The first ``(P, K, M)`` has the contribution of the region at each of K places, at each of M points of the curve. The second and
+        third ``(P, M)`` have, at each point, the contribution of the last region that is shown there, and of the next region. These two are
+        measured, not estimated, if the curve also has a point one region earlier or later.
         """
         adds = self.adds.gather(1, self.order[..., None].expand_as(self.adds))
         points = torch.arange(len(self.nodes))
@@ -328,8 +340,9 @@ class OrderSearch:
         return adds, last, after
 
     def _proposed(self, going: Tensor) -> tuple[Tensor, Tensor]:
-        """For each pair ``going`` ``(P,)``, the untried change with the largest predicted decrease of the misfit per measured point ``(P,)``,
-        and that decrease. The decrease is minus infinity for other pairs, and if all changes were tried. Predictions are in float32.
+        """For each pair marked by ``going`` ``(P,)``, the index ``(P,)`` of the untried change with the largest predicted decrease of the
+        misfit per measured point, and that decrease ``(P,)``. The decrease is minus infinity for other pairs, and if all changes were
+        tried. Predictions are in float32.
         """
         adds, last, after = (x.float() for x in self._shifts())
         whole = self.weights(self.order)
@@ -357,8 +370,8 @@ class OrderSearch:
         return change, gain
 
     def _learn(self, move: Tensor, place: Tensor, values: Tensor, where: Tensor) -> None:
-        """Correct the contributions of the regions that moved by half of the mean error of the prediction, at the points ``where`` ``(P, M)``
-        that were measured.
+        """Correct the contributions of the regions that moved by half of the mean prediction error, at the measured points marked by ``where``
+        ``(P, M)``.
         """
         adds, last, after = self._shifts()
         everyone = torch.arange(self.pairs)
@@ -374,8 +387,9 @@ class OrderSearch:
 
 
 def _moved(regions: int, move: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """For each place of a changed order, the place where its region was before ``(P, K)``. Change 0 swaps the regions at the places ``low``
-    and ``high`` ``(P,)``, 1 moves the one at ``high`` forward to ``low``, and 2 moves the one at ``low`` back to ``high``.
+    """For each place of a changed order, the place ``(P, K)`` where its region was before. Change 0 swaps the regions at the places ``low``
+    and ``high`` ``(P,)``, change 1 moves the region at ``high`` forward to ``low``, and change 2 moves the region at ``low`` back to
+    ``high``.
 
     >>> _moved(4, torch.tensor([0, 1, 2]), torch.tensor([0, 0, 0]), torch.tensor([2, 2, 2])).tolist()
     [[2, 1, 0, 3], [2, 0, 1, 3], [1, 2, 0, 3]]

@@ -1,7 +1,8 @@
-"""What perturbation methods have in common: masked inputs, and the net's values of every label for them.
+"""What perturbation methods share: masked inputs, and the net's values of every label for them.
 
-A masked input is ``keep * x + (1 - keep) * x'``, where x' is the fill. One pass of the net gives the values of all labels of an
-image, so the number of passes does not depend on the number of labels.
+A masked input is ``keep * x + (1 - keep) * x'``, where ``keep`` is the mask and x' the background from the fill. The value of a label is
+its probability, log-probability or logit. One pass of the net gives the values of all labels of an image, so the number of passes does not
+depend on the number of labels.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ QUANTITY_HELP = "what is explained: the net's probability f, its logarithm, or t
 FILL_HELP = "what hidden positions show; none: their own mean, over the region if there are regions, else over the input"
 
 Masks = Callable[[Tensor, Tensor], Tensor]
-"""From the indices of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, 1 where shown."""
+"""Function from the indices of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, 1 where shown."""
 Draw = Callable[[Tensor], Tensor]
-"""From the indices of samples ``(B,)`` to those of the draws of the fill that they use."""
+"""Function from the indices of samples ``(B,)`` to the indices ``(B,)`` of the draws of a random fill that the samples use."""
 
 _USUAL = Pictures(size=(224, 224))
-"""The inputs that passes are counted for if no net is known yet."""
+"""The kind of input for which passes are counted if no net is known yet."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PerturbationMethod(Method):
-    """A black-box method: it hides parts of the input and reads the labels' values."""
+    """Base class of black-box methods, which hide parts of the input and read the values of the labels."""
 
     family: ClassVar[Family] = "perturbation"
     fill: Fill | None = setting(Gray(), FILL_HELP)
@@ -51,7 +52,7 @@ class PerturbationMethod(Method):
         return self.fill is not None and self.fill.random
 
     def state_for(self, classifier: Classifier) -> ReadyFill | None:
-        """The fill for this net; None if hidden positions show their own mean."""
+        """The fill prepared for this net; None if hidden positions show their own mean."""
         return None if self.fill is None else self.fill.prepare(classifier)
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
@@ -67,7 +68,7 @@ class PerturbationMethod(Method):
         return Cost(forward=self.passes(ready.classifier.inputs, labels))
 
     def passes(self, inputs: Inputs, labels: int) -> int:
-        """Maximum number of masked inputs for one input."""
+        """Maximum number of masked inputs that are shown for one input with this number of labels."""
         raise NotImplementedError
 
     @torch.no_grad()
@@ -82,7 +83,7 @@ class PerturbationMethod(Method):
 
 
 class MaskedNet:
-    """The net on masked images: the values of each image's labels, for any number of masks, in full batches."""
+    """Runs the net on masked images: returns the values of each image's labels for any number of masks, in full batches."""
 
     def __init__(
         self, method: PerturbationMethod, ready: ReadyMethod, images: Tensor, labels: Tensor, seed: int
@@ -103,31 +104,32 @@ class MaskedNet:
             self._fixed = private_copy(fill(images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
-        """Let hidden positions show the mean of their region ``(N, *positions)``, or of the image if there are no regions. If there
-        is a fill, do nothing.
+        """Let hidden positions show the mean of their region, or of the whole image if ``region`` is None. ``region`` ``(N, *positions)`` has
+        the index of each position's region. If the method has a fill, do nothing.
         """
         if self._fill is None:
             self._fixed = region_means(self.images, region, self.inputs)
 
     @property
     def random(self) -> bool:
-        """Whether two draws of the fill differ."""
+        """Whether the fill is random, so that two draws differ."""
         return self._fixed is None
 
     def sample_keys(self, image: Tensor, sample: Tensor) -> Tensor:
-        """A stream ``(B,)`` for each sample of an image."""
+        """Keys ``(B,)`` of random numbers for the samples ``(B,)`` of images ``(B,)``."""
         return streams.step_keys(self.keys[image], sample, 1)[:, 0]
 
     def backgrounds(self, image: Tensor, draw: Tensor) -> Tensor:
-        """The backgrounds of images ``(B,)`` at their draws ``(B,)``."""
+        """Backgrounds ``(B, *shape)`` for the images with indices ``image`` ``(B,)``, at the draws ``draw`` ``(B,)`` of the fill."""
         if self._fixed is not None:
             return self._fixed[image]
         assert self._fill is not None, "without a fill, the backgrounds are fixed"
         return self._fill(self.images[image], streams.step_keys(self._fill_keys[image], draw, 1)[:, 0])
 
     def __call__(self, image: Tensor, keep: Tensor, draw: Tensor) -> Tensor:
-        """The values ``(B, L)`` of the labels for one batch: images, given by their indices ``(B,)``, under masks
-        ``(B, *positions)``."""
+        """The values ``(B, L)`` of the labels for one batch: images with indices ``image`` ``(B,)`` under masks ``keep`` ``(B, *positions)``,
+        with backgrounds from the draws ``draw`` ``(B,)``.
+        """
         shown = self.inputs.composite(keep, self.images[image], self.backgrounds(image, draw))
         logits = self.classifier(shown)
         if self.quantity != "logit":
@@ -136,9 +138,9 @@ class MaskedNet:
         return values.exp() if self.quantity == "probability" else values
 
     def samples(self, count: int, masks: Masks, progress: Progress, *, draw: Draw | None = None) -> Tensor:
-        """The values ``(N, count, L)`` under ``count`` masks of each image.
+        """The values ``(N, count, L)`` of the labels under ``count`` masks of each image.
 
-        ``draw`` gives the draw of a random fill that each of the samples ``(B,)`` uses; by default each has its own.
+        ``draw`` maps the indices of samples ``(B,)`` to those of the draws of a random fill; by default each sample has its own draw.
         """
         place = torch.arange(len(self.images) * count, device=self.images.device)
         with progress.task(self.name, len(place)) as task:
@@ -148,7 +150,9 @@ class MaskedNet:
     def read(
         self, image: Tensor, sample: Tensor, masks: Masks, task: ProgressTask, *, draw: Draw | None = None
     ) -> Tensor:
-        """The values ``(J, L)`` for J pairs of an image ``(J,)`` and a sample ``(J,)``, whose masks are shown in batches."""
+        """The values ``(J, L)`` of the labels for J masked images, which are shown in batches. They are given by the index ``(J,)`` of the
+        image and the index ``(J,)`` of the sample.
+        """
         values = torch.empty(len(image), self.labels.shape[1], device=image.device)
 
         def run(start: int, stop: int) -> None:
@@ -162,10 +166,11 @@ class MaskedNet:
 
 
 def region_means(images: Tensor, region: Tensor | None, inputs: Inputs) -> Tensor:
-    """Images ``(N, *shape)`` with every value replaced by the mean over its region ``(N, *positions)``, or over the image.
+    """Images ``(N, *shape)`` in which every value is replaced by the mean over its region, or over the whole image if ``region`` is None.
+    ``region`` ``(N, *positions)`` has the index of each position's region.
 
-    The columns of a table have different units, so for rows the means are those of the table. Words have no mean: texts show what the fill
-    ``gray`` shows.
+    The columns of a table have different units, so for rows the means are those of the table. Words have no mean, so texts show what the
+    fill ``gray`` shows.
     """
     if inputs.channel_axis is None or not inputs.has_neighbours:
         return inputs.blank_like(images)

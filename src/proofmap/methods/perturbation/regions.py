@@ -1,8 +1,8 @@
 """Regions that are shown or hidden as a whole: superpixels of pictures, segments of series, columns of tables.
 
-Superpixels follow colour (SLIC, Achanta et al. 2012), or are the cells of a grid. All images of a batch are divided at
-once, on their device, into the same number of regions. Sums of colours are integers, so an image is divided in the
-same way in any batch and on any device.
+Superpixels follow colour (SLIC, Achanta et al. 2012), or are the cells of a grid. All images of a batch are divided at once, on their
+device, into the same number of regions. Colours are summed as integers, so an image is divided in the same way in any batch and on any
+device.
 """
 
 from __future__ import annotations
@@ -24,41 +24,45 @@ Superpixels = Literal["slic", "grid"]
 
 _ITERATIONS = 10
 _LEVELS = 2**16
-"""Steps of a colour in one unit: colours are summed as integers."""
+"""Number of integer steps per unit of a colour; colours are summed as integers."""
 _TOGETHER = 16
-"""Images that are divided at once."""
+"""Number of images that are divided into regions at once."""
 
 
 @dataclass(frozen=True)
 class Regions:
-    """The region ``index`` ``(N, *positions)`` of every position, from 0 to ``count`` - 1. A region may be empty."""
+    """The regions of N inputs: ``index`` ``(N, *positions)`` is the region of every position, from 0 to ``count`` - 1. A region may be empty."""
 
     index: Tensor
     count: int
 
     def keep(self, image: Tensor, shown: Tensor) -> Tensor:
-        """Masks ``(B, *positions)`` of images ``(B,)``, given the shown share of each region ``(B, count)``."""
+        """Masks ``(B, *positions)`` for images with indices ``(B,)``. ``shown`` ``(B, count)`` says how much of each region is shown, from 0
+        to 1.
+        """
         index = self.index[image]
         return shown.gather(1, index.flatten(1)).view(index.shape)
 
     def masks(self, shown: Masks) -> Masks:
-        """Masks of positions, from a function that says which regions ``(B, count)`` a sample shows."""
+        """Return a function that makes masks of positions ``(B, *positions)``, from a function ``shown`` that says which regions ``(B,
+        count)`` each sample shows.
+        """
         return lambda image, sample: self.keep(image, shown(image, sample))
 
     def spread(self, values: Tensor) -> Tensor:
-        """The values ``(N, L, count)`` of regions, at every position ``(N, L, *positions)``."""
+        """Maps ``(N, L, *positions)`` in which every position has the value of its region, from values ``(N, L, count)``."""
         index = self.index.flatten(1)[:, None].expand(-1, values.shape[1], -1)
         return values.gather(2, index).view(*values.shape[:2], *self.index.shape[1:])
 
     def sizes(self) -> Tensor:
-        """Number of positions of each region, ``(N, count)``."""
+        """Number of positions ``(N, count)`` in each region."""
         index = self.index.flatten(1)
         return torch.zeros(len(index), self.count, dtype=torch.long, device=index.device).scatter_add_(
             1, index, torch.ones_like(index)
         )
 
     def centres(self) -> Tensor:
-        """The mean place of each region, ``(N, count, D)``, in positions, on the CPU; 0 for an empty region."""
+        """The mean position ``(N, count, D)`` of each region along D axes, on the CPU; 0 for an empty region."""
         index = self.index.flatten(1).cpu()
         sides = [torch.arange(side) for side in self.index.shape[1:]]
         places = torch.stack(torch.meshgrid(*sides, indexing="ij"), dim=-1).flatten(0, -2)  # (positions, D)
@@ -68,7 +72,7 @@ class Regions:
 
 
 def cells_of(inputs: Inputs, count: int) -> tuple[int, ...]:
-    """The cells of a grid with about ``count`` cells of equal sides. Every column of a table is a cell.
+    """The number of cells along each axis of a grid that has about ``count`` cells with equal sides. Every column of a table is a cell.
 
     >>> cells_of(Pictures(size=(20, 30)), 24)
     (4, 6)
@@ -85,7 +89,7 @@ def cells_of(inputs: Inputs, count: int) -> tuple[int, ...]:
 
 
 def grid_regions(images: Tensor, inputs: Inputs, cells: Sequence[int]) -> Regions:
-    """The cells of a grid, row by row."""
+    """The cells of a grid as regions, numbered row by row. ``cells`` is the number of cells along each axis."""
     index = torch.zeros((), dtype=torch.long, device=images.device)
     for side, few in zip(inputs.positions, cells, strict=True):
         index = index[..., None] * few + torch.arange(side, device=images.device) * few // side
@@ -93,7 +97,7 @@ def grid_regions(images: Tensor, inputs: Inputs, cells: Sequence[int]) -> Region
 
 
 def cut(images: Tensor, inputs: Inputs, count: int, superpixels: Superpixels, compactness: float) -> Regions:
-    """About ``count`` regions of each input: superpixels of pictures, equal parts of other inputs."""
+    """Divide each input into about ``count`` regions: superpixels of pictures, equal parts of other inputs."""
     cells = cells_of(inputs, count)
     regions = grid_regions(images, inputs, cells)
     if superpixels == "grid" or not isinstance(inputs, Pictures):
@@ -103,9 +107,9 @@ def cut(images: Tensor, inputs: Inputs, count: int, superpixels: Superpixels, co
 
 
 def slic(images: Tensor, cells: Sequence[int], compactness: float) -> Tensor:
-    """Superpixels ``(N, H, W)`` of pictures ``(N, C, H, W)``: k-means of colour and place.
+    """Superpixels ``(N, H, W)`` of pictures ``(N, C, H, W)``, by k-means of colour and place.
 
-    Each pixel belongs to the superpixel with the least of the following, among the nine that start around it:
+    Each pixel belongs to the superpixel with the smallest value of the following, among the nine superpixels that start around it:
 
         |colour - mean colour|^2 + (compactness / S)^2 |place - mean place|^2,      S^2 = pixels per superpixel
 
@@ -140,11 +144,11 @@ def slic(images: Tensor, cells: Sequence[int], compactness: float) -> Tensor:
 
 
 _NEIGHBOURS = [(0, 0), *((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))]
-"""The pixel's own cell comes first, so it wins if distances are equal."""
+"""Offsets of the nine cells around a pixel. Its own cell is the first, so it wins if distances are equal."""
 
 
 def _means(features: Tensor, index: Tensor, count: int) -> Tensor:
-    """The mean ``(N, F, count)`` of integers ``(N, F, pixels)`` over each region. An empty region gets a value far from all others."""
+    """The mean ``(N, F, count)`` of integer features ``(N, F, pixels)`` over each region. An empty region gets a value far from all others."""
     n, kinds, _ = features.shape
     sums = torch.zeros(n, kinds, count, dtype=torch.long, device=features.device)
     sums.scatter_add_(2, index[:, None].expand(-1, kinds, -1), features)
@@ -172,12 +176,12 @@ _TO_XYZ = [
     [0.212671, 0.715160, 0.072169],
     [0.019334 / 1.08883, 0.119193 / 1.08883, 0.950227 / 1.08883],
 ]
-"""From linear RGB to XYZ, in units of the white point."""
+"""Matrix from linear RGB to XYZ, in units of the white point."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RegionMethod(PerturbationMethod):
-    """A method that computes one value per region and label. In the map, every position has the value of its region."""
+    """Base class of methods that compute one value per region and label. In the map, every position has the value of its region."""
 
     regions: int = setting(
         50, "approximate number of regions: superpixels, or segments of a series; each column of a table is one", least=1
@@ -199,7 +203,7 @@ class RegionMethod(PerturbationMethod):
         return regions.spread(self.values(net, regions, progress))
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
-        """The values ``(N, L, count)`` of the regions."""
+        """The values ``(N, L, count)`` of all regions for each image and label."""
         raise NotImplementedError
 
 

@@ -1,9 +1,9 @@
-"""RISE: show the input through many random masks; the value of a position is the mean of f over the masks that show it.
+"""RISE: show the input through many random masks; the value of a position is the mean of f over the masks that show the position.
 
     M_a(p) = E[ f(x * m, a) | m(p) ]  ~  sum_i f(x * m_i, a) m_i(p) / sum_i m_i(p)
 
-The paper divides by N E[m] instead of the sum of the masks (``coverage=false``): equal in expectation, but noisier, because the number
-of times that each position was shown varies. Masks are made when they are needed and not kept.
+m_i are N random masks. The paper divides by N E[m] instead of the sum of the masks (``coverage=false``). This is equal in expectation, but
+noisier, because the number of times that each position was shown varies. Masks are made when they are needed and not kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import Shortcuts, setting
 
 _ROUND = 250
-"""Masks between two checks whether a map has converged."""
+"""Number of masks between two checks whether a map has converged."""
 _LEAST_ROUNDS = 2
 _SUMS = 2**27
 """Maximum number of values in the sums of images that are processed together."""
@@ -33,9 +33,9 @@ _SUMS = 2**27
 class RISE(PerturbationMethod):
     """RISE (Petsiuk et al. 2018). A map is finished when two halves of its masks agree, or when all masks are used.
 
-    Let r be the correlation over positions between the maps of the even and the odd masks. The map of all masks is then
-    expected to correlate by 2 r / (1 + r) with the map of as many other masks (Spearman and Brown). It is finished when this is at
-    least 1 - ``tolerance``. Each label is checked separately, so a map does not depend on the other labels.
+    Let r be the correlation over positions between the maps of the even and the odd masks. The map of all masks is then expected to
+    correlate by 2 r / (1 + r) with the map of as many other masks (Spearman and Brown). The map is finished when this number is at least
+    1 - ``tolerance``. Each label is checked separately, so a map does not depend on the other labels.
 
     Presets: ``fast`` (the defaults), ``paper`` (as printed, for ResNet-50), ``released`` (as in its notebook).
     """
@@ -74,7 +74,7 @@ class RISE(PerturbationMethod):
         return torch.cat(parts).view(n, labels, *net.inputs.positions)
 
     def _explain(self, net: MaskedNet, images: range, task: ProgressTask) -> Tensor:
-        """Maps ``(n, L, positions)`` of some of the images."""
+        """Maps ``(n, L, positions)`` of the n images with indices in ``images``."""
         sums = _Sums(len(images), net.labels.shape[1], net.inputs.count, net.images.device)
         maps = torch.zeros_like(sums.weighted[:, 0])
         waiting = net.labels[images.start : images.stop] != NO_LABEL
@@ -97,9 +97,9 @@ class RISE(PerturbationMethod):
     def _add_masks(
         self, net: MaskedNet, images: range, active: Tensor, samples: range, sums: _Sums, task: ProgressTask
     ) -> None:
-        """Add the masks with these indices to the sums of the active images.
+        """Add the masks with the indices ``samples`` to the sums of the active images.
 
-        Masks are made twice, for the net and for the sums, so that only those of one batch or one image are in memory.
+        Masks are made twice, once for the net and once for the sums, so that only the masks of one batch or one image are in memory.
         """
         numbers = torch.arange(samples.start, samples.stop, device=active.device)
 
@@ -113,8 +113,8 @@ class RISE(PerturbationMethod):
             sums.add(place, values[k], own, begins=samples.start == 0)
 
     def random_masks(self, keys: Tensor, inputs: Inputs) -> Tensor:
-        """One mask ``(B, *positions)`` for each stream ``(B,)``. A small grid of zeros and ones is enlarged linearly to one cell more than
-        the input, and cropped at a random place in the first cell. Columns of a table are shown one by one.
+        """One random mask ``(B, *positions)`` for each key ``(B,)``. A small grid of zeros and ones is enlarged linearly to one cell more than
+        the input, and cropped at a random place in the first cell. Columns of a table are shown or hidden one by one.
         """
         if not inputs.has_neighbours:
             return (streams.uniform(keys, inputs.count) < self.shown).float().view(-1, *inputs.positions)
@@ -134,8 +134,8 @@ class RISE(PerturbationMethod):
 
 
 class _Sums:
-    """For each image, sums over the masks m with even and with odd indices: of m, and of v m, where v is the net's value minus its value
-    under the first mask. Constant values give zeros.
+    """For each image, the sums of m and of v m over the masks m, separately for even and odd indices. v is the net's value under m minus its
+    value under the first mask, so constant values give zeros.
     """
 
     def __init__(self, images: int, labels: int, positions: int, device: torch.device) -> None:
@@ -144,7 +144,9 @@ class _Sums:
         self.first = torch.zeros(images, 1, labels, 1, device=device)
 
     def add(self, image: int, values: Tensor, masks: Tensor, *, begins: bool) -> None:
-        """Add values ``(B, L)`` under masks ``(B, positions)``. The first of these masks has an even index, which is 0 if ``begins``."""
+        """Add values ``(B, L)`` under masks ``(B, positions)`` to the sums of one image. The first of these masks has an even index. It is the
+        first mask of the image if ``begins``.
+        """
         if begins:
             self.first[image, 0, :, 0] = values[0]
         values = values - self.first[image, 0, :, 0]
@@ -153,12 +155,12 @@ class _Sums:
             self.shown[image, half, 0] += masks[half::2].sum(dim=0)
 
     def maps(self, image: int, expected: float | None) -> Tensor:
-        """Maps ``(L, positions)``; ``expected`` is the expected sum of the masks, if it is the divisor."""
+        """Maps ``(L, positions)`` of one image. ``expected`` is the expected sum of the masks, to divide by; None divides by the actual sum."""
         weighted, shown = self.weighted[image].sum(dim=0), self.shown[image].sum(dim=0)
         return _estimate(weighted, shown, self.first[image, 0], expected)
 
     def halves(self, images: Tensor, expected: float | None) -> Tensor:
-        """The maps ``(n, L, 2, positions)`` of both halves."""
+        """The maps ``(n, L, 2, positions)`` of the even and of the odd masks."""
         half = None if expected is None else expected / 2
         found = _estimate(self.weighted[images], self.shown[images], self.first[images], half)
         return found.transpose(1, 2)
@@ -171,7 +173,8 @@ def _estimate(weighted: Tensor, shown: Tensor, first: Tensor, expected: float | 
 
 
 def disagreement(halves: Tensor) -> Tensor:
-    """1 - 2 r / (1 + r) ``(...)``, where r is the correlation of two maps ``(..., 2, positions)``; 0 if both are constant.
+    """The number 1 - 2 r / (1 + r) ``(...)``, where r is the correlation of the two maps in ``halves`` ``(..., 2, positions)``; 0 if both are
+    constant.
 
     >>> maps = torch.tensor([[1.0, 2.0, 3.0], [1.0, 2.0, 4.0]])
     >>> round(disagreement(maps).item(), 3), disagreement(torch.ones(2, 3)).item()

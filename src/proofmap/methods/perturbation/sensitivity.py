@@ -1,7 +1,7 @@
-"""How much the net's values vary with each cell of a grid: Sobol' indices and HSIC.
+"""Two measures of how much the net's values vary with each cell of a grid: Sobol' indices and HSIC.
 
-Both use quasi-random masks on a small grid: points of a Sobol' sequence, shifted (modulo 1) by an amount that belongs to the
-image, so that they stay evenly spread. The cells' values are enlarged linearly to a map.
+Both use quasi-random masks on a small grid: points of a Sobol' sequence. All points of an image are shifted (modulo 1) by the same random
+amount, so they stay evenly spread. The values of the cells are enlarged linearly to a map.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from proofmap.plugins.settings import Shortcuts, setting
 Bandwidth = Literal["median", "distances"]
 
 _ROUNDING = 1e-6
-"""Relative difference of the net's values for the same input in batches of other sizes: rounding."""
+"""Relative difference that is due to rounding between the net's values for the same input in batches of other sizes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SensitivityMethod(PerturbationMethod):
-    """One value per cell of a grid, enlarged to a map."""
+    """Base class of methods that compute one value per cell of a grid; the values are enlarged to a map."""
 
     stochastic = True
     grid: int = setting(8, "cells along each axis; each column of a table is a cell", least=1)
@@ -47,12 +47,12 @@ class SensitivityMethod(PerturbationMethod):
         return enlarged(values.view(*net.labels.shape, *cells), up)
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
-        """The values ``(N, L, cells)``."""
+        """The values ``(N, L, cells)`` of all cells for each image and label."""
         raise NotImplementedError
 
 
 def quasi_random(net: MaskedNet, points: int, dimension: int) -> Tensor:
-    """Points ``(N, points, dimension)`` in [0, 1) for each image: a Sobol' sequence, shifted by an amount that belongs to the image."""
+    """Points ``(N, points, dimension)`` in [0, 1) for each image: a Sobol' sequence, shifted by a random amount for each image."""
     most = torch.quasirandom.SobolEngine.MAXDIM
     if dimension > most:
         raise InputError(
@@ -74,7 +74,8 @@ class Sobol(SensitivityMethod):
 
         S_i = mean over j of (f(A_j) - f(C_ij))^2 / (2 var f(A)),      C_i = A with cell i from B
 
-    for masks A and B with values in [0, 1], ``designs`` of each. Zeros for a net whose values are constant.
+    for masks A and B with values in [0, 1], ``designs`` of each. C_ij is mask A_j with the value of cell i taken from B_j. The indices are
+    zero for a net whose values are constant.
     """
 
     name = "sobol"
@@ -107,9 +108,10 @@ class Sobol(SensitivityMethod):
 
 
 def jansen(a: Tensor, c: Tensor) -> Tensor:
-    """Total indices ``(N, L, cells)`` from the values of A ``(N, designs, L)`` and of C ``(N, designs, cells, L)``.
+    """Total indices ``(N, L, cells)`` from the net's values for A ``(N, designs, L)`` and for C ``(N, designs, cells, L)``.
 
-    Zero if f(A) varies by no more than rounding. The squares of an unlikely label's values need double precision.
+    The indices are zero if f(A) varies by no more than rounding. They are computed in double precision, which the squares of an unlikely
+    label's values need.
     """
     dtype, a, c = a.dtype, exact(a), exact(c)
     variance = a.var(dim=1)[:, None]  # (N, 1, L)
@@ -124,8 +126,8 @@ class HSIC(SensitivityMethod):
 
         HSIC_i = tr(K_i H L H) / (n - 1)^2,    K_i(z, z') = 1/2 - (z_i - z'_i)^2,    L(y, y') = exp(-(y - y')^2 / (2 h^2))
 
-    with H the matrix that subtracts the mean. Masks z are zeros and ones; each cell is shown with probability 1/2. The
-    bandwidth h is the median of the net's values, as in the paper; for logits the median of distances fits better.
+    for n masks z and the net's values y; H is the matrix that subtracts the mean. Masks are zeros and ones; each cell is shown with
+    probability 1/2. The bandwidth h is the median of the net's values, as in the paper; for logits the median of distances fits better.
 
     Presets: ``fast`` (the defaults, those of the authors' library), ``paper`` (7 x 7 cells, 1500 masks).
     """
@@ -154,7 +156,9 @@ class HSIC(SensitivityMethod):
         return torch.stack([torch.stack(row) for row in rows])
 
     def _dependence(self, signs: Tensor, values: Tensor) -> Tensor:
-        """HSIC ``(cells,)`` of signs ``(n, cells)`` and one label's values ``(n,)``."""
+        """HSIC ``(cells,)`` between each cell and one label's values ``(n,)``. ``signs`` ``(n, cells)`` is 1 where a mask shows the cell, else
+        -1.
+        """
         distances = (values[:, None] - values).abs()
         width = values.median().abs() if self.bandwidth == "median" else distances.median()
         kernel = torch.exp(-0.5 * (distances / width.clamp_min(torch.finfo(values.dtype).tiny)) ** 2)
