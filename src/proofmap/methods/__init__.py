@@ -1,4 +1,4 @@
-"""Methods: each makes one heat map per label (``proofmap list methods``). One folder or file per family."""
+"""Methods, each of which makes one heat map per label (``proofmap list methods``). There is one folder or file per family of methods."""
 
 from proofmap.methods.adapters.cams import PytorchGradCam, TorchCam
 from proofmap.methods.adapters.captum import Captum

@@ -1,7 +1,7 @@
 """Methods that read the attention of transformers: attention rollout, Chefer's relevance and LeGrad.
 
-They share the attention matrices of a net, the positions of its patches in the image, and the tokens from which the logits are read.
-For texts, the value of a word is the sum over its tokens; special tokens are left out.
+All three use the attention matrices of a net, the positions of its patches in the image, and the tokens from which the logits are read. For
+texts, the value of a word is the sum over its tokens; special tokens are left out.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
 
 @dataclass(frozen=True)
 class AttentionTokens:
-    """The tokens that attend to one another.
+    """The tokens of a net that attend to one another.
 
     Attributes:
         grid: the tokens that are the image's patches.
-        read: the tokens that the logits are read from: the class token, or all if patches are averaged.
-        blocks: for each attention the outermost module that contains no other attention, if its output is a tensor.
+        read: the indices of the tokens that the logits are read from: the class token, or all tokens if patches are averaged.
+        blocks: for each attention, the name of the outermost module that contains no other attention; None if its output is not a tensor.
     """
 
     grid: Grid
@@ -73,7 +73,7 @@ def find_tokens(classifier: Classifier) -> AttentionTokens:
 
 
 def _blocks(probe: Probe) -> tuple[str | None, ...]:
-    """The module of each attention that is a whole layer of the transformer."""
+    """For each attention, the name of the module that is its whole transformer layer; None if there is no such module."""
     times = Counter(name for within in probe.within for name in within)
     outermost = [next((name for name in within if times[name] == 1), None) for within in probe.within]
     return tuple(name if name in probe.outputs else None for name in outermost)
@@ -87,11 +87,10 @@ def _whole(attention: Tensor, probe: Probe) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class AttentionMethod(Method):
-    """A map made from the attention matrices of a net and, unless it is label-free, the gradients of the label's logit with respect to
-    them.
+    """Base class of methods that make a map from the attention matrices of a net and, unless label-free, from the gradients of the label's
+    logit with respect to these matrices.
 
-    The net may be of timm, of Hugging Face, or built on ``nn.MultiheadAttention``: see
-    :mod:`proofmap.methods.attention_maps`.
+    The net may be from timm or Hugging Face, or built on ``nn.MultiheadAttention``: see :mod:`proofmap.methods.attention_maps`.
     """
 
     family = "attention"
@@ -100,14 +99,14 @@ class AttentionMethod(Method):
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
         """The relevance ``(N, T)`` of each token.
 
-        ``attention`` has a matrix ``(N, heads, T, T)`` for each layer, first to last; ``gradients`` has the gradient of the logit with
-        respect to each, and is empty for a label-free method. ``read`` ``(1 or N, T)`` has the weight of each token in the logits; the weights
-        sum to one.
+        ``attention`` has one matrix ``(N, heads, T, T)`` for each layer, first to last. ``gradients`` has the gradient of the logit with
+        respect to each matrix, and is empty for a label-free method. ``read`` ``(1 or N, T)`` has the weight of each token in the logits;
+        the weights of an image sum to one.
         """
         raise NotImplementedError
 
     def state_for(self, classifier: Classifier) -> AttentionTokens | None:
-        """The tokens of a picture net. The tokens of a text net are known only when a text is read."""
+        """The tokens of a picture net. None for a text net, whose tokens are known only when a text is read."""
         if isinstance(classifier.inputs, Tokens):
             check_text_net(classifier)
             return None
@@ -131,8 +130,9 @@ class AttentionMethod(Method):
         return ready.in_batches(of_patches, images, labels, progress)
 
     def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        """The relevance ``(N, L, T)`` of each token for each label. It takes one forward pass, and one backward pass for each label. L is 1
-        if the method is label-free.
+        """The relevance ``(N, L, T)`` of each token for each label; L is 1 if the method is label-free.
+
+        This takes one forward pass, and one backward pass for each label.
         """
         free, n, tokens = self.label_free, len(images), ready.state
         with torch.set_grad_enabled(not free or tokens is None):
@@ -156,7 +156,7 @@ class AttentionMethod(Method):
 
 
 def by_head(attention: Tensor, n: int) -> Tensor:
-    """Attention as ``(N, heads, T, T)`` in float32, also if images and heads share one axis."""
+    """Attention ``(N, heads, T, T)`` in float32, from ``(N, heads, T, T)`` or ``(N * heads, T, T)``."""
     return attention.float().reshape(n, -1, *attention.shape[-2:])
 
 
@@ -171,8 +171,8 @@ _HEADS: dict[str, Callable[[Tensor, int], Tensor]] = {
 class AttentionRollout(AttentionMethod):
     """Attention rollout (Abnar and Zuidema 2020): the row of the class token in A'_n ... A'_2 A'_1.
 
-    A' = (A + I) / 2 is the attention with its skip connection, where A is the mean over the heads; the rows of A' sum to one. If
-    the logits are read from the mean of the patches, the map is the mean of the rows of all patches. All labels have the same map.
+    A'_l = (A_l + I) / 2 is the attention of layer l with its skip connection. A_l is the mean over the heads, and the rows of A'_l sum to
+    one. If the logits are read from the mean of the patches, the map is the mean of the rows of all patches. All labels have the same map.
     """
 
     name = "attention-rollout"
@@ -195,10 +195,10 @@ class AttentionRollout(AttentionMethod):
 class Chefer(AttentionMethod):
     """Chefer's relevance: the row of the class token in R - I, where R <- R + mean over heads of relu(G * A) R, from R = I.
 
-    G = d logit_a / d A. If the logits are read from the mean of the patches, the map is the mean of the rows of all patches. This
-    is the rule of *Generic attention-model explainability* (Chefer et al., ICCV 2021) for self-attention. Their earlier
-    *Transformer interpretability beyond attention visualization* (CVPR 2021) has the same product of I + relu(G * A), with
-    relevances of layer-wise propagation instead of A.
+    A is the attention of each layer, from first to last, and G = d logit_a / d A. If the logits are read from the mean of the patches, the
+    map is the mean of the rows of all patches. This is the rule of *Generic attention-model explainability* (Chefer et al., ICCV 2021) for
+    self-attention. Their earlier *Transformer interpretability beyond attention visualization* (CVPR 2021) has the same product of
+    I + relu(G * A), but with relevances of layer-wise propagation instead of A.
     """
 
     name = "chefer"
@@ -217,9 +217,9 @@ class Chefer(AttentionMethod):
 class LeGrad(AttentionMethod):
     """LeGrad (Bousselham et al. 2024): the mean over layers l of the mean over heads and rows of relu(d s_l / d A_l).
 
-    s_l is the logit of label a that the net's head reads from the tokens of layer l. For this the net runs once more for each layer
-    l, with the tokens of its last layer replaced by those of layer l. With ``score="net"``, s_l is the net's own logit for every
-    layer, from one forward pass. For the last layer both choices are the same.
+    A_l is the attention of layer l. s_l is the logit of label a that the net's head reads from the tokens of layer l. To compute s_l, the
+    net runs once more for each layer l, with the tokens of its last layer replaced by those of layer l. With ``score="net"``, s_l is the
+    net's own logit for every layer, from one forward pass. For the last layer both choices are the same.
     """
 
     name = "legrad"

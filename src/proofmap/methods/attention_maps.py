@@ -1,8 +1,8 @@
-"""The attention of any transformer, recorded while the net runs.
+"""Records the attention matrices of any transformer while the net runs.
 
-Fused kernels never compute the matrix softmax(q k^T / sqrt(d)). Inside :class:`AttentionMaps` every call of torch's fused
-attention is replaced by the plain formula, and every softmax that returns square matrices is recorded. So nets of timm, Hugging Face,
-``nn.MultiheadAttention`` and other code need no switch, and the net is not changed.
+Fused kernels never compute the matrix softmax(q k^T / sqrt(d)). Inside :class:`AttentionMaps` every call of torch's fused attention is
+replaced by the plain formula, and every softmax that returns square matrices is recorded. So nets from timm or Hugging Face, nets with
+``nn.MultiheadAttention``, and other code need no option, and the net is not changed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _SOFTMAX = (F.softmax, torch.softmax, Tensor.softmax)
 
 
 def is_square(attention: Tensor) -> bool:
-    """Whether queries and keys are the same tokens: the matrix is square."""
+    """Whether an attention matrix is square, which means that queries and keys are the same tokens."""
     return attention.shape[-1] == attention.shape[-2] > 1
 
 
 class AttentionMaps(TorchFunctionMode):
-    """A context manager that records, in order, all attention matrices ``(N, heads, T, T)`` that are computed inside. Their rows sum to
+    """A context manager that records all attention matrices ``(N, heads, T, T)`` computed inside it, in order. The rows of each matrix sum to
     one.
 
-    With ``differentiable`` the autograd graph starts at the first matrix, unless it has started before. Then gradients with respect to
-    every matrix exist, and the layers before the first matrix need no memory. ``noted`` is called at each attention, even if queries
-    and keys are different tokens.
+    With ``differentiable`` the autograd graph starts at the first matrix, unless it has started earlier. Then gradients with respect to
+    every matrix exist, and the layers before the first matrix need no memory. The callback ``noted`` receives each attention matrix, even
+    if queries and keys are different tokens.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class AttentionMaps(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        """softmax(q k^T * scale + mask) v, as torch defines it; without dropout, since nets are in evaluation mode."""
+        """softmax(q k^T * scale + mask) v, as torch defines it, but without dropout, since nets are in evaluation mode."""
         if enable_gqa:
             times = query.shape[-3] // key.shape[-3]
             key, value = (t.repeat_interleave(times, dim=-3) for t in (key, value))
@@ -107,7 +107,7 @@ class AttentionMaps(TorchFunctionMode):
         **options: Any,
     ) -> tuple[Tensor, Tensor | None]:
         """``nn.MultiheadAttention`` on tokens ``(T, N, C)``, some of which may be padding. A call with other masks, or with added keys, is
-        left unchanged and is not recorded.
+        passed to torch unchanged and is not recorded.
         """
         unusual = (bias_k, bias_v, *(options.get(name) for name in ("attn_mask", "static_k")))
         if query.ndim != 3 or add_zero_attn or any(part is not None for part in unusual):

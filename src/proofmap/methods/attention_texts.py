@@ -1,4 +1,4 @@
-"""Attention in nets of texts: which tokens the logits are read from, and relevances of tokens as maps of words."""
+"""Attention in nets that read texts: which tokens the logits are read from, and how relevances of tokens become maps of words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofmap.models.token_nets import PerLabelNet, TokenNet
 
 
 def check_text_net(classifier: Classifier) -> None:
-    """Refuse a text net without attention, or one that reads the text in several passes."""
+    """Raise if a text net has no attention, or reads a text in several passes."""
     check_one_pass(classifier)
     with torch.no_grad(), AttentionMaps() as recorded:
         classifier(classifier.inputs.probe().to(classifier.device))
@@ -22,7 +22,7 @@ def check_text_net(classifier: Classifier) -> None:
 
 
 def check_one_pass(classifier: Classifier) -> None:
-    """Refuse a net of texts that does not read a text in one pass."""
+    """Raise if a text net does not read a text in one pass."""
     net = classifier.net
     if not isinstance(net, TokenNet):
         raise InputError(
@@ -41,10 +41,10 @@ def check_one_pass(classifier: Classifier) -> None:
 
 
 def read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
-    """The weights ``(N, T)`` of the tokens that determine the logits ``(N, A)``. Tokens whose rows of the last attention have a gradient
-    get equal weights, others 0.
+    """The weights ``(N, T)`` of the tokens from which the logits ``(N, A)`` are read. Tokens whose rows of the last attention matrix have a
+    gradient get equal weights, the others 0.
 
-    After the last attention tokens no longer interact. Padding has no gradient, so it is not read.
+    After the last attention, tokens no longer interact. Padding has no gradient, so its weight is 0.
     """
     (gradient,) = torch.autograd.grad(mixed_logits(logits), last, retain_graph=True)
     used = gradient.reshape(n, -1, *gradient.shape[-2:]).abs().sum(dim=(1, 3)) > 0
@@ -52,7 +52,7 @@ def read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
 
 
 def of_words(found: Tensor, texts: Tensor, classifier: Classifier) -> Tensor:
-    """Relevances ``(N, L, T)`` of the tokens that a net reads, as maps ``(N, L, n)`` of the words of texts ``(N, *shape)``."""
+    """Maps ``(N, L, n)`` of the n words of texts ``(N, *shape)``, from the relevances ``(N, L, T)`` of the tokens that the net reads."""
     net, inputs = classifier.net, classifier.inputs
     assert isinstance(net, TokenNet)
     order = net.order(texts, found.shape[2])

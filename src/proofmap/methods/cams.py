@@ -23,10 +23,10 @@ from proofmap.plugins.settings import Shortcuts, setting
 
 @dataclass(frozen=True, kw_only=True)
 class CAM(Method):
-    """A map made from the activations A ``(N, C, h, w)`` of one layer, enlarged bilinearly to the input.
+    """Base class of methods that make a map from the activations A ``(N, C, h, w)`` of one layer, enlarged bilinearly to the input.
 
-    The layer is found if it is not named. For a transformer, gradients show which part of the image each token belongs to; class tokens
-    and registers are left out.
+    The layer is found if it is not named. For a transformer, gradients show which part of the image each token belongs to; class tokens and
+    registers are left out.
     """
 
     family = "cam"
@@ -50,28 +50,28 @@ class CAM(Method):
         return ready.in_batches(low_resolution, images, labels, progress, per_image=1)
 
     def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        """The maps ``(N, L, h, w)`` of one batch, before enlarging; ``ready.state`` is the layer."""
+        """The maps ``(N, L, h, w)`` of one batch, before they are enlarged; ``ready.state`` is the layer."""
         raise NotImplementedError
 
 
 def enlarged(maps: Tensor, images: Tensor) -> Tensor:
-    """Maps ``(N, L, h, w)`` at the images' size."""
+    """Maps ``(N, L, h, w)`` enlarged bilinearly to the images' size ``(N, L, H, W)``."""
     return F.interpolate(maps, size=images.shape[2:], mode="bilinear", align_corners=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientCAM(CAM):
-    """A map made from the activations A and the gradient G = d logit_a / d A of each label, by :meth:`combine`."""
+    """Base class of maps made from the activations A and the gradient G = d logit_a / d A of each label, by :meth:`combine`."""
 
     def combine(self, activations: Tensor, gradient: Tensor) -> Tensor:
-        """``(N, h, w)`` from A and G, both ``(N, C, h, w)``."""
+        """The map ``(N, h, w)`` of one label, from activations A and gradient G, both ``(N, C, h, w)``."""
         raise NotImplementedError
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=1)
 
     def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        """One pass of the backbone, and one gradient through the head for each label."""
+        """The maps ``(N, L, h, w)`` of one batch, from one pass of the backbone and one gradient through the head for each label."""
         layer: Layer = ready.state
         with torch.enable_grad(), captured(ready.classifier, layer) as outputs:
             chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
@@ -87,7 +87,7 @@ class GradientCAM(CAM):
 class GradCAM(GradientCAM):
     """Grad-CAM (Selvaraju et al. 2017): relu(sum_k w_k A_k), w_k = mean over positions of d logit_a / d A_k.
 
-    A are the activations of ``layer`` (found if not named), enlarged bilinearly to the input.
+    A_k are the channels of the activations of ``layer`` (found if not named), enlarged bilinearly to the input.
     """
 
     name = "grad-cam"
@@ -103,9 +103,10 @@ class GradCAM(GradientCAM):
 class GradCAMPlusPlus(GradientCAM):
     """Grad-CAM++ (Chattopadhay et al. 2018): relu(sum_k w_k A_k), w_k = sum over positions of alpha_k relu(G_k).
 
-    alpha = G^2 / (2 G^2 + S G^3) with S_k the sum of A_k over positions, which is 1 / (2 + S G). It is the paper's weight for
-    the score exp(logit_a), up to a factor that is the same at all positions. A weight whose denominator is not positive,
-    which cannot occur with the paper's non-negative activations, is set to zero.
+    G_k = d logit_a / d A_k is the gradient at channel A_k of the activations. alpha_k = G_k^2 / (2 G_k^2 + S_k G_k^3) = 1 / (2 + S_k G_k),
+    where S_k is the sum of A_k over positions. This is the paper's weight for the score exp(logit_a), up to a factor that is the same at
+    all positions. alpha_k is set to zero where its denominator is not positive, which cannot occur with the paper's non-negative
+    activations.
     """
 
     name = "grad-cam++"
@@ -121,9 +122,9 @@ class GradCAMPlusPlus(GradientCAM):
 
 @METHODS.register
 class LayerCAM(GradientCAM):
-    """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k); each position has its own weight.
+    """Layer-CAM (Jiang et al. 2021): relu(sum_k relu(G_k) A_k), where G_k is the gradient at channel A_k; each position has its own weight.
 
-    It also suits earlier layers: name one with ``layer`` for a finer map.
+    The method also suits earlier layers: name one with ``layer`` for a finer map.
     """
 
     name = "layer-cam"
@@ -136,11 +137,11 @@ class LayerCAM(GradientCAM):
 
 @METHODS.register
 class EigenCAM(CAM):
-    """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v). A is the feature map as a matrix, positions x channels, and v is its
-    first right singular vector.
+    """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v). A is the feature map as a matrix, positions x channels, and v is the first right
+    singular vector of A.
 
-    The sign of v is arbitrary; here it is chosen so that the larger part of the map is positive. ``centred`` subtracts each
-    channel's mean first, as pytorch-grad-cam does. The sign is random in pytorch-grad-cam.
+    The sign of v is arbitrary; here it is chosen so that the larger part of the map is positive, while it is random in pytorch-grad-cam.
+    ``centred`` subtracts each channel's mean first, as pytorch-grad-cam does.
     """
 
     name = "eigen-cam"
@@ -159,10 +160,10 @@ class EigenCAM(CAM):
 
 
 def first_component(activations: Tensor, centred: bool) -> Tensor:
-    """relu(A v) ``(N, h, w)`` for activations ``(N, C, h, w)``.
+    """The map relu(A v) ``(N, h, w)`` for activations ``(N, C, h, w)``, where A is the matrix of activations, positions x channels.
 
-    v is the last eigenvector of A^T A, channels x channels. With A = U S V^T the map is also the first column of U S, which follows
-    from A A^T, positions x positions. The smaller of the two matrices is used.
+    v is the eigenvector of A^T A (channels x channels) with the largest eigenvalue. With A = U S V^T, A v is also the first column of U S,
+    which follows from A A^T (positions x positions). The smaller of the two matrices is used.
     """
     features = activations.flatten(2).transpose(1, 2)
     if centred:
@@ -189,11 +190,11 @@ _IMAGES = 64
 class ScoreCAM(CAM):
     """Score-CAM (Wang et al. 2020): relu(sum_k w_k A_k), w = softmax over k of the score of label a for the image x H_k.
 
-    H_k is channel A_k, enlarged to the input and scaled to [0, 1]; the image is multiplied by it after normalisation, so
-    hidden parts show gray. The score is the logit. Passes: one per channel, for any number of labels.
+    H_k is channel A_k of the activations, enlarged to the input and scaled to [0, 1]. The normalised image is multiplied by H_k, so hidden
+    parts show gray. The score is the logit. The number of passes is the number of channels, for any number of labels.
 
-    Presets: ``paper`` (the defaults), ``released`` (the authors' own code, where w_k is the probability itself),
-    ``pytorch-grad-cam`` (where channels are enlarged from corner to corner).
+    Presets: ``paper`` (the defaults), ``released`` (the authors' own code, where w_k is the probability itself), ``pytorch-grad-cam``
+    (where channels are enlarged with aligned corners).
     """
 
     name = "score-cam"
@@ -214,7 +215,7 @@ class ScoreCAM(CAM):
     align_corners: bool = setting(False, "enlarge channels so that corners lie on corners")
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
-        """One pass for the activations, and one for each channel."""
+        """Passes for one image: one for the activations, and one for each channel."""
         return Cost(forward=1 + ready.state.channels)
 
     def make_maps(
@@ -241,7 +242,7 @@ class ScoreCAM(CAM):
     def scores(
         self, classifier: Classifier, images: Tensor, activations: Tensor, labels: Tensor, task: ProgressTask
     ) -> Tensor:
-        """The score of each label ``(N, L, K)`` for the image seen through each channel."""
+        """The scores ``(N, L, K)`` of each label for the image masked by each of K channels."""
         fast, channels = classifier.frozen(), activations.shape[1]
         gray = classifier.inputs.per_channel(images.new_tensor(classifier.mean))
 
@@ -266,6 +267,6 @@ class ScoreCAM(CAM):
 
 
 def scaled(masks: Tensor) -> Tensor:
-    """Masks ``(B, 1, H, W)``, each scaled to [0, 1]; a constant mask hides everything."""
+    """Masks ``(B, 1, H, W)``, each scaled to [0, 1]; a constant mask becomes 0, so it hides everything."""
     low, high = masks.amin(dim=(2, 3), keepdim=True), masks.amax(dim=(2, 3), keepdim=True)
     return torch.where(high > low, (masks - low) / (high - low).clamp_min(torch.finfo(masks.dtype).tiny), 0.0)

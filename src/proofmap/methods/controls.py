@@ -1,4 +1,4 @@
-"""Maps that do not use the net, which any useful method must beat; and the control rows of a comparison."""
+"""Control methods, whose maps do not use the net, so that any useful method must beat them; and the choice of controls for a comparison."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from proofmap.plugins.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class Blind(Method):
-    """A control that does not use the net."""
+    """Base class of controls that do not use the net."""
 
     family = "control"
 
@@ -62,12 +62,12 @@ class Random(Blind):
 
 @METHODS.register
 class CenteredGaussian(Blind):
-    """An isotropic Gaussian bump in the middle, where photographers place their subject.
+    """An isotropic Gaussian bump in the middle of the picture, where photographers place their subject.
 
-    ``sigma`` is a share of the shorter side. It does not change scores of curves, because these depend only on the order of
-    distances. It does change the saliency metric, which draws a box around the values above a multiple of the map's mean: on 224 x
-    224 pixels the smallest box over the thresholds from 0 to 5 covers .09 of the area for sigma .1, below .05 for .2 to .35, .10
-    for .5 and .18 for 1. Gupta et al. do not print their sigma.
+    ``sigma`` is a share of the shorter side. It does not change scores that depend only on the order of positions, such as those of
+    insertion curves. It does change the saliency metric, which draws a box around the values above a multiple of the map's mean. On 224 x
+    224 pixels, the smallest box over the thresholds from 0 to 5 covers .09 of the area for sigma .1, below .05 for .2 to .35, .10 for .5
+    and .18 for 1. Gupta et al. do not print their sigma.
     """
 
     name = "centered-gaussian"
@@ -96,8 +96,8 @@ class Edges(Blind):
 
         M(p) = sqrt( sum over channels and axes of (D x)^2 ),      D = (1, 0, -1) / 2 along the axis, (1, 2, 1) / 4 across it
 
-    on the normalised input, whose border is repeated outwards; ``sigma`` blurs it first, as Canny does. Maps of several
-    methods look like this whatever the net has learned (Adebayo et al. 2018).
+    x is the normalised input, with edges repeated beyond the border, and D a filter. ``sigma`` blurs x first, as Canny does. Maps of
+    several methods look like this whatever the net has learned (Adebayo et al. 2018).
     """
 
     name = "edges"
@@ -127,9 +127,10 @@ class Edges(Blind):
 
 @METHODS.register
 class ByVariance(Blind):
-    """For rows, the variance of each column in the column's own unit. The order is the same for all rows and all labels.
+    """For the rows of a table, the variance of each column in the column's own unit. The order of columns is the same for all rows and all
+    labels.
 
-    For pictures and series, the squared distance of the input from the neutral value, the largest over channels.
+    For pictures and series, the squared distance of the input from the neutral value; the largest over channels.
     """
 
     name = "by-variance"
@@ -151,7 +152,9 @@ class ByVariance(Blind):
 
 @METHODS.register
 class FirstWords(Blind):
-    """Positions in the order of the input: M(p) = 1 - p / n for p = 0 .. n - 1. In a text the first words come first, in a picture the upper rows."""
+    """Positions in the order of the input: M(p) = 1 - p / n for p = 0 .. n - 1. In a text the first words come first, in a picture the upper
+    rows.
+    """
 
     name = "first-words"
     description = "the first words of a text, whatever the model"
@@ -169,11 +172,11 @@ class FirstWords(Blind):
 
 @METHODS.register
 class Rarity(Blind):
-    """How rare a value is among random inputs, which are the other texts or images of the study.
+    """How rare the value at each position is among random inputs, which are the other texts or images of the study.
 
-    For a text, M(p) = -log((1 + c_p) / (1 + m)), where c_p of the m texts contain the word (compared in lower case, without punctuation
-    around it). For other
-    inputs, (x - mean)^2 / variance of the random inputs at the position, the mean over channels.
+    For a text, M(p) = -log((1 + c_p) / (1 + m)), where c_p is the number of the m other texts that contain the word at p (compared in lower
+    case, without punctuation around it). For other inputs, M(p) = (x - mean)^2 / variance, with the mean and variance of the random inputs
+    at p; the mean over channels.
     """
 
     name = "rarity"
@@ -202,7 +205,7 @@ class Rarity(Blind):
 
 
 def _rare_words(texts: Tensor, pool: Tensor, inputs: TextInputs) -> Tensor:
-    """-log((1 + c) / (1 + m)) for each word of texts ``(N, n)``. A text is not compared with itself."""
+    """The rarity -log((1 + c) / (1 + m)) ``(N, n)`` of each word of texts ``(N, n)``. A text is not compared with itself."""
     others = [[word.lower() for word in inputs.names_of(text)] for text in pool]
     counts = Counter(word for words in others for word in set(words))
     maps = torch.zeros(len(texts), inputs.length)
@@ -215,7 +218,7 @@ def _rare_words(texts: Tensor, pool: Tensor, inputs: TextInputs) -> Tensor:
 
 
 def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tensor:
-    """``x`` filtered by three weights along an axis, with a repeated border."""
+    """``x`` filtered by three weights along an axis, with edges repeated."""
     side = x.shape[axis]
     place = torch.arange(side, device=x.device)
     before, after = (place - 1).clamp_min(0), (place + 1).clamp_max(side - 1)
@@ -225,8 +228,8 @@ def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tens
 
 
 def control_rows(methods: Sequence[Method], inputs: Inputs) -> list[Method]:
-    """The controls to add to these methods: ``random``, and ``top-label:METHOD`` for each method with a map per label. If positions have
-    neighbours, also ``centered-gaussian`` and ``blurred:METHOD``.
+    """The controls to add to a comparison of ``methods``: ``random``, and ``top-label:METHOD`` for each method with one map per label. If
+    positions have neighbours, also ``centered-gaussian`` and ``blurred:METHOD``.
     """
     wanted: list[Method] = [Random(), *([CenteredGaussian()] if inputs.has_neighbours else [])]
     for method in methods:

@@ -22,14 +22,16 @@ FAMILIES: Mapping[Family, str] = {
     "adapter": "Other libraries",
     "other": "Other",
 }
-"""The families in the order of lists, with their titles."""
+"""The families of methods and their titles, in the order in which lists show them."""
 _WRAPPED = "random"  # costs nothing, so the cost of a wrapper around it is that of the wrapper
 _NOT_AN_EXACT_LINE = 1e-9
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Passes of the net for an image with L labels: ``fixed + per_label * L``. A wrapper adds the passes of METHOD."""
+    """Number of passes of the net for an image with L labels: ``fixed + per_label * L``. A wrapper adds the passes of the METHOD that it
+    wraps.
+    """
 
     fixed: float
     per_label: float
@@ -59,7 +61,7 @@ class Passes:
 
 @dataclass(frozen=True)
 class MethodFacts:
-    """One method with its default settings; None for a fact that depends on a setting without a default."""
+    """Facts about one method with its default settings. A fact is None if it depends on a setting without a default."""
 
     name: str
     description: str
@@ -72,17 +74,17 @@ class MethodFacts:
     reference: str
 
     def record(self) -> dict[str, Any]:
-        """The facts as plain data. The passes are given as numbers, not as a phrase."""
+        """The facts as plain data. The passes are given as numbers, not as text."""
         return {**asdict(self), "needs": list(self.needs)}
 
     @property
     def map_words(self) -> str:
-        """A phrase that says whether labels share a map."""
+        """A phrase that says whether all labels share one map."""
         return {True: "one for all labels", False: "one per label", None: "depends"}[self.label_free]
 
 
 def facts_of(kind: type[Method]) -> MethodFacts:
-    """The facts of a class of methods, read from an instance with default settings. A wrapper is put around a method without cost."""
+    """The facts about a class of methods, read from an instance with default settings. A wrapper is put around a method that takes no passes."""
     inner = [info for info in settings_of(kind) if info.default is MISSING and info.plugin is not None]
     try:
         method: Method | None = kind.build({info.name: _WRAPPED for info in inner})
@@ -111,7 +113,7 @@ def by_family() -> Iterator[tuple[str, list[MethodFacts]]]:
 
 
 def _needs(kind: type[Method]) -> tuple[str, ...]:
-    """The needs of a class. Empty for a wrapper, which has the needs of METHOD."""
+    """The needs of a class of methods. Empty for a wrapper, which has the needs of the METHOD that it wraps."""
     of_class: object = kind.needs
     return tuple(sorted(of_class)) if isinstance(of_class, frozenset) else ()
 
@@ -128,7 +130,7 @@ def _passes(method: Method, *, wraps: bool) -> Passes | None:
 
 
 def _stated(kind: type[Method], method: Method | None, fact: str, wraps: bool) -> bool | None:
-    """A fact of the class, or of its instance. None if a wrapper takes it from METHOD."""
+    """The value of a fact, from the class or from its instance. None if a wrapper takes the fact from METHOD."""
     of_class = getattr(kind, fact)
     if isinstance(of_class, bool):
         return of_class

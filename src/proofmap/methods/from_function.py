@@ -1,4 +1,4 @@
-"""Functions of the user as methods: ``(classifier, images, labels) -> maps``."""
+"""Methods made from functions of the user: ``(classifier, images, labels) -> maps``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _MODES = {1: "linear", 2: "bilinear"}
 
 
 def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
-    """Maps ``(N, L, *positions)`` in float32. Errors call the function that returned them ``who``.
+    """Maps ``(N, L, *positions)`` in float32, from what a function returned. Error messages call this function ``who``.
 
-    Maps ``(N, L, *grid)`` on a coarser grid are enlarged linearly along each axis (bilinearly for
-    pictures, ``align_corners=False``), like class activation maps. Any other shape is left unchanged, and the caller refuses it.
+    Maps ``(N, L, *grid)`` on a coarser grid are enlarged linearly along each axis (bilinearly for pictures, ``align_corners=False``), like
+    class activation maps. Maps of any other shape are returned unchanged, and the caller refuses them.
 
     >>> from proofmap.core.inputs import Pictures
     >>> given_maps(np.array([[[[0, 4]]]]), Pictures(size=(1, 4)), "mine")
@@ -47,7 +47,7 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
 
 
 def as_tensor(found: Any, who: str) -> Tensor:
-    """A float32 tensor from a tensor, an array, or a list of such with equal shapes."""
+    """A float32 tensor from a tensor, an array, or a list of tensors or arrays with equal shapes."""
     if isinstance(found, (list, tuple)) and any(isinstance(item, Tensor) for item in found):
         found = torch.stack([torch.as_tensor(item) for item in found])
     if isinstance(found, Tensor):
@@ -68,9 +68,9 @@ def as_tensor(found: Any, who: str) -> Tensor:
 class FromFunction(Method):
     """Any function ``(classifier, images (N, *shape), labels (N, L)) -> maps (N, L, *positions)`` as a method.
 
-    With ``per_label`` the function is called once for each label, with one label ``(N,)`` per image, and returns ``(N, *positions)``;
-    :func:`per_label` is short for this. By default a function whose third parameter is called ``label`` is called per label, and every
-    other function once. Maps may be arrays of NumPy, and coarser than the input: see :mod:`proofmap.methods.from_function`.
+    With ``per_label`` the function is called once for each column of labels, with one label ``(N,)`` per image, and returns ``(N,
+    *positions)``; :func:`per_label` sets this. By default, a function whose third parameter is named ``label`` is called per label, and
+    every other function once. Maps may be NumPy arrays, and coarser than the input: see :func:`given_maps`.
     """
 
     name = "function"
@@ -116,7 +116,7 @@ class FromFunction(Method):
         return {"method": self._title_name(), **code_record(self.function), **calls}
 
     def state_for(self, classifier: Classifier) -> dict[str, object]:
-        """The record. It is made before the first map, because the function may change a value that it reads."""
+        """The method's record. It is made before the first map, because the function may change a value that the record contains."""
         return self.settings()
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
@@ -131,9 +131,9 @@ class FromFunction(Method):
 
 
 def per_label(function: MapFunction) -> FromFunction:
-    """A function that makes maps of one label at a time, ``(classifier, images, label (N,)) -> (N, *positions)``, as a method.
+    """Make a method from a function that returns the maps of one label per image, ``(classifier, images, label (N,)) -> (N, *positions)``.
 
-    It can be used as a decorator.
+    ``per_label`` can be used as a decorator.
 
     >>> @per_label
     ... def brightness(classifier, images, target):

@@ -1,4 +1,4 @@
-"""Autograd's graph of one forward pass: what a net computed, however its code is written."""
+"""The autograd graph of one forward pass, which shows what a net computed, however its code is written."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _LINEAR = """
     UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D UpsampleBicubic2D
 """
 LINEAR = frozenset(_LINEAR.split())
-"""Operations that are linear in their inputs, without a shift."""
+"""Operations that are linear in their inputs, without an added constant."""
 _PRODUCTS = {
     **dict.fromkeys(("Mul", "Mm", "Mv", "Bmm", "Div", "Convolution"), 0),
     **dict.fromkeys(("Addmm", "Addmv", "Addbmm", "Baddbmm"), 1),
 }
-"""Operations that are linear in one operand only, and the index of their two factors; a summand may come before."""
+"""Operations that are linear in one operand only, with the index of the first of their two factors. An operand before it is a summand."""
 
 
 def nodes_behind(output: Tensor) -> Iterator[Node]:
-    """All nodes of the graph of an output, each once."""
+    """All nodes of the autograd graph of an output, each once."""
     waiting, seen = [output.grad_fn], set()
     while waiting:
         node = waiting.pop()
@@ -39,16 +39,16 @@ def nodes_behind(output: Tensor) -> Iterator[Node]:
 
 
 def kind(node: Node) -> str:
-    """What a node computes: ``AddBackward0`` is ``Add``."""
+    """The name of the operation that a node computes: ``Add`` for ``AddBackward0``."""
     return re.sub(r"Backwards?\d*$", "", node.name().rpartition("::")[2]).lstrip("_")
 
 
 def check_operations(
     method: str, output: Tensor, leaves: Collection[Tensor], known: Collection[str], seen: Collection[Node]
 ) -> None:
-    """Refuse a net with an operation between the leaves and the output that a method has no rule for.
+    """Raise if the net has an operation between the leaves and the output for which the method has no rule.
 
-    ``known`` are the kinds of nodes that the method leaves to autograd, ``seen`` the nodes that it created itself.
+    ``known`` are the kinds of nodes that the method leaves to autograd, and ``seen`` are the nodes that the method created itself.
     """
     reached = _reaching(output, leaves)
     for node in reached:
@@ -69,7 +69,7 @@ def check_operations(
 
 
 def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> dict[Node, None]:
-    """The nodes between an output and any of the leaves, in the same order each time: errors name the first."""
+    """The nodes between an output and any of the leaves, in a reproducible order, because error messages name the first one."""
     readers: dict[Node, list[Node]] = {}
     ends = []
     wanted = {id(leaf) for leaf in leaves}

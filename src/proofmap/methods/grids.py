@@ -1,4 +1,4 @@
-"""Maps on a coarse grid: the matrices that enlarge, shrink and blur maps, one for each axis."""
+"""Matrices that enlarge, shrink and blur maps on a coarse grid, with one matrix for each axis."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from torch import Tensor
 
 
 def upsampling(low: int, high: int, *, corners: bool = False, device: torch.device | None = None) -> Tensor:
-    """The matrix ``(high, low)`` of bilinear interpolation along one axis, edges repeated.
+    """The matrix ``(high, low)`` of linear interpolation along one axis from ``low`` cells to ``high`` positions, edges repeated.
 
-    The product with this matrix is the interpolation, and its transpose the exact, deterministic gradient. With
+    The product with this matrix is the interpolation, and the product with its transpose is the exact, deterministic gradient. With
     ``corners`` the first and last cells lie on the first and last positions (torch's ``align_corners=True``).
 
     >>> upsampling(2, 4)
@@ -42,7 +42,7 @@ def upsamplings(
     corners: bool = False,
     device: torch.device | None = None,
 ) -> tuple[Tensor, ...]:
-    """One matrix of :func:`upsampling` for each axis of a grid."""
+    """One matrix of :func:`upsampling` for each axis of a grid, from ``cells`` to ``positions``."""
     sides = zip(cells, positions, strict=True)
     return tuple(upsampling(low, high, corners=corners, device=device) for low, high in sides)
 
@@ -63,7 +63,7 @@ def smoothing(side: int, sigma: float, *, device: torch.device | None = None) ->
 
 
 def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
-    """Masks ``(..., *grid)`` enlarged to ``(..., *positions)`` by one matrix of :func:`upsampling` per axis.
+    """Masks ``(..., *positions)``, enlarged from ``(..., *grid)`` by one matrix of :func:`upsampling` per axis.
 
     >>> enlarged(torch.tensor([[0.0, 1.0]]), [upsampling(2, 4)])
     tensor([[0.0000, 0.2500, 0.7500, 1.0000]])
@@ -76,7 +76,7 @@ def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
 
 
 def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
-    """Maps ``(..., *positions)`` averaged over the cells of the grid, with the weights of :func:`enlarged`.
+    """Maps ``(..., *grid)``: averages of maps ``(..., *positions)`` over the cells of a grid, with the weights of :func:`enlarged`.
 
     >>> shrunk(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), [upsampling(2, 4)])
     tensor([[0.1250, 0.8750]])

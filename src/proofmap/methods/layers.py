@@ -1,4 +1,4 @@
-"""The layer that a class activation map is read from: found automatically and confirmed by a gradient, and its activations."""
+"""The layer whose activations become a class activation map: it is named by the user, or found automatically and confirmed by a gradient."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WHAT = "a class activation map"
 
 @dataclass(frozen=True)
 class Layer:
-    """The name of a layer, how its output is arranged as a map, and its number of channels."""
+    """A layer: its name, how its output is arranged as a map, and its number of channels."""
 
     name: str
     places: Places
@@ -30,9 +30,8 @@ def find_layer(classifier: Classifier) -> Layer:
     """The last module, in order of execution, whose output is a spatial map that the logits depend on.
 
     Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one position and the image's proportions, or tokens ``(N, T, C)``
-    whose positions gradients have confirmed (:mod:`proofmap.methods.probe`). The logits must depend on more than one token. In
-    a net with a class token, this is not true after the last attention. Modules inside an attention
-    are skipped.
+    whose positions gradients have confirmed (:mod:`proofmap.methods.probe`). The logits must depend on more than one token. After the last
+    attention of a net with a class token, they depend on the class token alone. Modules inside an attention are skipped.
     """
     with probed(classifier, _WHAT) as probe:
         mixing = ""
@@ -55,7 +54,7 @@ def find_layer(classifier: Classifier) -> Layer:
 
 
 def named_layer(classifier: Classifier, name: str, *, gradients: bool) -> Layer:
-    """The layer of that name, which must be spatial; with ``gradients`` the logits must depend on it."""
+    """The layer ``name``, which must be spatial. With ``gradients``, the logits must depend on it."""
     modules = dict(module_of(classifier, _WHAT).named_modules())
     if name not in modules:
         raise InputError(
@@ -88,10 +87,10 @@ def _reaches_many(gradient: Tensor) -> bool:
 
 @contextmanager
 def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
-    """Collect the outputs of a layer while the net runs. The hook is removed at the end.
+    """Context manager that collects the outputs of a layer while the net runs. The hook is removed at the end.
 
-    If gradients are enabled, they start at the layer: its output is detached, so the backbone keeps no
-    graph and gradients end here. The backward hooks of the layer and of the modules around it are disabled while the net runs.
+    If gradients are enabled, the layer's output is detached and requires a gradient. So the autograd graph starts at the layer, and the
+    backbone before it keeps no graph. The backward hooks of the layer and of the modules around it are disabled while the net runs.
     """
     outputs: list[Tensor] = []
     net = module_of(classifier, _WHAT)
@@ -121,7 +120,7 @@ def captured(classifier: Classifier, layer: Layer) -> Iterator[list[Tensor]]:
 
 
 def activations_of(classifier: Classifier, layer: Layer, images: Tensor) -> Tensor:
-    """The activations ``(N, C, h, w)`` of one batch in float32, without gradients."""
+    """The activations ``(N, C, h, w)`` of a layer for one batch of images, in float32, without gradients."""
     with torch.no_grad(), captured(classifier, layer) as outputs:
         classifier(images)
         return layer.places.of(outputs[-1]).float()

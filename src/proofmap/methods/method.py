@@ -1,4 +1,4 @@
-"""The classes of a method: its settings (:class:`Method`), and the method prepared for one net (:class:`ReadyMethod`)."""
+"""The two classes of a method: its settings (:class:`Method`), and the method prepared for one net (:class:`ReadyMethod`)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ INPUT_NEEDS: Mapping[Need, tuple[Callable[[Inputs], bool], str]] = {
     "order": (lambda inputs: inputs.has_order, "come in no order"),
     "numbers": (lambda inputs: not isinstance(inputs, TextInputs), "are no numbers"),
 }
-"""For each need that concerns the kind of input: a function that says whether the inputs meet it, and the words of the error if
-not."""
+"""For each need that concerns the kind of input: a function that says whether the inputs meet the need, and the words of the error if they do
+not.
+"""
 Family = Literal[
     "gradients",
     "cam",
@@ -51,7 +52,7 @@ _FROM_OUTSIDE: tuple[Family, ...] = ("gradients", "mask", "perturbation", "contr
 
 @dataclass(frozen=True)
 class Cost:
-    """Passes of the net: forward only, and forward with an input gradient.
+    """Number of passes of the net: ``forward`` passes only, and passes with an input ``gradient``.
 
     >>> Cost(forward=2) + Cost(gradient=3)
     Cost(forward=2, gradient=3)
@@ -73,13 +74,13 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Plugin):
-    """The description of a method: (classifier, images, labels) -> one heat map per label, larger = more salient.
+    """The settings of a method: (classifier, images, labels) -> one heat map per label, where larger values are more salient.
 
-    A subclass is a class of settings, and implements :meth:`compute`. ``METHODS.register`` makes it a frozen, keyword-only
-    dataclass. If a method must first find or build something for a net (a layer, a pool of images), :meth:`state_for` returns this
-    state, and the method implements :meth:`make_maps` instead of :meth:`compute`, which gets the state as an argument. A method
-    states five facts: its ``family``, ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters),
-    ``signed`` (values below zero are evidence against the label) and ``needs``.
+    A subclass declares its settings and implements :meth:`compute`. ``METHODS.register`` makes it a frozen, keyword-only dataclass. Some
+    methods must first find or build something for a net, such as a layer or a set of random images. They return it from :meth:`state_for`,
+    and implement :meth:`make_maps`, which can read this state, instead of :meth:`compute`. A method states five facts: its ``family``,
+    ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters), ``signed`` (values below zero are evidence
+    against the label) and ``needs``.
     """
 
     noun = "method"
@@ -91,8 +92,9 @@ class Method(Plugin):
 
     @property
     def looks_inside(self) -> bool:
-        """Whether the method may use more of the net than outputs and input gradients. This is assumed except for families that use
-        nothing else."""
+        """Whether the method may use more of the net than outputs and input gradients. This is False only for families that use nothing
+        else, and there only for methods that need no layer, attention or masker.
+        """
         return self.family not in _FROM_OUTSIDE or not self.needs.isdisjoint(("layer", "attention", "masker"))
 
     def __post_init__(self) -> None:
@@ -117,8 +119,9 @@ class Method(Plugin):
         seed: int = 0,
         progress: Progress | None = None,
     ) -> Tensor:
-        """Prepare the method and make maps ``(N, L, *positions)`` for labels ``(N, L)``, or for any labels that
-        :func:`proofmap.evaluate` takes. If the method needs random images and names none, each image uses the other images.
+        """Prepare the method for the classifier, and return maps ``(N, L, *positions)`` for labels ``(N, L)``. Labels may also be given in any
+        other form that :func:`proofmap.evaluate` takes. If the method needs random images and its settings name none, each image uses the
+        other images.
         """
         from proofmap.data.distractors import from_images
 
@@ -130,12 +133,12 @@ class Method(Plugin):
             return pools.bind(self).prepare(classifier)(images, labels, seed=seed, progress=progress)
 
     def prepare(self, classifier: Classifier) -> ReadyMethod:
-        """The method prepared for this net: everything that its maps and its record depend on has been found or built."""
+        """Return the method prepared for this net: everything that its maps and its record depend on has been found or built."""
         self.check_needs(classifier)
         return ReadyMethod(self, classifier, self.state_for(classifier))
 
     def check_needs(self, classifier: Classifier) -> None:
-        """Raise if the net has no gradients and the method needs them, or if the method has no meaning for this kind of input."""
+        """Raise if the method needs gradients and the net has none, or if the method has no meaning for this kind of input."""
         inputs = classifier.inputs
         for need, (is_there, reason) in INPUT_NEEDS.items():
             if need in self.needs and not is_there(inputs):
@@ -149,15 +152,15 @@ class Method(Plugin):
             )
 
     def state_for(self, classifier: Classifier) -> Any:
-        """The state that the method needs for a net before its first map, or None. Raises if the method cannot explain the net."""
+        """Return the state that the method needs for a net before its first map, or None. Raise if the method cannot explain the net."""
         return None
 
     def compute(
         self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        """Maps ``(N, L, *positions)`` for checked input. Maps of labels -1 (padding) may hold any finite values.
+        """Return maps ``(N, L, *positions)`` for checked input. The map of a label -1 (padding) may hold any finite values.
 
-        For a label-free method ``labels`` is ``(N, 1)``, and L of the maps is 1.
+        For a label-free method, ``labels`` is ``(N, 1)`` and the maps are ``(N, 1, *positions)``.
         """
         raise InputError(f"the class {type(self).__name__} defines neither compute() nor make_maps()")
 
@@ -171,11 +174,11 @@ class Method(Plugin):
         return self.compute(*given, seed=seed, progress=progress)
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
-        """The method's part of the record of results, as plain data: the settings, and what was found or built for the net."""
+        """Plain data for the record of results: the settings, and what was found or built for the net."""
         return self.settings()
 
     def cost(self, labels: int) -> Cost | None:
-        """Passes of the net for one image with this number of labels, for the plan of a study; None if unknown."""
+        """Number of passes of the net for one image with this number of labels, for the plan of a study; None if unknown."""
         return None
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
@@ -185,9 +188,9 @@ class Method(Plugin):
 
 @dataclass(frozen=True, eq=False)
 class ReadyMethod(Ready):
-    """A method prepared for one net; call it with images and labels. Its record contains everything that its maps depend on.
+    """A method prepared for one net; call it with images and labels to get maps. Its record contains everything that its maps depend on.
 
-    It holds what :meth:`Method.state_for` returned, and delegates everything else to the method.
+    ``state`` is what :meth:`Method.state_for` returned. Everything else is delegated to the method.
     """
 
     method: Method
@@ -237,7 +240,7 @@ class ReadyMethod(Ready):
             return ready._maps(images, labels, seed, progress)
 
     def at_length(self, n: int) -> ReadyMethod:
-        """The method for inputs of exactly ``n`` positions, for kinds of input that vary in length."""
+        """The method prepared for inputs of exactly ``n`` positions, for kinds of input that vary in length."""
         return self.method.prepare(self.classifier.at_length(n))
 
     def _maps_by_length(
@@ -248,8 +251,8 @@ class ReadyMethod(Ready):
         seed: int,
         progress: Progress | None,
     ) -> Tensor:
-        """Maps of inputs with different numbers of positions. Each is made at its own length, and is zero at the positions that the
-        input lacks.
+        """Maps of inputs with different numbers of positions. Each map is made at the length of its input, and is zero at the positions that
+        the input lacks.
         """
         classifier = self.classifier
         images, labels = classifier.check_images(images), labels.to(classifier.device)
@@ -286,7 +289,7 @@ class ReadyMethod(Ready):
         return self.spread(maps, labels)
 
     def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """The method's maps, unchecked."""
+        """The maps as the method returns them, unchecked."""
         return self.method.make_maps(self, images, labels, seed=seed, progress=progress)
 
     def in_batches(
@@ -299,9 +302,9 @@ class ReadyMethod(Ready):
         per_image: int | None = None,
         gradients: bool = True,
     ) -> Tensor:
-        """The joined results of ``one_batch(images, labels)`` for batches that fit the device; for use in :meth:`Method.make_maps`.
+        """The concatenated results of ``one_batch(images, labels)`` over batches that fit the device; for use in :meth:`Method.make_maps`.
 
-        Progress counts ``per_image`` steps for each image, one for each label if left out.
+        The progress counts ``per_image`` steps for each image; by default, one step for each label.
         """
         steps = labels.shape[1] if per_image is None else per_image
         with progress.task(self.method.name, len(images) * steps) as task:
@@ -314,7 +317,7 @@ class ReadyMethod(Ready):
             return torch.cat(in_batches(run, len(images), self.classifier.batches[1 if gradients else 0]))
 
     def spread(self, maps: Tensor, labels: Tensor) -> Tensor:
-        """Check computed maps and expand them to labels ``(N, L)``: a label-free method has one map for all labels."""
+        """Check computed maps and expand them to labels ``(N, L)``, because a label-free method computes one map for all labels."""
         computed = labels[:, :1] if self.label_free else labels
         maps = self._checked(maps, (*computed.shape, *self.classifier.inputs.positions), computed)
         maps = maps.expand(*labels.shape, *maps.shape[2:])
@@ -340,16 +343,16 @@ class ReadyMethod(Ready):
 
     @property
     def source(self) -> ReadyMethod | None:
-        """The method whose maps this one changes. If both are judged, the maps are made only once."""
+        """The method whose maps this method changes; None if there is none. If both methods are judged, the maps are made only once."""
         return None
 
     def cost_from_source(self) -> Cost:
-        """Passes for one image if the maps of :attr:`source` exist already."""
+        """Number of passes for one image if the maps of :attr:`source` exist already."""
         return Cost()
 
 
 class PlannedMethod(ReadyMethod):
-    """A method that is not prepared yet, for plans. Its cost is the one that its description states without a net."""
+    """A method that is not prepared yet, for the plan of a study. Its cost is the one that its settings give without a net."""
 
     def cost(self, labels: int) -> Cost | None:
         return self.method.cost(labels)
@@ -360,17 +363,19 @@ METHODS: Registry[Method] = Registry("method", "proofmap.methods", prepare=setti
 
 MapFunction = Callable[[Classifier, Tensor, Tensor], Any]
 MethodLike = str | Method | MapFunction
-"""A method, its spec as text, or a function ``(classifier, images, labels) -> maps``."""
+"""A method, its spec (name and settings as text), or a function ``(classifier, images, labels) -> maps``."""
 
 
 def default_method(classifier: Classifier) -> str:
-    """The default method of :func:`proofmap.explain`. A text has few positions, so an order of its words is searched for directly."""
+    """The name of the default method of :func:`proofmap.explain`. For a text it is a direct search for an order of the words, because a text
+    has few positions.
+    """
     short = isinstance(classifier.inputs, TextInputs)
     return "belief-mask" if classifier.differentiable and not short else "belief-order"
 
 
 ADOPTED: list[Callable[[Any], Method | None]] = []
-"""What makes methods from functions and from objects of other libraries; each returns None for what it does not know."""
+"""Functions that make methods from functions and from objects of other libraries. Each returns None for an object that it does not know."""
 
 
 def adopt(thing: Any) -> Method | None:
@@ -379,10 +384,10 @@ def adopt(thing: Any) -> Method | None:
 
 
 def make_method(spec: Any) -> Method:
-    """A method from its spec (:mod:`proofmap.plugins.specs`), a table, an instance, a function, or an object of Captum,
+    """Return a method from its spec (:mod:`proofmap.plugins.specs`), a table, an instance, a function, or an object of Captum,
     pytorch-grad-cam or torch-cam.
 
-    ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``captum:CLASS`` is one of another
+    In a spec, ``preset=NAME`` starts from a preset; ``top-label:METHOD`` wraps another method; ``captum:CLASS`` is a method of another
     library (:mod:`proofmap.methods.adapters`); ``FILE.py:NAME`` is a function or a class of yours, in a file.
 
     >>> from proofmap.methods import make_method

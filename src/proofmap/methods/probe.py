@@ -1,9 +1,9 @@
 """Observes a net during a pass of noise: which modules run, in which order, and which places of the image their outputs belong to.
 
-A layer's output can become a heat map if each of its places corresponds to a place in the image. For convolutions the shape shows this:
+A layer's output can become a heat map if each of its positions corresponds to a place in the image. For convolutions the shape shows this:
 ``(N, C, h, w)``, or ``(N, h, w, C)`` in some nets. For tokens ``(N, T, C)`` the shape does not show it, because some tokens may have no
-place (a class token, registers). Then a gradient decides: where tokens first appear, the gradient of a
-patch's token with respect to the image lies in the patch, and that of a class token is zero.
+place (a class token, registers). Then gradients decide. They are taken where tokens first appear. There, the gradient of a patch's token
+with respect to the image lies in the patch, and that of a class token is zero.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from proofmap.core.streams import key_of, uniform
 from proofmap.methods.attention_maps import AttentionMaps, is_square
 
 _IMAGES = 2
-"""Images of noise in a batch; torch's batch-norm may have a wrong gradient for a single one."""
+"""Number of noise images in the batch. There are two, because torch's batch-norm may have a wrong gradient for a single image."""
 _EXTRA = 16
-"""Maximum number of tokens without a place."""
+"""Maximum number of tokens without a place in the image."""
 _ASKED = 12
 """Number of tokens whose places are estimated from gradients."""
 _MISPLACED = 0.2
-"""Largest mean distance of tokens from their places, as a share of the image's sides; at random it is two thirds."""
+"""Largest mean distance of tokens from their places in a grid, as a share of the image's sides, at which the grid is accepted. For random
+places the distance is two thirds.
+"""
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A grid of tokens: tokens ``first .. first + height * width`` are the places of the image, row by row."""
+    """A grid of tokens: the ``height * width`` tokens from index ``first`` on are the places of the image, row by row."""
 
     height: int
     width: int
@@ -54,9 +56,10 @@ class Grid:
 
 @dataclass(frozen=True)
 class Places:
-    """How a layer's output becomes a map ``(N, C, h, w)``.
+    """Says how a layer's output becomes a map ``(N, C, h, w)``.
 
-    ``channels`` is the axis of the channels; ``tokens`` that of the tokens, if places have a single axis.
+    ``channels`` is the axis of the channels. ``tokens`` is the axis of the tokens, and ``grid`` their grid, if the output has tokens;
+    otherwise both are None.
     """
 
     channels: int = 1
@@ -64,7 +67,7 @@ class Places:
     grid: Grid | None = None
 
     def of(self, output: Tensor) -> Tensor:
-        """``(N, C, h, w)`` from the layer's output."""
+        """The map ``(N, C, h, w)`` from the layer's output."""
         if self.grid is None or self.tokens is None:
             return output.movedim(self.channels, 1)
         return self.grid.of(output.movedim((1 - self.tokens, self.channels, self.tokens), (0, 1, 2)))
@@ -72,18 +75,20 @@ class Places:
 
 @dataclass
 class Probe:
-    """Observations of a net during a pass of two noise images.
+    """Observations of a net during one pass of two noise images.
 
     Attributes:
-        images: ``(2, C, H, W)``, with gradients.
+        images: the noise images ``(2, C, H, W)``, with gradients.
+        size: the height and width of the images.
         score: a number that depends on all logits.
-        outputs: the last output tensor of each module, in order of execution.
-        other: the type of the last output of each module that is not a tensor.
+        outputs: the last output of each module that returns a tensor, in order of execution.
+        other: the type of the last output of each module that does not return a tensor.
         given: every tensor that went into or came out of a module, in order.
         attention: the attention matrices, in order.
-        within: the modules that were running at each attention, outermost first.
-        attending: the innermost modules that compute attention.
-        reduced: whether several tokens attend to tokens other than themselves. (If only one does, it is how the head reads the tokens.)
+        within: for each attention matrix, the names of the modules that were running, outermost first.
+        attending: the names of the innermost modules that compute attention.
+        reduced: whether an attention with several queries has other tokens as keys. (An attention with a single query is how the head reads the
+            tokens.)
     """
 
     images: Tensor
@@ -99,18 +104,18 @@ class Probe:
     _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
 
     def gradient(self, of: Tensor) -> Tensor | None:
-        """The gradient of the score with respect to a tensor; None if the logits do not depend on it."""
+        """The gradient of the score with respect to the tensor ``of``; None if the logits do not depend on the tensor."""
         if not of.requires_grad or not self.score.requires_grad:
             return None
         (gradient,) = torch.autograd.grad(self.score, of, retain_graph=True, allow_unused=True)
         return gradient if gradient is not None and bool(gradient.abs().sum() > 0) else None
 
     def inside_attention(self, name: str) -> bool:
-        """Whether a module is inside an attention module: heads and keys are not feature maps."""
+        """Whether the module ``name`` is inside an attention module, so that its output (such as keys) is not a feature map."""
         return any(name.startswith(outer + ".") for outer in self.attending)
 
     def places(self, output: Tensor) -> Places | None:
-        """How a layer's output becomes a map; None if it has no places."""
+        """How a layer's output becomes a map; None if its positions do not belong to places in the image."""
         if output.ndim == 4 and output.shape[0] == _IMAGES:
             found = [
                 Places(channels)
@@ -127,7 +132,9 @@ class Probe:
         return None
 
     def grid(self, count: int, tokens: int = 1) -> Grid | None:
-        """The grid of ``count`` tokens, confirmed by gradients where such tokens first appear; ``tokens`` is their axis."""
+        """The grid of ``count`` tokens along the axis ``tokens``, confirmed by gradients where such tokens first appear; None if there is
+        none.
+        """
         if (count, tokens) not in self._grids:
             shape = (count, _IMAGES) if tokens == 0 else (_IMAGES, count)
             new = next(
@@ -137,7 +144,7 @@ class Probe:
         return self._grids[count, tokens]
 
     def _proven(self, tokens: Tensor) -> Grid | None:
-        """The grid that agrees best with the gradients of tokens ``(T, C)``, if one agrees well enough."""
+        """The grid that agrees best with the gradients of tokens ``(T, C)``; None if no grid agrees well enough."""
         count, centres = len(tokens), self._centres(tokens)
         grids = [
             Grid(h, (count - extra) // h, first)
@@ -150,7 +157,7 @@ class Probe:
         return best if best is not None and _distance(centres, best) <= _MISPLACED else None
 
     def _misplaced(self, feature: Tensor) -> float:
-        """Distance of the places of a map ``(C, h, w)`` from those of the image."""
+        """Mean distance of the positions of a map ``(C, h, w)`` from their places in the image."""
         return _distance(self._centres(feature.flatten(1).T), Grid(*feature.shape[1:]))
 
     def _centres(self, tokens: Tensor) -> dict[int, tuple[float, float] | None]:
@@ -158,7 +165,9 @@ class Probe:
         return {t: self._centre(tokens[t]) for t in asked}
 
     def _centre(self, token: Tensor) -> tuple[float, float] | None:
-        """The place of a token in the image, as shares of its sides: the centre of its gradient."""
+        """The place ``(y, x)`` of a token in the image, as shares of the sides: the centre of the token's gradient. None if the gradient is
+        zero.
+        """
         # a plain sum is constant after a layer norm
         weights = torch.arange(len(token), device=token.device).cos()
         (gradient,) = torch.autograd.grad(
@@ -175,8 +184,8 @@ class Probe:
 
 
 def _distance(centres: dict[int, tuple[float, float] | None], grid: Grid) -> float:
-    """The mean distance of tokens from their places in a grid. It is 1 for a token that has a place but should not, or should have one but
-    does not.
+    """The mean distance of tokens from their places in a grid. A token that has a place and should have none counts as 1, and so does a token
+    that should have a place and has none.
     """
     total = 0.0
     for token, centre in centres.items():
@@ -202,8 +211,8 @@ def mixed_logits(logits: Tensor) -> Tensor:
 
 @contextmanager
 def watch_outputs(net: nn.Module, names: Iterable[str], see: Callable[[str, Any], object]) -> Iterator[None]:
-    """Call ``see(name, output)`` after each of these modules has run. If it returns a tensor, this replaces the output. The hooks are
-    removed at the end.
+    """Context manager that calls ``see(name, output)`` after each of the modules ``names`` has run. If ``see`` returns a tensor, this tensor
+    replaces the output. The hooks are removed at the end.
     """
 
     def hook(name: str) -> Any:
@@ -219,7 +228,7 @@ def watch_outputs(net: nn.Module, names: Iterable[str], see: Callable[[str, Any]
 
 
 def module_of(classifier: Classifier, what: str) -> nn.Module:
-    """The classifier's net. Raises if its layers cannot be observed; the message calls the user of the net ``what``."""
+    """The classifier's net. Raises if the layers of the net cannot be observed; ``what`` names, in the message, what needs the net."""
     if not isinstance(classifier.net, nn.Module):
         raise InputError(
             f"{what} needs a torch module whose layers can be seen; this classifier wraps a function"
@@ -235,7 +244,9 @@ def module_of(classifier: Classifier, what: str) -> nn.Module:
 
 @contextmanager
 def probed(classifier: Classifier, what: str) -> Iterator[Probe]:
-    """Send noise through a classifier's net and observe it; leaves no hook behind."""
+    """Context manager that sends noise through a classifier's net and returns the observations. No hook stays in the net. ``what`` is for
+    error messages.
+    """
     with outside_inference_mode(), _watched(classifier, what) as probe:
         yield probe
 

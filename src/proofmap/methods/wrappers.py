@@ -1,8 +1,9 @@
-"""Methods that change the maps of another method. If both are judged, the maps are made once.
+"""Methods that change the maps of another method. If both methods are judged, the maps are made once.
 
-``top-label:METHOD`` uses the maps that METHOD is judged by. Which maps a method uses depends on the methods that are judged
-together, never on their order or on where they run. If the maps of METHOD are missing, they are made as METHOD makes them, for all
-labels of the block. So results are identical to the bit in a run that was interrupted, and on a cluster.
+``top-label:METHOD`` uses the same maps by which METHOD is judged. Which maps a method uses depends only on the set of methods that are
+judged together, never on their order or on where they run. If the maps of METHOD are missing, they are made as METHOD makes them, for all
+labels of the block (the images that are processed together). So results are identical to the bit in a run that was interrupted, and on a
+cluster.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Wrapper(Method):
         return self.total_cost(ready.state, labels)
 
     def total_cost(self, of: Method | ReadyMethod, labels: int) -> Cost | None:
-        """The cost of METHOD and of changing its maps."""
+        """The cost of METHOD plus the cost of changing its maps."""
         return of.cost(labels)
 
     @abstractmethod
@@ -91,7 +92,9 @@ class Wrapper(Method):
         seed: int,
         progress: Progress,
     ) -> Tensor:
-        """The changed maps, from the maps that METHOD made for all labels; a label-free method has only one."""
+        """The changed maps, from the maps ``(N, L, *positions)`` that METHOD made for all labels. A label-free method returns ``(N, 1,
+        *positions)``.
+        """
         return self.changed_maps(maps[:, :1] if self.label_free else maps)
 
     @classmethod
@@ -102,7 +105,7 @@ class Wrapper(Method):
 
     @classmethod
     def wrap(cls, method: MethodLike, **settings: Any) -> Self:
-        """The wrapper around any method, name or function."""
+        """Return the wrapper around a method, given as an instance, a spec or a function."""
         return cls(of=make_method(method), **settings)
 
 
@@ -129,14 +132,16 @@ class ReadyWrapper(ReadyMethod):
 
 
 def map_sources(methods: Mapping[str, ReadyMethod]) -> dict[str, str]:
-    """Names of methods that use the maps of another method in the list, each with the name of that method."""
+    """The names of methods that use the maps of another method in ``methods``, each with the name of that other method."""
     names = {method: name for name, method in reversed(list(methods.items()))}
     sources = {name: method.source for name, method in methods.items()}
     return {name: names[source] for name, source in sources.items() if source is not None and source in names}
 
 
 class MapMaker:
-    """Makes the maps of methods that are judged together. Maps of the latest block are kept if another method is computed from them."""
+    """Makes the maps of methods that are judged together. The maps of the latest block of images are kept if another method is computed from
+    them.
+    """
 
     def __init__(self, methods: Iterable[ReadyMethod]) -> None:
         named = {str(k): method for k, method in enumerate(methods)}
@@ -147,7 +152,7 @@ class MapMaker:
     def __call__(
         self, method: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
-        """Maps ``(N, L, *positions)``, as the method makes them."""
+        """The maps ``(N, L, *positions)`` of ``method``, made from kept maps of its source if it has one."""
         if isinstance(method, ReadyWrapper) and method.source in self._sources:
             maps = self(method.source, images, labels, seed=seed, progress=progress)
             # copies, since the next method may use the same maps, and others read the images and labels
@@ -168,10 +173,10 @@ class MapMaker:
 
 @METHODS.register
 class Inverse(Wrapper):
-    """Another method's map inverted: the least salient position comes first. A method that is not better than its
-    inverse carries no information.
+    """Another method's map inverted: the least salient position comes first. A method that is not better than its inverse carries no
+    information.
 
-    Signed maps are negated; others are subtracted from their largest value, so they stay non-negative.
+    Signed maps are negated. Other maps are subtracted from their largest value, so they stay non-negative.
     """
 
     name = "inverse"
@@ -185,7 +190,8 @@ class Inverse(Wrapper):
 
 @METHODS.register
 class Blurred(Wrapper):
-    """Another method's map, blurred by a Gaussian. It shows whether a method wins because of where it points, or because it is smooth.
+    """Another method's map, blurred by a Gaussian. This control shows whether a method wins because of where it points, or because it is
+    smooth.
 
     Near the border the kernel is cropped and renormalised. Columns of a table have no neighbours and are refused.
     """
@@ -210,7 +216,7 @@ class Blurred(Wrapper):
 class TopLabel(Wrapper):
     """The map of each image's most probable label, shown for every label: what the paper calls cheating.
 
-    It is sound without effort, and best effort shows this.
+    Such a map is sound without effort, and the best-effort metric shows this.
     """
 
     name = "top-label"
@@ -242,7 +248,7 @@ class TopLabel(Wrapper):
         seed: int,
         progress: Progress,
     ) -> Tensor:
-        """The top label's map from the maps of all labels; computed if it is not among them."""
+        """The top label's map ``(N, 1, *positions)``, taken from the maps of all labels, or computed if it is not among them."""
         top = ready.classifier.top(images, 1)
         there = labels == top
         first = there.to(torch.int64).argmax(dim=1)

@@ -33,7 +33,7 @@ BELIEVED, _FLOOR, _SPARED = 0.01, 0.0005, 0.25
 _FLOOR.
 """
 FORCE, LARGEST = 0.5, 20.0
-"""The largest size of c_k (unless ``pull`` is set), and the largest F_k / A_k."""
+"""The largest size of c_k (for positive c_k, ``pull`` can replace it), and the largest F_k / A_k."""
 _SURE = 1e-5
 """The smallest 1 - F in a denominator."""
 _DENIED, _OPEN = 0.001, 0.1
