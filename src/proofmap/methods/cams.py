@@ -191,7 +191,7 @@ class ScoreCAM(CAM):
     """Score-CAM (Wang et al. 2020): relu(sum_k w_k A_k), w = softmax over k of the score of label a for the image x H_k.
 
     H_k is channel A_k of the activations, enlarged to the input and scaled to [0, 1]. The normalised image is multiplied by H_k, so hidden
-    parts show gray. The score is the logit. The number of passes is the number of channels, for any number of labels.
+    parts show gray. The score is the logit. It takes one pass per channel, and one more, for any number of labels.
 
     Presets: ``paper`` (the defaults), ``released`` (the authors' own code, where w_k is the probability itself), ``pytorch-grad-cam``
     (where channels are enlarged with aligned corners).
