@@ -1,16 +1,17 @@
 """The paper's linear case (section 5 and its appendix): sets of coordinates that prove the label of a linear classifier.
 
-The classifier is sgn<w, x>, hidden coordinates are 0, and a set S of coordinates certifies the label a when
-a sum_{i in S} w_i x_i > 0. Only the *contributions* z_i = y w_i x_i to the predicted label y matter; their sum
-is the margin. They are a float tensor ``(..., d)``; the label is +1 for y and -1 for the other one.
+The classifier is sgn<w, x>, hidden coordinates are 0, and a set S of coordinates certifies the label a when a sum_{i in S} w_i x_i
+> 0. Only the *contributions* z_i = y w_i x_i to the predicted label y matter; their sum is the margin. The contributions are a
+float tensor ``(..., d)``. As an argument, the label 1 means y, and -1 means the other label.
 
-Two certifiers, both with |S| = L:
+There are two certifiers, which choose a set S of L coordinates:
 
     greedy      the L largest a z_i. Complete, but not sound: it certifies -y for every L up to its *reach*
     intervals   the best of all d - L + 1 intervals, found with running sums in O(d)
 
-The paper calls the second one "TV(S) <= 2". Its TV does not count the borders, so the complement of an interval has
-TV 2, too: {1, 2, 9, 10} of ten. ``wrap=True`` includes these: the d intervals of a circle.
+The paper describes the second certifier by the condition "TV(S) <= 2". Its TV does not count the borders, so the complement of an
+interval has TV 2, too: {1, 2, 9, 10} of ten. With ``wrap=True`` these complements count too: the sets are then the d intervals of a
+circle.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Sign = Literal[1, -1]
 
 
 def contributions(w: Tensor, x: Tensor) -> Tensor:
-    """z_i = y w_i x_i ``(..., d)`` in float64, with y the predicted label and w and x scaled to norm 1.
+    """The contributions z_i = y w_i x_i ``(..., d)`` in float64, with y the predicted label and w and x scaled to norm 1.
 
     >>> contributions(torch.tensor([1.0, 0.0, 0.0, 0.0]), torch.tensor([-3.0, 4.0, 0.0, 0.0])).sum().item()
     0.6
@@ -42,7 +43,8 @@ def contributions(w: Tensor, x: Tensor) -> Tensor:
 
 
 def number_of_sets(d: int, length: int, *, wrap: bool = False) -> int:
-    """Number of intervals of a length (the paper counts d^2); with ``wrap``, of all sets of that size with TV <= 2.
+    """The number of intervals of ``length`` out of d coordinates (the paper counts d^2). With ``wrap``, the number of all sets of
+    this size with TV <= 2.
 
     >>> number_of_sets(10, 4), number_of_sets(10, 4, wrap=True)
     (7, 10)
@@ -53,7 +55,8 @@ def number_of_sets(d: int, length: int, *, wrap: bool = False) -> int:
 
 
 def interval_sums(z: Tensor, length: int, *, wrap: bool = False) -> Tensor:
-    """The sum of z_i over every interval ``(..., number_of_sets)``, by its first coordinate; O(d) for every length.
+    """The sums ``(..., number_of_sets)`` of z ``(..., d)`` over all intervals of ``length`` coordinates, ordered by their first
+    coordinate. The cost is O(d) for any length.
 
     Sums that cannot be distinguished from 0 in float64 are 0, and certify nothing.
     """

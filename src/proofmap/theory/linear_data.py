@@ -29,7 +29,7 @@ class LinearInput:
     name: str
     z: Tensor
     bound: float
-    """B: the largest |w_i| and |x_i| times sqrt(d)."""
+    """B: the largest of all |w_i| and |x_i|, times sqrt(d)."""
 
     @property
     def margin(self) -> float:
@@ -37,9 +37,10 @@ class LinearInput:
 
 
 def signs(d: int, gamma: float) -> LinearInput:
-    """w_i, x_i = +-1 / sqrt(d): every coordinate has the same weight, and B = 1.
+    """An input with w_i, x_i = +-1 / sqrt(d): every coordinate has the same weight, and B = 1.
 
-    The margin is the nearest even number of d-ths to gamma: (plus - minus) / d with plus + minus = d.
+    The margin is (plus - minus) / d, where plus and minus are the numbers of positive and negative contributions. They add up to d,
+    and are chosen so that the margin is as near to gamma as possible.
     """
     plus = round(d * (1 + gamma) / 2)
     z = torch.full((d,), -1.0 / d, dtype=torch.float64)
@@ -48,7 +49,9 @@ def signs(d: int, gamma: float) -> LinearInput:
 
 
 def spikes(d: int, gamma: float, bound: int = 3) -> LinearInput:
-    """w and x are nonzero only on the same d / B^2 coordinates, where they are +-B / sqrt(d): the largest variance that B allows."""
+    """An input with the largest variance that B allows: w and x are nonzero only on the same d / B^2 coordinates, where they are
+    +-B / sqrt(d).
+    """
     k = d // bound**2
     if k < 2:
         raise InputError(f"spikes with B = {bound} need at least {2 * bound**2} coordinates, not {d}")
@@ -59,7 +62,9 @@ def spikes(d: int, gamma: float, bound: int = 3) -> LinearInput:
 
 
 def gaussian(d: int, gamma: float, *, seed: int = 0) -> LinearInput:
-    """w uniform on the sphere; x = gamma w + sqrt(1 - gamma^2) u with u uniform among the unit vectors orthogonal to w."""
+    """A random input: w is uniform on the sphere, and x = gamma w + sqrt(1 - gamma^2) u with u uniform among the unit vectors
+    orthogonal to w.
+    """
     keys = torch.tensor([key_of("linear case", seed, d, part) for part in ("w", "u")])
     w, u = normal(keys, d).double()
     w = w / w.norm()
@@ -77,17 +82,21 @@ MADE: Mapping[str, Callable[[int, float], LinearInput]] = {
 
 
 def made_input(name: str, d: int, gamma: float, *, seed: int = 0) -> LinearInput:
-    """A synthetic input. The seed matters only if the input is random."""
+    """The synthetic input called ``name`` with d coordinates and a margin of (nearly) gamma. The seed matters only for
+    ``gaussian``.
+    """
     if name not in MADE:
         raise InputError(f"there is no synthetic input {name!r}; known are {', '.join(MADE)}")
     return gaussian(d, gamma, seed=seed) if name == "gaussian" else MADE[name](d, gamma)
 
 
 def digits(number: int, rivals: int = 9) -> list[LinearInput]:
-    """Handwritten digits (8 x 8 pixels, scikit-learn), classified by ridge regression: the predicted digit against others.
+    """Inputs from handwritten digits (8 x 8 pixels, scikit-learn), classified by ridge regression: the predicted digit against
+    another digit.
 
-    The classifier is trained on the even images, scaled to norm 1, without an intercept. The inputs are the first odd
-    images that it classifies correctly, each with its ``rivals`` next best digits: w is the difference of two digits' weights.
+    The classifier has no intercept. It is trained on the images with even indices, scaled to norm 1. The inputs come from the first
+    ``number`` images with odd indices that it classifies correctly. Each image is paired with its ``rivals`` next best digits; w is
+    the difference between the weights of the two digits.
     """
     data = require(
         "sklearn.datasets", extra="theory", purpose="the linear classifier of digits"
@@ -107,11 +116,11 @@ def digits(number: int, rivals: int = 9) -> list[LinearInput]:
 
 
 def languages(number: int, rivals: int = 5) -> list[LinearInput]:
-    """Sentences judged by py3langid, a naive Bayes classifier of 142 languages: the predicted language against each of the next ``rivals``
-    by probability.
+    """Inputs from ``number`` sentences, classified by py3langid (naive Bayes, 142 languages): the predicted language against each
+    of the ``rivals`` next most probable languages.
 
-    The score is linear in x_i = log(1 + count of the feature i), with the log-probabilities of features as weights. The
-    coordinates are the features that occur, since the others are 0. The priors are left out, because they are the same for every set of features.
+    The score is linear in x_i = log(1 + count of the feature i), with the log-probabilities of features as weights. The coordinates
+    are the features that occur, since the others are 0. The priors are left out, because they do not depend on the set of features.
     """
     model, count = _language_model()
     found = []
@@ -130,7 +139,9 @@ def languages(number: int, rivals: int = 5) -> list[LinearInput]:
 
 
 REAL = {"digits": digits, "languages": languages}
-"""Functions that load real inputs, by name, from a number of images or sentences and a number of other labels."""
+"""Functions that load real inputs, by name. Their arguments are the number of images or sentences, and the number of other labels
+for each.
+"""
 
 
 @cache

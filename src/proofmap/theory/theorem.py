@@ -1,9 +1,9 @@
 """Theorem 5.1 with explicit constants: the length at which intervals prove the label, and prove no other label.
 
-Let a_i = d z_i be the d numbers whose mean is the margin mu >= gamma (see :mod:`proofmap.theory.linear`). After a random
-shuffle an interval of length L is a sample without replacement, and its sum is <= 0 exactly when the sample's mean is
-below mu by mu or more. Write sigma^2 for the variance of the a_i, and b, c for the largest mu - a_i and a_i - mu.
-Three bounds on the probability p(L) that one fixed interval fails; the smallest is used:
+Let a_i = d z_i be the d numbers whose mean is the margin mu >= gamma (see :mod:`proofmap.theory.linear`). After a random shuffle an
+interval of length L is a sample without replacement, and its sum is <= 0 exactly when the sample's mean is below mu by mu or more.
+Write sigma^2 for the variance of the a_i, and b, c for the largest mu - a_i and a_i - mu. Three bounds are known for the
+probability p(L) that one fixed interval fails. The smallest of them is used:
 
     Bernstein               exp( - L mu^2 / (2 sigma^2 + 2/3 b mu) )
     Bernstein, complement   exp( - L^2 mu^2 / (2 sigma^2 (d - L) + 2/3 c mu L) )
@@ -16,10 +16,10 @@ sample by that of one with replacement. The second is the first for the other d 
     completeness    P[no interval of length L certifies y]     <= p(L)
     soundness       P[some interval of length L certifies -y]  <= (d - L + 1) p(L),   or d p(L) with TV <= 2 taken literally
 
-*The constants.* From |w_i|, |x_i| <= B / sqrt(d) and norms 1: |a_i| <= B^2, and sum_i w_i^2 x_i^2 <= B^2 / d, so that
-sigma^2 <= B^2 - mu^2, b <= B^2 + mu, c <= B^2 - mu. With these, each bound falls with mu, so that gamma may stand for it
-(mu^2 over C0 + C1 mu - C2 mu^2 rises with mu for C >= 0). The first one then says exp(-L gamma^2 / C) with
-C = 2 B^2 + 2/3 B^2 gamma - 4/3 gamma^2, and the theorem holds with
+*The constants.* From |w_i|, |x_i| <= B / sqrt(d) and norms 1: |a_i| <= B^2, and sum_i w_i^2 x_i^2 <= B^2 / d, so that sigma^2 <=
+B^2 - mu^2, b <= B^2 + mu, c <= B^2 - mu. With these, each bound falls with mu, so mu may be replaced by its lower bound gamma (mu^2
+over C0 + C1 mu - C2 mu^2 rises with mu for C >= 0). The first bound is then exp(-L gamma^2 / C) with C = 2 B^2 + 2/3 B^2 gamma -
+4/3 gamma^2, and the theorem holds with
 
     L1 = C / gamma^2 log(1 / delta),   L2 = C / gamma^2 log(d / delta),   C <= 2 B^2 (1 + gamma / 3).
 
@@ -44,7 +44,9 @@ from proofmap.theory.linear import number_of_sets
 
 @dataclass(frozen=True)
 class Population:
-    """What the bounds need to know about the d numbers a_i: their mean (the margin), variance, and largest distances from the mean."""
+    """The statistics of the d numbers a_i = d z_i that the bounds use: the mean (the margin), the variance, and the largest
+    distances below and above the mean.
+    """
 
     d: int
     mean: float
@@ -67,7 +69,9 @@ class Population:
 
     @classmethod
     def measured(cls, z: Tensor) -> Population:
-        """The population of one input, from its contributions ``(d,)``. Its bounds are sharper than those for all inputs."""
+        """The population of one input, from its contributions ``(d,)``. The bounds for this population are sharper than the bounds
+        for all inputs.
+        """
         a = z.double() * len(z)
         mean = a.mean()
         return cls(
@@ -101,20 +105,23 @@ class Population:
         return min(1.0, number_of_sets(self.d, length, wrap=wrap) * self.one_fails(length))
 
     def complete_from(self, delta: float) -> int:
-        """The smallest L from which completeness fails with probability at most delta, by these bounds."""
+        """The smallest length L from which on completeness fails with probability at most delta, by these bounds."""
         return self._smallest_length(lambda length: self.incomplete(length) <= _checked(delta))
 
     def sound_from(self, delta: float, *, wrap: bool = False) -> int:
-        """The smallest L from which soundness fails with probability at most delta, by these bounds."""
+        """The smallest length L from which on soundness fails with probability at most delta, by these bounds."""
         return self._smallest_length(lambda length: self.unsound(length, wrap=wrap) <= _checked(delta))
 
     def _smallest_length(self, holds: Callable[[int], bool]) -> int:
-        """By bisection: the bounds fall with the length, and at d they are 0."""
+        """The smallest length for which ``holds`` is true, found by bisection: the bounds fall with the length, and at d they are
+        0.
+        """
         return 1 + bisect_left(range(1, self.d), True, key=holds)
 
 
 def constant(gamma: float, bound: float) -> float:
-    """C of the theorem, for which L1 = C / gamma^2 log(1 / delta) and L2 = C / gamma^2 log(d / delta) are long enough.
+    """The constant C of the theorem: the lengths L1 = C / gamma^2 log(1 / delta) and L2 = C / gamma^2 log(d / delta) are long
+    enough.
 
     >>> constant(0.1, bound=1), constant(1.0, bound=10) < 267
     (2.0533..., True)
@@ -123,7 +130,7 @@ def constant(gamma: float, bound: float) -> float:
 
 
 def stated_lengths(d: int, gamma: float, delta: float, *, bound: float = 10.0) -> tuple[int, int]:
-    """L1 and L2 of the theorem, at most d, since the whole input always suffices.
+    """The lengths L1 and L2 of the theorem, rounded up. Each is at most d, because the whole input always suffices.
 
     >>> stated_lengths(4096, 0.5, 0.05, bound=1)
     (24, 91)

@@ -1,5 +1,6 @@
-"""Monte Carlo for theorem 5.1: shuffle the coordinates, search all intervals, count failures; for a grid of synthetic inputs, and as curves
-over all lengths."""
+"""Monte Carlo simulation of theorem 5.1: shuffle the coordinates, search all intervals, and count failures. :func:`grid` does this
+for synthetic inputs at the theorem's lengths, :func:`curve` for any inputs at all lengths.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from proofmap.theory.linear_data import LinearInput, made_input
 from proofmap.theory.theorem import Population, stated_lengths
 
 _AT_ONCE = 1 << 21
-"""Values in one batch of shuffled inputs."""
+"""The largest number of values in one batch of shuffled inputs."""
 
 
 @dataclass(frozen=True)
@@ -62,21 +63,22 @@ _Z = 1.959963984540054
 
 @dataclass(frozen=True)
 class Failures:
-    """Failures at one length, over shuffles of one input."""
+    """How often the interval search fails at one length, over shuffles of one input."""
 
     length: int
     one: Rate
-    """The first interval does not certify the predicted label."""
+    """How often the first interval does not certify the predicted label."""
     incomplete: Rate
-    """No interval certifies the predicted label."""
+    """How often no interval certifies the predicted label."""
     unsound: Rate
-    """Some interval certifies the other label."""
+    """How often some interval certifies the other label."""
 
 
 def simulate(z: Tensor, lengths: Sequence[int], *, trials: int, seed: int = 0) -> list[Failures]:
-    """Failures of the interval search at each of the lengths, over random orders of the contributions ``(d,)``.
+    """The :class:`Failures` of the interval search at each of the lengths, over ``trials`` random orders of the contributions z
+    ``(d,)``.
 
-    Every length has the same orders, which depend only on the seed, d and the trial's number.
+    All lengths use the same orders. These depend only on the seed, on d and on the number of the trial.
     """
     if trials < 1 or not lengths:
         raise InputError("a simulation needs at least one trial and one length")
@@ -111,11 +113,11 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class Cell:
-    """One input and one delta: the theorem's lengths, and the failures there.
+    """The results for one input and one delta: the failures at the theorem's lengths.
 
-    ``first`` and ``second`` belong to L1 and L2 of the theorem, which uses only margin and B. ``sharp`` belongs to the smallest length that
-    suffices for soundness by the same bounds, but with the input's own variance and range. ``needed`` is the smallest tried length from
-    which soundness failed in at most a share delta of the trials.
+    ``first`` and ``second`` are the failures at the lengths L1 and L2 of the theorem, which uses only the margin and B. ``sharp``
+    are the failures at the smallest length that suffices for soundness if the same bounds use the input's own variance and range.
+    ``needed`` is the smallest tried length from which soundness failed in at most a share delta of the trials.
     """
 
     inputs: str
@@ -150,7 +152,7 @@ def grid(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Cell]:
-    """A cell for each kind of synthetic input, d, gamma and delta."""
+    """Simulate theorem 5.1: a :class:`Cell` for every combination of synthetic input, d, gamma and delta."""
     made = [(name, d, gamma) for name in inputs for d in ds for gamma in gammas]
     cells: list[Cell] = []
     with (progress or Silent()).task("grid of theorem 5.1", trials * len(made)) as task:
@@ -196,7 +198,7 @@ def spread(d: int, number: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Point:
-    """The simulated probabilities at one share of the coordinates, and the lower bounds there."""
+    """The simulated probabilities of completeness and soundness at one share of the coordinates, with their lower bounds."""
 
     share: float
     complete: Rate
@@ -216,14 +218,14 @@ class Curve:
     trials: int
     seed: int
     d: tuple[int, int]
-    """Smallest and largest."""
+    """The smallest and the largest d of the inputs. ``margin`` and ``bound`` are such pairs too."""
     margin: tuple[float, float]
     bound: tuple[float, float]
     points: tuple[Point, ...]
 
 
 def curve(title: str, inputs: Sequence[LinearInput], *, points: int, trials: int, seed: int = 0) -> Curve:
-    """The results of all inputs together at ``points`` shares. Each input is shuffled ``trials`` times."""
+    """The :class:`Curve` of all inputs together, at ``points`` shares L / d. Each input is shuffled ``trials`` times."""
     shares = [(k + 1) / points for k in range(points)]
     rows = [
         simulate(found.z, [max(1, round(share * len(found.z))) for share in shares], trials=trials, seed=seed)
