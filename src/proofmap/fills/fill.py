@@ -1,8 +1,10 @@
-"""What a fill is: a description of what hidden positions show, and the fill prepared for one classifier.
+"""The interface of fills. A fill decides what the hidden positions of an input show.
 
-A :class:`Fill` is settings and compares by them. ``fill.prepare(classifier)`` returns a :class:`ReadyFill`, which maps
-inputs ``(N, *shape)`` and stream keys ``(N,)`` to backgrounds ``(N, *shape)`` in the input's units, the same for
-the same key. Records of results come from the prepared fill, and two prepared fills are equal if their records are.
+A :class:`Fill` is a description: it holds only settings, and fills with equal settings are equal. ``fill.prepare(classifier)``
+returns a :class:`ReadyFill`. The prepared fill is called with inputs ``(N, *shape)`` and stream keys ``(N,)``, the seeds of the
+random numbers for each input. It returns backgrounds ``(N, *shape)`` in the input's units. The same input and key give the same
+background. The record, which is stored with results, comes from the prepared fill. Two prepared fills are equal if their records
+are.
 """
 
 from __future__ import annotations
@@ -28,23 +30,25 @@ class Fill(Plugin):
 
     noun = "fill"
     random: ClassVar[bool] = False
-    """Whether different keys give different backgrounds; if not, one draw is enough."""
+    """Whether different keys give different backgrounds. If not, one draw is enough."""
     reads_mask: ClassVar[bool] = False
-    """Whether backgrounds depend on which positions are shown; such a fill is for judging, not for methods."""
+    """Whether backgrounds depend on which positions are shown. Games and metrics can use such a fill, methods cannot."""
     takes: ClassVar[type[Inputs]] = Inputs  # type: ignore[type-abstract]
-    """The kind of inputs that the fill has a meaning for."""
+    """The kind of inputs that the fill can be used with."""
 
     @classmethod
     def make(cls, spec: Any) -> Fill:
         return make_plugin(FILLS, Fill, spec)
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
-        """The fill prepared for this classifier's inputs. A fill with a state, such as a pool, returns a subclass."""
+        """The fill prepared for this classifier's inputs. A fill with a state, such as a pool of images, returns a subclass of
+        :class:`ReadyFill`.
+        """
         self.check_inputs(classifier.inputs)
         return ReadyFill(self, classifier.inputs)
 
     def check_inputs(self, inputs: Inputs) -> None:
-        """Raise if the fill has no meaning for these inputs."""
+        """Raise an error if the fill cannot be used with these inputs."""
         if not isinstance(inputs, self.takes):
             raise InputError(
                 f"the fill {self.name} is for {self.takes.noun}, and the net takes {inputs.noun}; use one of {', '.join(inputs.fills)}"
@@ -55,11 +59,15 @@ class Fill(Plugin):
         raise NotImplementedError(f"{type(self).__name__} defines neither backgrounds() nor prepare()")
 
     def backgrounds_behind(self, images: Tensor, keys: Tensor, keep: Tensor, inputs: Inputs) -> Tensor:
-        """Backgrounds if the positions ``keep`` ``(N, *positions)``, boolean, are shown. For a fill that depends on what is shown."""
+        """Backgrounds ``(N, *shape)`` while the positions ``keep`` ``(N, *positions)``, boolean, are shown. A fill that depends on
+        what is shown overrides this method.
+        """
         return self.backgrounds(images, keys, inputs)
 
     def record(self, inputs: Inputs) -> dict[str, object]:
-        """The record of results: the settings, with defaults that depend on the inputs filled in."""
+        """The record that is stored with results: the settings, where defaults that depend on the inputs are replaced by their
+        values.
+        """
         return self.settings()
 
 
@@ -69,7 +77,7 @@ FILLS: Registry[Fill] = Registry("fill", "proofmap.fills", prepare=settings_clas
 
 @dataclass(frozen=True, eq=False)
 class ReadyFill(Ready):
-    """A fill for one classifier's inputs; called with inputs and stream keys."""
+    """A fill prepared for one classifier's inputs. It is called with inputs and stream keys, and returns backgrounds."""
 
     fill: Fill
     inputs: Inputs
@@ -87,14 +95,18 @@ class ReadyFill(Ready):
         return self.compute(private_copy(images), private_copy(keys))
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        """Backgrounds while the positions ``keep`` ``(N, *positions)``, boolean, are shown. The fill gets copies of its arguments."""
+        """Backgrounds ``(N, *shape)`` while the positions ``keep`` ``(N, *positions)``, boolean, are shown. The fill gets copies of
+        its arguments.
+        """
         if not self.fill.reads_mask:
             return self(images, keys)
         images, keys, keep = (private_copy(x) for x in (images, keys, keep))
         return self.fill.backgrounds_behind(images, keys, keep, self.inputs)
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        """Backgrounds from images and keys; a fill with a state, such as a pool, overrides it in a subclass."""
+        """Backgrounds ``(N, *shape)`` for images and stream keys. A fill with a state, such as a pool of images, overrides this
+        method in a subclass.
+        """
         return self.fill.backgrounds(images, keys, self.inputs)
 
     def record(self) -> dict[str, object]:
@@ -103,12 +115,14 @@ class ReadyFill(Ready):
 
 @dataclass(frozen=True, eq=False)
 class ReadyBehind(ReadyFill):
-    """A prepared fill whose backgrounds depend on the mask (:meth:`behind`). Its record is made when it is prepared."""
+    """A prepared fill whose backgrounds depend on the mask (:meth:`behind`). ``recorded`` is its record, made when the fill is
+    prepared.
+    """
 
     recorded: dict[str, object]
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        """What hidden positions show if nothing is shown."""
+        """Backgrounds ``(N, *shape)`` when all positions are hidden."""
         nothing = images.new_zeros((len(images), *self.inputs.positions), dtype=torch.bool)
         return self.behind(images, keys, nothing)
 
@@ -117,8 +131,8 @@ class ReadyBehind(ReadyFill):
 
 
 def make_fill(fill: str | Fill) -> Fill:
-    """A fill from its name, with settings as in ``blur:sigma=3``, from ``images:FOLDER`` or ``FILE.py:CLASS``, or unchanged if it
-    is a fill.
+    """A fill from its name, which may be followed by settings (``blur:sigma=3``) or a source (``images:FOLDER``), or from
+    ``FILE.py:CLASS``. A :class:`Fill` is returned unchanged.
 
     >>> from proofmap.fills import make_fill
     >>> make_fill("blur:sigma=3")
@@ -128,10 +142,10 @@ def make_fill(fill: str | Fill) -> Fill:
 
 
 def title_of(model: Any) -> str:
-    """The text of a spec, or the name of an object."""
+    """The name of a model for a record: the text itself if ``model`` is text, otherwise the name of the function or class."""
     return model if isinstance(model, str) else str(getattr(model, "__qualname__", type(model).__name__))
 
 
 def rounded(values: Tensor) -> list[float]:
-    """Values rounded for a record."""
+    """The values as a list, rounded to six digits for a record."""
     return [round(value, 6) for value in values.tolist()]

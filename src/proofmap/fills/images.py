@@ -37,12 +37,12 @@ class Images(Fill):
     """Random images: the paper's distractors, drawn with replacement from a fixed pool.
 
     ``source`` is one of: ``"own"``, the other images of the study, with sample photographs or noise if these are few
-    (:mod:`proofmap.data.distractors`); ``"samples"``, crops of the photographs inside scikit-image; a folder; a list of files; an array
-    or tensor of images; or a dataset, as an object (items may be (image, label)) or as text (``cifar10:FOLDER[train]``). An image is
-    never its own distractor. Own images are used as the net sees them. For other sources, ``crop="random"`` makes random resized crops
-    and flips, as the paper's code prepared its pool; with ``crop="none"``, images that already have the input's size are used
-    unchanged. ``size`` is the number of pictures in the pool. For other kinds
-    of input the source is ``"own"``, or an array or tensor ``(M, *shape)``.
+    (:mod:`proofmap.data.distractors`); ``"samples"``, crops of the photographs inside scikit-image; a folder; a list of files; an
+    array or tensor of images; or a dataset, as an object (items may be (image, label)) or as text (``cifar10:FOLDER[train]``). An
+    image is never its own distractor. Own images are used as the net sees them. For other sources, ``crop="random"`` makes random
+    resized crops and flips, as the paper's code prepared its pool; with ``crop="none"``, images that already have the input's size
+    are used unchanged. ``size`` is the number of pictures in the pool. For inputs other than pictures, the source is ``"own"``, or
+    an array or tensor ``(M, *shape)``.
 
     ``part`` separates learning from judging: methods draw from one half of the sources and metrics from the other, whatever else is in the
     study. The content of a source decides its half (:func:`proofmap.data.pool.in_part`). The record says which part was drawn from: ``all``
@@ -54,7 +54,7 @@ class Images(Fill):
     random = True
     revision = 3
     _pools: ClassVar[Pools | None] = None
-    """Those of the session that it is bound to."""
+    """The pools of the session that this fill is bound to; None outside a session."""
     source: Any = setting(
         OWN,
         "own: the study's other images; samples: crops of scikit-image's photographs; a folder; or a dataset",
@@ -69,7 +69,7 @@ class Images(Fill):
 
     @property
     def is_usual(self) -> bool:
-        """Whether the default pool is used and has not been set yet."""
+        """Whether the source is the default ``own``, and no session has replaced it yet."""
         return isinstance(self.source, str) and self.source == OWN
 
     def prepare(self, classifier: Classifier) -> ReadyImages:
@@ -112,12 +112,13 @@ class Images(Fill):
         return made
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
-        """The prepared fill around a pool; a fill that does more than draw from it returns a subclass."""
+        """The prepared fill, given a plain one with its pool. A fill that does more than draw from the pool returns a subclass."""
         return ready
 
     def _draws_examples(self, inputs: Inputs) -> bool:
-        """Whether the pool is the examples that came with the inputs. They are used if no pool was named, because a study may have few
-        rows."""
+        """Whether the pool consists of the examples that came with the inputs. The examples are used if no pool was named, because
+        a study may have few rows.
+        """
         own = self.is_usual or type(self.source).__name__ == "Distractors"
         return own and inputs.examples is not None
 
@@ -152,7 +153,7 @@ class Images(Fill):
         return pool.Pool(values[order], marks[order], part)
 
     def _is_noise(self, inputs: Inputs) -> bool:
-        """Whether only noise is available: there is no other image, and the net is not one of photographs."""
+        """Whether the pool is noise, because there are no other images and the net does not take photographs."""
         if self.is_usual:
             return isinstance(inputs, Pictures) and inputs.channels != 3
         return bool(getattr(self.source, "is_noise", False))
@@ -194,9 +195,10 @@ class Images(Fill):
 
 @dataclass(frozen=True, eq=False)
 class ReadyImages(ReadyFill):
-    """The pool on the device: bytes for pictures, floats otherwise. The digest of its content identifies it.
+    """A prepared fill with its pool of images on the device: bytes for pictures, floats for other inputs.
 
-    ``marks`` are those of its sources, ``pool_text`` says which images they are, ``part`` which part of the sources.
+    ``marks`` identify the sources of the pool by their content, and ``digest`` identifies the whole pool. ``pool_text`` describes
+    the images in words. ``part`` is the part of the sources that the pool was drawn from.
     """
 
     pool: Tensor
@@ -238,7 +240,7 @@ class ReadyImages(ReadyFill):
 
 @dataclass(frozen=True, eq=False)
 class ReadyTexts(ReadyImages):
-    """Words of other texts, drawn from a pool of whole texts. The inputs may be texts of one length."""
+    """Words of other texts, drawn from a pool of whole texts. The inputs may be shorter than the texts of the pool."""
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
         inputs = self.inputs
@@ -252,8 +254,8 @@ class ReadyTexts(ReadyImages):
 class Pools:
     """The random images of one session: the default source for fills that name no source, and every pool built so far.
 
-    The session's own source is looked for by ``find`` when the first fill needs it, and is ``None`` until then. Equal pools are
-    built once.
+    ``find`` returns the session's own source. It is called when the first fill needs the source, which is ``None`` until then.
+    Equal pools are built once.
     """
 
     def __init__(self, find: Callable[[], Any]) -> None:
@@ -262,9 +264,9 @@ class Pools:
         self.built: dict[tuple[Images, Inputs, torch.device], ReadyImages] = {}
 
     def bind(self, plugin: AnyPlugin, part: Part | None = None) -> AnyPlugin:
-        """The same description, in which every fill of random images without a source gets the session's source and a part.
+        """A copy of a plug-in in which every fill of random images without a source gets the session's source and a part of it.
 
-        If ``part`` is left out it follows from who draws: a method learns, a metric or a game judges.
+        If ``part`` is None, it depends on the plug-in that uses the fill: ``learn`` for a method, ``judge`` for a metric or a game.
         """
 
         def bound(fill: Images, by_role: Part) -> Images:
@@ -291,8 +293,8 @@ _ROLES: dict[str, Part] = {"method": "learn", "metric": "judge", "game": "judge"
 
 
 def _with_images(plugin: AnyPlugin, change: Callable[[Images, Part], Images], role: Part) -> AnyPlugin:
-    """The same description with every fill of random images inside it changed. ``change`` also gets the role of the plug-in that uses the
-    fill.
+    """A copy of a plug-in with ``change`` applied to every fill of random images inside it. ``change`` also gets the part of the
+    sources (``learn`` or ``judge``) that belongs to the plug-in that uses the fill.
     """
     if isinstance(plugin, Images):
         return change(plugin, role)  # type: ignore[return-value]
@@ -310,8 +312,8 @@ def _with_images(plugin: AnyPlugin, change: Callable[[Images, Part], Images], ro
 
 
 def pools_in(record: Mapping[str, Any]) -> dict[str, str]:
-    """The random images named in a record of results, in words, and the part of the sources that they come from. The part is empty in old
-    records.
+    """The pools of random images in a record of results: a dict from the description of each pool to the part of the sources that
+    it was drawn from. The part is empty in old records.
     """
     own = "fill" in record and "pool" in record
     found = {str(record["pool"]): str(record.get("part", ""))} if own else {}

@@ -1,4 +1,4 @@
-"""Generative infill: hidden positions are painted by a net that sees the others.
+"""Generative infill: hidden positions are painted by a net that sees the shown positions.
 
     background = net(x where shown and gray elsewhere, holes),      holes = 1 where hidden.
 
@@ -97,7 +97,7 @@ class Infill(Fill):
 
 @dataclass(frozen=True, eq=False)
 class ReadyInfill(ReadyBehind):
-    """The fill with its net on a classifier's device."""
+    """The prepared fill, with its net on the classifier's device."""
 
     fill: Infill
     net: Painter

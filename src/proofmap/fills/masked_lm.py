@@ -1,4 +1,4 @@
-"""Words drawn by a masked language model: hidden words become others that fit what is shown."""
+"""Words drawn by a masked language model: hidden words are replaced by other words that fit the shown ones."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _FORM = "(tokens, attention) -> logits"
 class MaskedLM(Fill):
     """Hidden tokens are drawn by a masked language model, given the shown tokens.
 
-        x'_t ~ p(. | the text with the mask token at every hidden place),      each hidden token by itself.
+        x'_t ~ p(. | the text with the mask token at every hidden position),    independently for each hidden token.
 
-    ``model`` is the folder or name of a masked language model with the same tokens as the net, or a function from tokens ``(N, T)``, with the mask token at
-    hidden places, and their attention ``(N, T)`` to logits ``(N, T, V)``. The fill depends on what is shown, so it is for games and metrics; methods take
-    other fills.
+    ``model`` is the folder or name of a masked language model with the same tokens as the net, or a function from tokens
+    ``(N, T)``, with the mask token at hidden positions, and their attention mask ``(N, T)`` to logits ``(N, T, V)``. The fill
+    depends on what is shown, so it is for games and metrics; methods take other fills.
     """
 
     name = "masked-lm"
@@ -69,7 +69,7 @@ class MaskedLM(Fill):
 
 @dataclass(frozen=True, eq=False)
 class ReadyMaskedLM(ReadyBehind):
-    """The fill with its language model."""
+    """The prepared fill, with its language model."""
 
     predict: Predictor
 

@@ -4,9 +4,10 @@ Every hidden pixel is the weighted mean of its neighbours, some of which are hid
 
     sum over neighbours j of w_ij (x_i - x_j) = 0,      w = 1/6 for direct neighbours, 1/12 for diagonal ones, 0 outside the picture.
 
-This is a symmetric positive definite system with one unknown per hidden pixel. It is solved on the
-device without building a matrix, for all images and channels together, by conjugate gradients with a multigrid preconditioner; each stops at its own
-residual. The first guess is a coarse picture of the known pixels (averages of ever larger blocks).
+This is a symmetric positive definite system with one unknown per hidden pixel. It is solved on the device without building a
+matrix, for all images and channels together, by conjugate gradients with a multigrid preconditioner; each channel of each image
+stops when its own residual is small enough. The first guess is a coarse picture of the known pixels (averages of ever larger
+blocks).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TOLERANCE = 1e-5
 """Tolerance of the residual, relative to the right-hand side."""
 _MOST_STEPS = 500
 _LOOK = 4
-"""Steps between two checks whether all have converged: a check waits for the device."""
+"""Number of steps between two checks for convergence. Checks are rare because each one waits for the device."""
 _DAMPING = 0.8
 _COARSEST = 6
 """Grids are halved while both sides have at least this number of pixels; the last grid gets this number of steps."""
@@ -40,8 +41,8 @@ _COARSEST = 6
 class Road(Fill):
     """Hidden pixels are imputed from the shown ones, with a little noise, so that the net cannot see the shape of the hidden region.
 
-    It depends on what is shown, so it is for games and metrics; methods take other fills. If nothing is shown it is the
-    classifier's gray with the noise. Series are imputed along time.
+    The fill depends on what is shown, so it is for games and metrics; methods take other fills. If nothing is shown, the background
+    is the classifier's gray with noise. Series are imputed along time.
     """
 
     name = "road"
@@ -81,7 +82,9 @@ class Road(Fill):
 
 
 def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor:
-    """Pictures ``(N, C, H, W)`` with every unknown pixel ``(N, H, W)`` computed from the known ones; zero if none are known."""
+    """Pictures ``(N, C, H, W)`` in which every pixel that is not ``known`` ``(N, H, W)`` is imputed from the known pixels; zero if
+    no pixel is known.
+    """
     hidden = (~known)[:, None].to(x.dtype)
     levels = _levels(hidden)
     shown = x * (1 - hidden)
@@ -107,7 +110,7 @@ def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor
 
 
 def coarse_guess(shown: Tensor, known: Tensor) -> Tensor:
-    """A value for every pixel: the mean of the known pixels in the smallest block around it that has any."""
+    """A first guess for every pixel: about the mean of the known pixels in the smallest block around it that contains any."""
     if shown.shape[-2:].numel() == 1:
         return shown
     block = tuple(min(2, side) for side in shown.shape[-2:])
@@ -124,7 +127,7 @@ def coarse_guess(shown: Tensor, known: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Level:
-    """The system of one grid: ``hidden`` is 1 for unknown pixels, ``weights`` is the sum of a pixel's weights."""
+    """The system of one grid: ``hidden`` is 1 for unknown pixels. ``weights`` is the sum of the weights of each pixel's neighbours."""
 
     hidden: Tensor
     weights: Tensor
@@ -133,12 +136,14 @@ class _Level:
         return self.hidden * (self.weights * u - _neighbours(u))
 
     def relaxed(self, residual: Tensor) -> Tensor:
-        """One step of damped Jacobi."""
+        """The change of the solution in one step of damped Jacobi, for a residual."""
         return self.hidden * residual * (_DAMPING / self.weights)
 
 
 def _levels(hidden: Tensor) -> list[_Level]:
-    """The grid, and coarser grids, each with half the side of the one before. A coarse pixel is unknown if all of its four pixels are."""
+    """The systems of the grid and of ever coarser grids, each with half the side of the one before. A coarse pixel is unknown if
+    all of its four pixels are.
+    """
     weights = _neighbours(torch.ones_like(hidden[:1]))  # fewer at the border
     level = _Level(hidden, weights.clamp_min(_CORNER))
     if min(hidden.shape[-2:]) < _COARSEST:
@@ -160,7 +165,9 @@ def _smoothed(levels: Sequence[_Level], residual: Tensor) -> Tensor:
 
 
 def _gathered(u: Tensor) -> Tensor:
-    """Sums over the finer grid ``(N, C, H, W)``. Each pixel is divided among the coarse pixels around it: the transpose of _spread."""
+    """Values ``(N, C, H, W)`` of the finer grid, summed on the coarse grid. Each value is divided among the coarse pixels around
+    it. This is the transpose of ``_spread``.
+    """
     n, channels, height, width = u.shape
     even = F.pad(u, (0, width % 2, 0, height % 2)).flatten(0, 1)[:, None]
     coarse = F.conv2d(even, _between(u), stride=2, padding=1)

@@ -1,7 +1,7 @@
 """Fills for rows of a table that use other rows (near rows, the typical row of a class), and fills for series that use the series itself.
 
-With the usual ``gray`` (the mean or the most frequent value of each column) and ``images`` (another row, the marginal draw), these are
-the four usual ways to hide columns. A model reads a row as a whole, so scores can differ much between them.
+With the common fills ``gray`` (the mean or the most frequent value of each column) and ``images`` (another row, the marginal draw),
+these are the four usual ways to hide columns. A model reads a row as a whole, so scores can differ much between these fills.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NearRows(Images):
         0 if equal, otherwise 1                          for categories, booleans, and if one of the two is missing.
 
     For each key, one of the ``neighbours`` nearest rows of the pool is drawn; rows as near as the farthest of these can be drawn
-    too. With nothing shown all rows are equally near, so the draw is that of ``images``.
+    too. If nothing is shown, all rows are equally near, so the fill draws as ``images`` does.
     """
 
     name = "near-rows"
@@ -77,7 +77,9 @@ class ReadyNearRows(ReadyImages):
         return self.pool[torch.searchsorted(near.cumsum(dim=1), chosen[:, None] + 1)[:, 0]].to(x.dtype)
 
     def _differences(self, x: Tensor) -> Tensor:
-        """The difference of each column ``(B, M, C)``, from 0 to 1 within the range of the pool."""
+        """The differences ``(B, M, C)`` of rows ``(B, C)`` from the rows of the pool ``(M, C)``, column by column. A difference of
+        1 is the range of the column in the pool.
+        """
         pool = self.pool
         low, high = (
             pool.nan_to_num(end).aminmax(dim=0)[which] for which, end in ((0, torch.inf), (1, -torch.inf))
@@ -97,9 +99,9 @@ class ReadyNearRows(ReadyImages):
 class ClassMedian(Images):
     """Hidden columns show the typical row of a class: the median of numbers, and the most frequent category or boolean.
 
-    The classes are those that the net gives the rows of the pool (its top labels). One of them is drawn for each key, each class
-    equally often, so that the fill itself favours no label. For an even number of rows the lower median is taken, because it is
-    a value of the column. A group with exactly one 1 in each row shows its most frequent column.
+    The class of a row in the pool is the net's top label for this row. One class is drawn for each key. All classes have the same
+    probability, so that the fill itself favours no label. For an even number of rows the lower median is taken, because it is a
+    value of the column. In a one-hot group (columns with exactly one 1 in each row), the most frequent column shows 1.
     """
 
     name = "class-median"
@@ -120,7 +122,7 @@ class ClassMedian(Images):
 
 @dataclass(frozen=True, eq=False)
 class ReadyClassMedian(ReadyImages):
-    """``medians`` are ``(classes, columns)``."""
+    """The prepared fill. ``medians`` ``(classes, columns)`` is the typical row of each class."""
 
     medians: Tensor
 
@@ -130,7 +132,8 @@ class ReadyClassMedian(ReadyImages):
 
 
 def typical_row(rows: Tensor, inputs: Rows) -> Tensor:
-    """The lower median of each number, the most frequent value of each category, boolean and one-hot group: ``(columns,)``.
+    """The typical row ``(columns,)`` of ``rows``: the lower median of each number, and the most frequent value of each category,
+    boolean and one-hot group.
 
     >>> rows = torch.tensor([[1.0, 0.0, 1.0], [5.0, 1.0, 0.0], [9.0, 0.0, 1.0], [3.0, 0.0, 1.0]])
     >>> typical_row(rows, Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1)))
@@ -153,7 +156,7 @@ def typical_row(rows: Tensor, inputs: Rows) -> Tensor:
 
 
 def _are_named(inputs: object) -> list[bool]:
-    """Whether each column is a category or boolean, whose differences have no size."""
+    """For each column, whether it is a category or boolean. The difference of two such values is only 0 or 1."""
     assert isinstance(inputs, Rows)
     if inputs.table is None:
         return [False] * inputs.columns

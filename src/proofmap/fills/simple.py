@@ -40,8 +40,8 @@ class Gray(Fill):
 
 @FILLS.register
 class Blur(Fill):
-    """The input, blurred. By default as in RISE: an 11 x 11 kernel of sigma 5 whose mass outside the window is folded back. Beyond the
-    border everything is gray (zero padding after normalisation).
+    """The blurred input. The defaults are those of RISE: an 11 x 11 Gaussian kernel with sigma 5, whose mass outside the window is
+    reflected into it. Positions beyond the border of the input are gray (zero padding after normalisation).
     """
 
     name = "blur"
@@ -121,7 +121,8 @@ class Median(Fill):
 class Noise(Fill):
     """Independent Gaussian values around the classifier's gray, clipped to the input's limits if it has any.
 
-    ``sigma`` is in the units of pictures; for inputs without limits, in standard deviations.
+    ``sigma`` is in the units of the input if the input has limits, as pictures do (0 to 1). Otherwise it is in standard deviations
+    of each channel.
     """
 
     name = "noise"
@@ -157,7 +158,9 @@ def _check_neighbours(inputs: Inputs) -> None:
 
 
 def _colour(what: str, given: tuple[float, ...] | None, inputs: Inputs) -> Tensor:
-    """The given colour, one value within the limits per channel (or one for all); by default the neutral colour."""
+    """The colour ``given`` as a tensor with one value per channel; a single value is used for all channels. If it is None, the
+    neutral colour. Values outside the limits raise an error.
+    """
     if given is None:
         return inputs.neutral
     if len(given) == 1:

@@ -1,7 +1,7 @@
 """Fills for texts: what hidden words become.
 
-With the usual ``gray`` and ``images`` (the words of another text), these are the usual ways to hide words. ``gray`` deletes the hidden words, as ``delete``
-does. A model reads a text as a whole, so scores can differ much between fills.
+With the common fills ``gray`` and ``images`` (the words of another text), these are the usual ways to hide words. ``gray`` deletes
+the hidden words, as ``delete`` does. A model reads a text as a whole, so scores can differ much between fills.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proofmap.fills.simple import Gray
 
 @dataclass(frozen=True, kw_only=True)
 class TextFill(Fill):
-    """A fill for texts alone. A subclass defines :meth:`hidden`."""
+    """Base class of fills that are only for texts. A subclass defines :meth:`hidden`."""
 
     takes = TextInputs
 
@@ -63,7 +63,7 @@ class UnknownToken(TextFill):
 
 @FILLS.register
 class DeletedWords(TextFill):
-    """Hidden words are deleted, with the white space after them: the text is shorter."""
+    """Hidden words are deleted, together with the white space after them, so the text gets shorter."""
 
     name = "delete"
     description = "nothing: hidden words are deleted, and the text is shorter"
@@ -121,7 +121,7 @@ def baseline_of(fill: Fill, inputs: Inputs) -> Fill:
 
 
 def tokens_of(fill: Fill, inputs: Inputs) -> Tokens:
-    """The inputs, if they are tokens."""
+    """``inputs``, if they are tokens; otherwise an error that names the fill."""
     if isinstance(inputs, Tokens):
         return inputs
     taken = "strings" if isinstance(inputs, TextInputs) else inputs.noun
