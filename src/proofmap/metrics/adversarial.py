@@ -38,11 +38,11 @@ class AdversarialSoundness(ProofMetric):
 
         A*(x, a) = the largest AUC(x, a, M) over the method's own map and the maps found by searches for a strong proof of a.
 
-    Two searches share ``passes`` masked inputs per label: greedy insertion of superpixels, and a mask learned to make the area
-    as large as possible, both on the fill of the curve. The value is never above the method's own soundness on these labels. It hardly
-    differs between methods, because it measures what the net and the fill allow. If a method's soundness is far above it, the method
-    did not search for such proofs, although they exist. More passes lower the value, apart from chance in the search. NaN if only
-    the top label is judged.
+    Two searches share ``passes`` masked inputs per label: greedy insertion of superpixels, and a mask learned to make the area as
+    large as possible, both on the fill of the curve. The value is never above the method's own soundness on these labels. It hardly
+    differs between methods, because it measures what the net and the fill allow. If a method's soundness is far above it, the
+    method did not search for such proofs, although they exist. More passes lower the value, apart from chance in the search. The
+    value is NaN if only the top label is judged.
     """
 
     name = "adversarial-soundness"
@@ -55,7 +55,7 @@ class AdversarialSoundness(ProofMetric):
     )
 
     def searches(self, inputs: Inputs) -> list[Method]:
-        """The searches, each within its share of the passes."""
+        """The methods that search for proofs, each limited to its share of the passes."""
         share = self.passes // (2 if self.search == "both" else 1)
         found: list[Method] = []
         if self.search != "mask":
@@ -96,8 +96,9 @@ class AdversarialSoundness(ProofMetric):
         return {**super().record(games), "searched": searched}
 
     def _searched(self, judged: Judged) -> Tensor:
-        """The largest areas ``(N, L)`` of the maps that the searches find. Cached if this evaluation has searched the image
-        before."""
+        """The largest areas ``(N, L)`` of the maps that the searches find. Results are cached, so each image is searched once in an
+        evaluation.
+        """
         frozen, known = judged.classifier.frozen(), judged.found
         rows = zip(streams.content_keys(judged.images), judged.labels.tolist(), strict=True)
         keys = [(self, judged.seed, content, tuple(labels)) for content, labels in rows]
@@ -118,7 +119,7 @@ class AdversarialSoundness(ProofMetric):
 def _greedy(passes: int, inputs: Inputs) -> GreedyInsertion:
     """The greedy search with the most trials at each step that ``passes`` per label allow.
 
-    Labels share the passes of the first step; they are counted for each label.
+    The labels of an image share the passes of the first step, but here these passes are counted for each label.
     """
     regions = max(2, min(_MOST_REGIONS, math.isqrt(4 * passes)))
     for candidates in range(regions, 0, -1):

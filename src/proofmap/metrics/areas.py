@@ -25,7 +25,7 @@ from proofmap.plugins.settings import setting_names
 
 @dataclass(frozen=True, kw_only=True)
 class GameMetric(CurveSettings, Metric):
-    """A metric that reads one game's curves; the settings of the curve are settings of the metric."""
+    """Base class of metrics that read the curves of one game. The settings of the curve are settings of the metric."""
 
     plays: ClassVar[type[Game]] = InsertionGame
 
@@ -46,7 +46,9 @@ class GameMetric(CurveSettings, Metric):
 
 @METRICS.register
 class Insertion(GameMetric):
-    """AUC(x, a, M) of the first label: mean over s of f while the top s positions are shown."""
+    """AUC(x, a, M) of an image's first label a: the mean over s of its probability f while the top s positions of the map M are
+    shown.
+    """
 
     name = "insertion"
     kind = "insertion"
@@ -66,7 +68,7 @@ class Insertion(GameMetric):
 
 @METRICS.register
 class Deletion(Insertion):
-    """Mean over s of f of the first label while the top s positions are hidden."""
+    """The mean over s of the first label's probability f while the top s positions of the map are hidden."""
 
     name = "deletion"
     kind = "deletion"

@@ -29,7 +29,7 @@ from proofmap.metrics.localisation import outranks
 
 SIZE, CHANNELS = 16, 3
 PLACES = ((5, 9), (2, 3), (8, 12), (10, 6))
-"""Where the one pixel is that the first kind of net looks at: several, so that no map is right by chance."""
+"""Positions of the one pixel that a net of the first kind looks at. There are several, so that no map is right by chance."""
 
 
 def classifier_of(net: nn.Module, device: torch.device) -> Classifier:
@@ -44,11 +44,11 @@ RESPONSES: dict[str, Callable[[Tensor], Tensor]] = {
     "saturated": lambda h: 1 - (1 - 2 * h).relu(),  # flat at the input: its gradient there is zero
     "late": lambda h: 0.1 * h + 1.8 * (h - 0.5).relu(),  # almost flat at the baseline
 }
-"""What the net makes of the one pixel, 0 at the baseline and 1 at the input."""
+"""The functions g of the nets that look at one pixel; g is 0 at the baseline and 1 at the input."""
 
 
 class OnePixel(nn.Module):
-    """Logits (6 g(h), -6 g(h)), with h the mean over channels of one pixel."""
+    """A net with the logits (6 g(h), -6 g(h)), where h is the mean over the channels of one pixel and g one of ``RESPONSES``."""
 
     def __init__(self, response: str, place: tuple[int, int]) -> None:
         super().__init__()
@@ -67,7 +67,9 @@ class OnePixel(nn.Module):
 
 
 class Small(nn.Module):
-    """Two convolutions with a rectifier after each, pooling, three labels; the right half may be cut off first."""
+    """A net of two convolutions, each followed by a ReLU, then pooling and a linear layer for three labels. With ``left_half``, the
+    right half of the input is set to 0 first.
+    """
 
     def __init__(self, seed: int, *, left_half: bool = False, width: int = 6) -> None:
         super().__init__()
@@ -122,7 +124,7 @@ def with_absolutes(seed: int) -> Small:
 
 
 def reordered(seed: int) -> Small:
-    """The same function with inner channels in another order and on another scale: max(c z, 0) / c = max(z, 0)."""
+    """``Small(seed)`` as the same function, with inner channels in another order and on another scale: max(c z, 0) / c = max(z, 0)."""
     net = Small(seed)
     with torch.no_grad():
         order = torch.arange(net.first.out_channels).flip(0)
@@ -145,11 +147,11 @@ REWRITTEN: dict[str, Callable[[int], Small]] = {
     "channels reordered and scaled": reordered,
     "a convolution in three steps": in_two_steps,
 }
-"""The same function as ``Small(seed)``, written in another way."""
+"""Nets that compute the same function as ``Small(seed)`` in another way."""
 
 
 def draw_weights(net: nn.Module, seed: int) -> None:
-    """Weights that depend on the seed alone."""
+    """Replace the net's weights by random ones that depend only on the seed."""
     with torch.no_grad():
         for k, weight in enumerate(net.parameters()):
             fan_in = weight[0].numel() if weight.ndim > 1 else 8
@@ -159,15 +161,19 @@ def draw_weights(net: nn.Module, seed: int) -> None:
 
 REFERENCE = "Sundararajan, Taly and Yan 2017"
 MARKED = 0.95
-"""Sensitivity (a): the one pixel must outrank this share of the others, equal ones counted half."""
+"""Sensitivity (a): the one pixel must have a larger value than this share of the other pixels. A pixel of equal value counts half.
+"""
 SAME = 0.01
-"""Differences below this share of a map's range do not count: where a map is made of small differences of probabilities,
-rounding alone comes to a thousandth."""
+"""Differences below this share of a map's range do not count. If a map consists of small differences between probabilities,
+rounding errors alone reach a thousandth of its range.
+"""
 
 
 @dataclass(frozen=True)
 class AxiomFinding:
-    """One check: the axiom, the net, what was measured, and whether the axiom holds."""
+    """The result of one check: the axiom, the net, the ``measured`` value and its ``meaning``, and whether the axiom holds
+    (``kept``).
+    """
 
     axiom: str
     net: str
@@ -185,7 +191,7 @@ class AxiomReport:
 
     @property
     def kept(self) -> dict[str, bool]:
-        """Each axiom, and whether it holds on every net."""
+        """For each axiom, whether it holds on every net."""
         axioms = dict.fromkeys(finding.axiom for finding in self.findings)
         return {axiom: all(f.kept for f in self.findings if f.axiom == axiom) for axiom in axioms}
 
@@ -198,7 +204,7 @@ class AxiomReport:
 
 
 def check_axioms(method: MethodLike, *, seed: int = 0, device: str | torch.device = "cpu") -> AxiomReport:
-    """Which axioms a method satisfies on small nets that are built for this test.
+    """Check which axioms a method satisfies on small nets that are built for this test.
 
     >>> report = check_axioms("gradient")
     >>> report.kept
@@ -214,7 +220,9 @@ def check_axioms(method: MethodLike, *, seed: int = 0, device: str | torch.devic
 
 
 def _sensitivity_a(method: Method, seed: int, device: torch.device) -> Iterator[AxiomFinding]:
-    """The picture is the baseline, gray, except for one white pixel, which alone decides the first label."""
+    """Check sensitivity (a). The picture equals the gray baseline except for one white pixel, and only this pixel decides the first
+    label.
+    """
     for name in RESPONSES:
         shares = []
         for place in PLACES:
@@ -233,7 +241,7 @@ def _sensitivity_a(method: Method, seed: int, device: torch.device) -> Iterator[
 
 
 def _sensitivity_b(method: Method, seed: int, device: torch.device) -> Iterator[AxiomFinding]:
-    """Only the left half of the picture reaches the net."""
+    """Check sensitivity (b). Only the left half of the picture reaches the net."""
     for k in range(2):
         classifier = classifier_of(Small(k, left_half=True), device)
         maps = method(classifier, noise(classifier.inputs, device), _labels(device), seed=seed)
@@ -263,7 +271,7 @@ def _invariance(method: Method, seed: int, device: torch.device) -> Iterator[Axi
 
 
 def noise(inputs: Inputs, device: torch.device) -> Tensor:
-    """Three pictures of independent pixels."""
+    """Three pictures of independent random values in [0, 1)."""
     keys = torch.tensor([streams.key_of("axioms", "picture", k) for k in range(3)])
     return streams.uniform(keys, inputs.count * CHANNELS).view(3, CHANNELS, SIZE, SIZE).to(device)
 
@@ -273,6 +281,6 @@ def _labels(device: torch.device) -> Tensor:
 
 
 def _range(maps: Tensor) -> Tensor:
-    """The range of each map ``(N, L)``; 1 for a constant one."""
+    """The range ``(N, L)`` of each map, its largest minus its smallest value; 1 for a constant map."""
     span = maps.amax(dim=(2, 3)) - maps.amin(dim=(2, 3))
     return span.where(span > 0, 1.0)

@@ -38,7 +38,7 @@ class Subjects:
         return len(self.images)
 
     def __getitem__(self, places: slice | list[int]) -> Subjects:
-        """Some of the subjects: a slice, or those with these indices, in this order."""
+        """A part of the images with their labels: a slice, or the images with these indices, in this order."""
         which = range(len(self))[places] if isinstance(places, slice) else places
         truth = None if self.truth is None else self.truth[places]
         boxes = [self.boxes[i] for i in which] if len(self.boxes) else ()
@@ -50,7 +50,8 @@ class Subjects:
 class BlockResult:
     """The results of one method on one block of images, on the CPU.
 
-    ``values`` are ``(n,)`` and ``pairs`` ``(n, L)``, by the metrics' (distinct) names.
+    ``maps`` are the maps of the first images, as many as are kept. ``values`` ``(n,)`` per image and ``pairs`` ``(n, L)`` per label
+    are stored by the name of the metric. ``insertion`` are the insertion curves, or None.
     """
 
     maps: Tensor
@@ -72,7 +73,7 @@ def judge_block(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> BlockResult:
-    """Make a method's maps for some images and measure them.
+    """Make a method's maps for some images, and compute every metric on them.
 
     Args:
         maps: the method's maps of these images, if they exist already; metrics may still run the method on other images.
@@ -126,7 +127,7 @@ def widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
 
 
 def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
-    """The blocks as one, in their order; those with fewer labels than others are widened."""
+    """Join the results of several blocks into one, in their order. Results with fewer labels than others are padded."""
     curves = [b.insertion for b in blocks if b.insertion is not None]
     widest = max(c.labels.shape[1] for c in curves)
     empty = {"labels": NO_LABEL}
@@ -177,7 +178,9 @@ def join_places(
 
 
 def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
-    """The insertion game whose curves are shown: that of the proof scores. Without one, another insertion game that a metric plays."""
+    """The insertion game whose curves are shown: the game of the proof scores, otherwise that of another metric, otherwise the
+    default.
+    """
     first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
     played = [
         game

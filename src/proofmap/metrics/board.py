@@ -1,7 +1,8 @@
-"""The maps that games are played on, and what the games of one evaluation share.
+"""The maps on which games are played, and the results that games on the same maps share. A game shows or hides the positions of an
+input in the order of a map, and reads the net's output.
 
-Equal maps of one image are ranked and scored once. Games with the same order of positions share the ranking. All games share the net's
-output for the whole images, and games with the same fill its output for the fill alone.
+Equal maps of one image are ranked and scored once. Games with the same order of positions share the ranking. All games share the
+net's output for the whole images. Games with the same fill share its output for the fill alone.
 """
 
 from __future__ import annotations
@@ -84,14 +85,14 @@ class GameBoard:
         return self.once("logits", lambda: self.classifier.logits(self.images))
 
     def once(self, key: Hashable, make: Callable[[], Tensor]) -> Tensor:
-        """The result of ``make`` for these images, computed once per key."""
+        """The result of ``make()``, computed once per key for these images."""
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
 
 
 def _checked(maps: Tensor, labels: Tensor, inputs: Inputs) -> Tensor:
-    """The maps, checked; entries without a label may hold anything."""
+    """The maps, after their shape is checked and that they contain no NaN. Maps of entries without a label may contain anything."""
     expected = (*labels.shape, *inputs.positions)
     if tuple(maps.shape) != expected:
         raise InputError(f"maps must be (N, L, positions) = {expected}, got {tuple(maps.shape)}")
@@ -105,7 +106,7 @@ def _checked(maps: Tensor, labels: Tensor, inputs: Inputs) -> Tensor:
 
 
 def _distinct(maps: Tensor, labels: Tensor) -> tuple[list[int], list[list[int]]]:
-    """The indices of the distinct maps among all N x L maps, and the index of the one that each label uses ``(N, L)``."""
+    """The indices of the U distinct maps among all N x L maps, and for each label ``(N, L)`` the index of its map among the U maps."""
     flat, (n_images, n_labels) = maps.flatten(0, 1), labels.shape
     chosen, signatures = (labels != NO_LABEL).tolist(), _signatures(flat)
     distinct: list[int] = []

@@ -98,7 +98,7 @@ class ConfidenceMetric(Metric):
         return self.compare(seen.f, seen.auc).where(~seen.f.isnan(), torch.nan)
 
     def compare(self, f: Tensor, o: Tensor) -> Tensor:
-        """The values ``(N, L)`` from the confidence in the whole input and in the modified one."""
+        """The metric's values ``(N, L)``, from the label's probability f for the whole input and o for the modified input."""
         raise NotImplementedError
 
     def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
@@ -106,7 +106,7 @@ class ConfidenceMetric(Metric):
 
 
 def drop(f: Tensor, o: Tensor) -> Tensor:
-    """max(0, f - o) / f; 0 if f = 0, because then nothing can drop.
+    """The relative drop max(0, f - o) / f, elementwise; 0 if f = 0, because then nothing can drop.
 
     >>> drop(torch.tensor([0.8, 0.5, 0.0]), torch.tensor([0.2, 0.6, 0.0]))
     tensor([0.7500, 0.0000, 0.0000])
@@ -116,7 +116,7 @@ def drop(f: Tensor, o: Tensor) -> Tensor:
 
 @METRICS.register
 class AverageDrop(ConfidenceMetric):
-    """max(0, f - o) / f, with o the confidence when each position is shown in proportion to the map's value.
+    """The relative drop max(0, f - o) / f, with o the confidence when each position is shown in proportion to the map's value.
 
     The mean over images is the average drop (a percentage in the paper, a share here).
     """
@@ -132,7 +132,9 @@ class AverageDrop(ConfidenceMetric):
 
 @METRICS.register
 class IncreaseInConfidence(ConfidenceMetric):
-    """1 if o > f: the net is more confident about the explanation than about the whole input. The mean is a share of images."""
+    """1 if o > f, so the net is more confident about the explanation than about the whole input; otherwise 0. The mean is a share
+    of images.
+    """
 
     name = "increase-in-confidence"
     higher_is_better = True
@@ -145,7 +147,7 @@ class IncreaseInConfidence(ConfidenceMetric):
 
 @METRICS.register
 class DropInDeletion(AverageDrop):
-    """max(0, f - o) / f, with o the confidence when each position is hidden in proportion to the map's value."""
+    """The relative drop max(0, f - o) / f, with o the confidence when each position is hidden in proportion to the map's value."""
 
     name = "drop-in-deletion"
     plays = SoftDeletionGame

@@ -24,20 +24,20 @@ from proofmap.metrics.curves import Curves, play_on
 from proofmap.metrics.games import Game, ReadyGame
 
 MOST_LABELS_IN_MATRIX = 64
-"""The largest number of labels with a label x label matrix: it costs no passes, but its memory grows with their square."""
+"""The largest number of labels for which games return a label x label matrix. The matrix needs no further passes, but its memory
+grows with the square of this number.
+"""
 
 
 @dataclass
 class Judged:
-    """One method's maps on a block of images, and what was measured on them so far; each equal game is played once.
+    """One method's maps on a block of images, and what was measured on them so far. Equal games are played once.
 
     Attributes:
-        classifier: the net that judges.
-        images: ``(N, *shape)``.
-        labels: ``(N, L)``, -1 where an image has fewer.
-        maps: ``(N, L, *positions)``.
-        method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are known.
-        truth: the true labels ``(N,)``, -1 if unknown. If an image has several: ``(N, T)``, padded with -1. None if no true label is
+        classifier: the net that judges. images: ``(N, *shape)``. labels: ``(N, L)``, padded with -1 if an image has fewer labels.
+        maps: ``(N, L, *positions)``. method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are
+        known. truth: the true labels ``(N,)``, -1 if unknown. If an image has several: ``(N, T)``, padded with -1. None if no true
+        label is
             known. :attr:`is_true` and :attr:`knows_truth` read both forms.
         boxes: for each image, boxes around the objects of the true label, in positions of the input; empty if unknown.
         objects: for each image, boxes around the objects of each label, also of labels that are not true; empty if unknown.
@@ -134,7 +134,7 @@ class Judged:
 
     @property
     def _truth_rows(self) -> Tensor:
-        """The true labels as ``(N, T)``, in either form that ``truth`` has."""
+        """The true labels as ``(N, T)``, from either form of ``truth``; -1 if unknown."""
         rows = self.labels.new_full((len(self.labels), 1), NO_LABEL) if self.truth is None else self.truth
         return rows.reshape(len(self.labels), -1)
 
@@ -216,7 +216,7 @@ class Judged:
         )
 
     def method_for(self, classifier: Classifier) -> ReadyMethod:
-        """The method prepared for a net. It is prepared again if the net is not the judging one."""
+        """The method prepared for a net. It is prepared again if this is not the net that judges."""
         if self.method is None:
             raise InputError("this metric runs the method again, but only its maps are known here")
         return self.method if classifier is self.classifier else self.method.method.prepare(classifier)

@@ -1,14 +1,13 @@
 """Steady proofs: does the curve of a map reach what the net believes, and stay there? Peak, reach and steadiness.
 
 An area can match f by cancellation: a curve that is at .1 for half of the steps and at .7 for the other half has the mean .4.
-Completeness and
-soundness of an area do not see this. Here every point F(s) of the same insertion curve, at the share s of the positions, has its own
-completeness and soundness,
+Completeness and soundness of an area do not show this. Here every point F(s) of the same insertion curve, at the share s of the
+positions, has its own completeness and soundness,
 
     alpha(s) = min( max(F(s), e1) / f , 1 ),        beta(s) = min( max(f, e2) / F(s) , 1 ),
 
-and each metric below summarises these points in a way other than the area. Each is a base metric in the sense of the paper's Definition
-3.3. They need no further passes.
+and each metric below summarises these points in a way other than the area. Each is a base metric in the sense of the paper's
+Definition 3.3. The metrics need no further passes.
 
     peak             max over s of F(s) / max(f, e2)                            how far the curve overshoots
     peak-soundness   min over s of beta(s) = min(1 / peak, 1)                   no part of the image proves more than the net believes
@@ -74,8 +73,8 @@ def steady_share(
     factor: float = 1.5,
     s0: float = 0.1,
 ) -> Tensor:
-    """The share ``(N, L)`` of curves ``(N, L, S)`` that is within a factor of f ``(N, L)``, from the share s0 on. Points are at shares
-    ``(S,)`` and have weights ``(S,)``.
+    """The share ``(N, L)`` of each curve ``(N, L, S)`` that is within ``factor`` of f ``(N, L)``, counted from the share ``s0`` of
+    the positions on. The points of the curve are at ``shares`` ``(S,)`` and have ``weights`` ``(S,)``.
 
     >>> curve, shares = torch.tensor([[[0.1, 0.3, 0.9, 0.5]]]), torch.tensor([0.05, 0.25, 0.5, 1.0])
     >>> steady_share(
@@ -92,7 +91,9 @@ def steady_share(
 
 @dataclass(frozen=True, kw_only=True)
 class ShapeMetric(WorstOfLabels):
-    """A summary of the points of a curve at which something is shown; the image's value is that of its worst label."""
+    """Base class of metrics that summarise the points of an insertion curve F, without points at which nothing is shown. An image's
+    value is that of its worst label.
+    """
 
     top: int | None = setting(None, TOP, least=1)
 
@@ -113,7 +114,9 @@ class ShapeMetric(WorstOfLabels):
 
 @METRICS.register
 class Peak(ShapeMetric):
-    """The largest F(s) / max(f, e2) of an image's labels: 1 if no part of the image shows more than the whole."""
+    """The largest F(s) / max(f, e2) over the points s and the labels of an image: 1 if no part of the image gives more than the
+    whole image.
+    """
 
     name = "peak"
     kind = "peak"
@@ -151,7 +154,8 @@ class PeakSoundness(ShapeMetric):
 class ProofReach(ShapeMetric):
     """For each label the smallest share s with F(s) >= part * f; the score is the largest of these over labels with f >= e1.
 
-    It is found among the points that are played, so it is at most one step too large. An image without a label of f >= e1 has NaN.
+    The share is found among the points that are played, so it is at most one step too large. The value is NaN if an image has no
+    label with f >= e1.
     """
 
     name = "reach"

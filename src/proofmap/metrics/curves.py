@@ -32,13 +32,13 @@ from proofmap.metrics.targets import Target
 
 @dataclass(frozen=True)
 class Curves:
-    """Probabilities along the game, and their areas.
+    """The curves of a game, one for each image and label, and the areas under them.
 
-    ``probabilities`` is ``(N, L, S)`` at ``counts`` ``(S,)`` of ``positions``; ``auc`` and ``error`` are ``(N, L)``
-    (``error``: how much the area changes when every second step is left out); ``matrix[i, a, b]`` is the area of
-    label b under the map of label a. Places without a label hold NaN. ``f`` is f(x, a) on the whole image
-    and ``whole`` is the game's target there: the same as ``f``, unless the target is not a probability; ``probabilities`` are then values
-    of the target.
+    ``probabilities`` ``(N, L, S)`` are the points of the curves, at ``counts`` ``(S,)`` of ``positions`` positions. ``auc``
+    ``(N, L)`` are the areas. ``error`` ``(N, L)`` is the change of an area when every second step is left out. ``matrix[i, a, b]``
+    is the area of label b under the map of label a, for image i. ``f`` ``(N, L)`` is f(x, a) for the whole image, and ``whole``
+    ``(N, L)`` is the game's target for the whole image. If the target is not a probability, ``whole`` differs from ``f``, and
+    ``probabilities`` are values of the target. Entries without a label are NaN.
     """
 
     game: str
@@ -56,7 +56,7 @@ class Curves:
 
     @property
     def h(self) -> Tensor:
-        """The game's target on the whole image ``(N, L)``, with which its areas are to be compared."""
+        """The game's target for the whole image ``(N, L)``. The areas are compared with this value."""
         return self.f if self.whole is None else self.whole
 
     def select_images(self, places: list[int]) -> Curves:
@@ -73,9 +73,9 @@ class Curves:
 
 
 def insertion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Curves:
-    """The insertion game (the paper's AUC): the top s positions are shown, the rest is filled.
+    """Play the insertion game (the paper's AUC): the top s positions are shown, the rest is filled.
 
-    AUC(x, a, M) = mean over s of f(x~_s, a), where x~_s equals x on the top s positions of M. Options as in
+    AUC(x, a, M) = mean over s of f(x~_s, a), where x~_s equals x on the top s positions of M. The options are those of
     :func:`curves`.
 
     >>> from torch import nn
@@ -90,7 +90,7 @@ def insertion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tens
 
 
 def deletion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Curves:
-    """The deletion game: the top s positions are hidden, s = 1 .. n; lower is better. Options as in :func:`curves`."""
+    """Play the deletion game: the top s positions are hidden, s = 1 .. n; lower is better. The options are those of :func:`curves`."""
     return curves("deletion", classifier, images, maps, labels, **options)
 
 
@@ -170,10 +170,11 @@ def play_on(
 
 
 class _Runner:
-    """One game over all maps: the flat list of jobs (map, step, draw), run in full batches.
+    """Plays one game over all maps: a flat list of jobs (map, step, draw), run in full batches.
 
     Normalising and choosing between two values commute to the bit, so images and fills are normalised before they are repeated for
-    every step, in the memory layout of the net. A soft game mixes values, so its composites are normalised.
+    every step, in the memory layout of the net. A soft game mixes the values of image and fill, so here the mixed images are
+    normalised.
     """
 
     def __init__(self, ready: ReadyGame, board: GameBoard, matrix: bool) -> None:
@@ -228,7 +229,9 @@ class _Runner:
         return x.contiguous(memory_format=layout_of(self.classifier.net))
 
     def _read(self, keep: Tensor, image: Tensor, some: slice) -> Tensor:
-        """What the game reads off ``(B, A)``, the mean over the draws of the fill, for keep-masks ``(B, n)`` of ``some`` images."""
+        """The values ``(B, A)`` that the game reads from the net for keep-masks ``(B, n)``, averaged over the draws of the fill.
+        ``image`` ``(B,)`` is the index of each mask's image; these indices lie in the slice ``some``.
+        """
         inputs = self.classifier.inputs
         mask = keep.view(-1, *inputs.positions)
         composites = inputs.composite(
@@ -256,7 +259,9 @@ class _Runner:
         return drawn.view(-1, draws, *drawn.shape[1:])[image - some.start]
 
     def _curve_ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
-        """f(x, a) ``(N, L)``, and the values read for the whole image and for the fill alone. They are the same for every map."""
+        """f(x, a) ``(N, L)``, and the ends of the curves ``(N, L)``: the values read for the whole image (key True) and for the
+        fill alone (key False). The ends are the same for every map.
+        """
         safe, logits = self.board.labels.clamp_min(0), self.board.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)
         # the next game reads them too
@@ -265,7 +270,7 @@ class _Runner:
         return f, {True: whole, False: nothing.gather(1, safe)}
 
     def _nothing_shown(self) -> Tensor:
-        """What is read off the fill alone ``(N, A)``."""
+        """The values ``(N, A)`` that the game reads for the fill alone."""
         images = self.board.images
         nothing = torch.zeros(len(images), self.n, dtype=torch.bool, device=images.device)
         rows = in_batches(
@@ -309,7 +314,7 @@ class _Runner:
 
 
 def join_lengths(parts: Sequence[Curves], places: Sequence[Tensor], positions: int) -> Curves:
-    """Joins curves of inputs with different numbers of positions, in the original order of the inputs.
+    """Join the curves of inputs with different numbers of positions, in the original order of the inputs.
 
     Areas are those of each input's own curve. For tables and figures, ``probabilities`` are given at the same shares for all:
     at the counts that an input of ``positions`` positions would have. The value at count c is that of the input's own curve, at
@@ -327,7 +332,7 @@ def join_lengths(parts: Sequence[Curves], places: Sequence[Tensor], positions: i
 
 
 def _at_shares(part: Curves, counts: Tensor, positions: int) -> Tensor:
-    """The probabilities ``(N, L, S)`` of curves of inputs with n positions, at counts of ``positions``."""
+    """The probabilities ``(N, L, S)`` of the curves ``part``, read at the shares ``counts / positions``."""
     own = part.counts.double()
     wanted = (counts.double() * part.positions / positions).round().clamp(own[0], own[-1])
     after = torch.searchsorted(own, wanted).clamp(1, max(1, len(own) - 1))

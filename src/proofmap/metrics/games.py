@@ -1,7 +1,8 @@
-"""Games: positions are shown or hidden in the order of a map, and something is read off the net at every step.
+"""Games: positions are shown or hidden in the order of a map, and a value is read from the net at every step.
 
-A game is an order of positions, a fill for the hidden ones, and what is read off. :class:`Game` is its description;
-``game.prepare(classifier)`` gives a :class:`ReadyGame`, and equal prepared games are played once.
+A game consists of an order of positions, a fill (what hidden positions show) and a target (the value that is read from the net).
+:class:`Game` is the description of a game. ``game.prepare(classifier)`` returns a :class:`ReadyGame`. Equal prepared games are
+played once.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ CURVES: Mapping[str, Mapping[str, Any]] = {
     "restricted": {"points": 32, "within": (0.2, 0.6)},
     "road": {"fill": "road", "points": 10, "draws": 1},
 }
-"""``paper``: mean over all s, gray. ``released``: 28 points, right Riemann, gray. ``rise``: trapezoid, blur for
-insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6. ``road``: ten steps of a tenth, imputed with noise, one draw."""
+"""Presets of curves, by name. ``paper``: mean over all s, gray. ``released``: 28 points, right Riemann, gray. ``rise``: trapezoid,
+blur for insertion (its deletion uses gray). ``restricted``: the paper's range 0.2 to 0.6. ``road``: ten steps of a tenth, imputed
+with noise, one draw.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +65,13 @@ class CurveSettings(Plugin):
 
 @dataclass(frozen=True, kw_only=True)
 class Game(CurveSettings):
-    """The description of a game. A subclass defines which positions are shown after the first ``count`` of the order."""
+    """The description of a game. A subclass defines which positions the net sees after the first ``count`` positions of the order
+    (:meth:`shown`).
+    """
 
     noun = "game"
     soft: ClassVar[bool] = False
-    """Whether positions are shown in part: ``order`` and ``shown`` then give shares from 0 to 1."""
+    """Whether positions can be shown in part. If so, ``order`` and ``shown`` return weights from 0 to 1."""
 
     @classmethod
     def make(cls, spec: Any) -> Game:
@@ -145,7 +150,7 @@ class LerfGame(Game):
 
 @dataclass(frozen=True, eq=False)
 class ReadyGame(Ready):
-    """A game prepared for one classifier; equal to another if both give the same numbers."""
+    """A game prepared for one classifier. Two prepared games are equal if they give the same numbers."""
 
     game: Game
     fill: ReadyFill
@@ -175,7 +180,7 @@ class ReadyGame(Ready):
 
 
 def make_game(game: str | Game, **settings: Any) -> Game:
-    """A game from its name, with settings as text (``deletion:fill=blur``) or as values; ``curve=NAME`` is a preset.
+    """A game from its name, with settings as text (``deletion:fill=blur``) or as values. ``curve=NAME`` chooses one of ``CURVES``.
 
     >>> make_game("insertion", curve="released", fill="blur").points
     28

@@ -29,10 +29,10 @@ from proofmap.plugins.settings import setting
 
 @dataclass(frozen=True, kw_only=True)
 class LocalisationMetric(Metric):
-    """A metric of maps whose label has known boxes. An image's value is the mean over these labels.
+    """Base class of metrics of maps whose label has known boxes. An image's value is the mean over the labels with boxes.
 
-    Other labels and images do not count (NaN). The true label must be among those that are explained. A position lies in a box if
-    its centre does.
+    Other labels and images do not count (NaN). The true label must be among the judged labels. A position lies in a box if its
+    centre does.
     """
 
     higher_is_better = True
@@ -54,7 +54,7 @@ class LocalisationMetric(Metric):
 
 
 def known_places(judged: Judged) -> Iterator[tuple[int, int, Sequence[Box]]]:
-    """The image index, label index and boxes of every pair with known boxes."""
+    """The image index, label index and boxes of every (image, label) pair with known boxes."""
     for image, row in enumerate(judged.labels.tolist()):
         for place, label in enumerate(row):
             if boxes := judged.places(image, label):
@@ -151,7 +151,7 @@ def as_box(start: Sequence[int], stop: Sequence[int]) -> Box:
 
 
 def overlap(one: Box, other: Box) -> float:
-    """Intersection over union of two boxes; 0 where both are empty.
+    """Intersection over union of two boxes; 0 if both are empty.
 
     >>> overlap((0, 0, 2, 2), (1, 0, 3, 2))
     0.3333333333333333
@@ -171,8 +171,9 @@ class TwoObjects(LocalisationMetric):
         ranks     Pr[ M(p) > M(q) ] + Pr[ M(p) = M(q) ] / 2,    p drawn from A, q from B
         energy    e_A / (e_A + e_B),    e the mean of max(M, 0) over A, over B;    1/2 where both are 0
 
-    1: the map avoids B. 1/2: it does not tell them apart. 0: it points at the other object. Positions in both count for
-    neither. One map for both labels scores exactly 1/2 on average over the two, however well it finds objects.
+    The value is 1 if the map avoids B, 1/2 if it does not distinguish A from B, and 0 if it points at B only. Positions in both A
+    and B count for neither. One map for both labels scores exactly 1/2 on average over the two labels, however well it finds
+    objects.
     """
 
     name = "two-objects"
@@ -198,7 +199,7 @@ class TwoObjects(LocalisationMetric):
 
 
 def outranks(a: Tensor, b: Tensor) -> Tensor:
-    """The probability that a value of a ``(n,)`` is larger than one of b ``(m,)``; equal ones count one half.
+    """The probability that a random value of a ``(n,)`` is larger than a random value of b ``(m,)``. Equal values count one half.
 
     >>> outranks(torch.tensor([3.0, 1.0]), torch.tensor([1.0, 0.0]))
     tensor(0.8750)
@@ -221,7 +222,8 @@ class Montages:
 
 
 def side_by_side(inputs: Pictures, images: Tensor, labels: Sequence[int] | Tensor) -> Montages:
-    """Two photos in one picture: on the left the middle half of a photo, on the right the middle half of the next photo with another label.
+    """Pictures made of two photos each: on the left the middle half of a photo, on the right the middle half of the next photo with
+    another label.
 
     Args:
         inputs: what the net takes (``classifier.inputs``).

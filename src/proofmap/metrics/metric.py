@@ -1,7 +1,7 @@
 """The interface of metrics: what a metric measures, how to read it, and how it computes values.
 
-A metric has a value per image, whose mean over images, with an interval, is the score; behind it may be a value per (image, label) pair. Or
-it has values per run, computed from the values of all methods together.
+Most metrics have one value per image. The mean over images, with an interval, is the score. The value of an image may be computed
+from values per (image, label) pair. Other metrics have values per run, computed from the values of all methods together.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Per = Literal["image", "run"]
 
 @dataclass(frozen=True, kw_only=True)
 class Metric(Plugin):
-    """The description of a metric: one value per image from a :class:`Judged`; NaN where an image does not count.
+    """The description of a metric: one value per image from a :class:`Judged`, which holds a method's maps; NaN if an image does
+    not count.
 
     Attributes:
-        kind: what the metric measures: ``completeness``, ``soundness``, ``best-effort``, ``insertion``, ``deletion`` or a word of
-        your own.
-            Tables and pages choose metrics by their kind, not by their name. If empty, the kind is the name.
+        kind: what the metric measures: ``completeness``, ``soundness``, ``best-effort``, ``insertion``, ``deletion`` or a word
+            of your own. Tables and pages choose metrics by their kind, not by their name. If empty, the kind is the name.
         higher_is_better: the direction.
         limits: the least and the greatest value.
         intrinsic: whether only the net and the images are used: nothing is trained, and no other data is needed.
@@ -83,7 +83,9 @@ class Metric(Plugin):
         return ()
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
-        """Passes for one image beyond the games, for a method that costs ``method``; None if it cannot be known."""
+        """The passes for one image in addition to those of the games, given the cost ``method`` of one run of the method. None if
+        unknown.
+        """
         return Cost()
 
     def settings(self) -> dict[str, object]:
@@ -111,7 +113,9 @@ class RunValues:
 
 @dataclass(frozen=True)
 class RunValue:
-    """One number about a run, with its subject and the number of images it was computed from."""
+    """One number about a run: its ``subject`` (such as a score or a pair of methods), its ``value``, and the number ``n`` of images
+    that it was computed from.
+    """
 
     subject: str
     value: float
@@ -125,7 +129,7 @@ class RunMetric(Metric):
     per = "run"
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
-        """The numbers of a run, each with its subject, such as a score or a pair of methods."""
+        """The metric's numbers for a run, each with its subject, such as a score or a pair of methods."""
         raise NotImplementedError(f"{type(self).__name__} gives no values per run")
 
 
@@ -153,12 +157,12 @@ def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dic
 
 @dataclass(frozen=True)
 class ReadyMetric:
-    """A metric with its games ready for one net."""
+    """A metric with its games, prepared for one net."""
 
     metric: Metric
     games: Mapping[Game, ReadyGame]
     found: dict[Hashable, Tensor] = field(default_factory=dict, compare=False, repr=False)
-    """What it keeps for all methods that are judged together: see :class:`Judged`."""
+    """Values that the metric keeps for all methods that are judged together: see :class:`Judged`."""
 
     @property
     def kind(self) -> str:
@@ -173,7 +177,7 @@ class ReadyMetric:
 
 
 def prepare_metrics(metrics: Mapping[str, Metric], classifier: Classifier) -> dict[str, ReadyMetric]:
-    """The metrics for one net, by their names; equal games share one fill."""
+    """The metrics prepared for one net, by their names. Equal games are prepared once."""
     played = dict.fromkeys(game for metric in metrics.values() for game in metric.games())
     ready = {game: game.prepare(classifier) for game in played}
     return {

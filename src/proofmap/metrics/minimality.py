@@ -6,8 +6,9 @@ With K(z) = "z keeps the label a", and the top s positions of the map shown, or 
     contrastive    least s with K(top s shown) and not K(top s hidden)            ... without which the label is lost
     complete       least s that is contrastive, with f(top s shown) as large as f(x, a), up to a tolerance
 
-All are read from one insertion curve and one deletion curve. If other metrics play these games too, there are no further passes. Sizes are
-found on the grid of the curves. They are at most one step too large, if the label stays kept once it is kept.
+All three sizes are read from one insertion curve and one deletion curve. If other metrics play these games too, there are no
+further passes. Sizes are found on the grid of the curves. They are at most one step too large, provided that every larger size
+keeps the label too.
 """
 
 from __future__ import annotations
@@ -36,8 +37,9 @@ Keeps = Literal["share", "value", "label"]
 class RegionMetric(Metric):
     """The size of the smallest top part of a map that meets a condition, as a share of the positions.
 
-    NaN if no part meets it. This depends on the net and the fill, not on the map: f of the whole image is below the level, the net does not
-    decide for the label, or the label stays when everything is hidden. An image's value is its first label's.
+    The value is NaN if no part meets the condition. The cause is then the net or the fill, not the map: f of the whole image is
+    below the level, the net does not decide for the label, or the label stays when everything is hidden. An image's value is that
+    of its first label.
     """
 
     higher_is_better = False
@@ -68,14 +70,14 @@ class RegionMetric(Metric):
         return tuple(dict.fromkeys(self._played().values()))
 
     def kept(self, curves: Curves) -> Tensor:
-        """K ``(N, L, S)`` along a curve."""
+        """K ``(N, L, S)``: whether the label is kept at each point of the curves."""
         if self.keeps == "share":
             return curves.probabilities >= self.level * curves.h[..., None]
         level = self.level if self.keeps == "value" else 0.5  # of decisions: in half of the draws
         return (curves.probabilities >= level) & (curves.h >= level)[..., None]
 
     def sought(self, played: Mapping[str, Curves]) -> Tensor:
-        """Which sizes ``(N, L, S)`` meet the condition."""
+        """Which sizes ``(N, L, S)`` meet the condition, given the curves of :meth:`_played`."""
         return self.kept(played["shown"])
 
     def counts(self, judged: Judged) -> Tensor:
@@ -90,7 +92,7 @@ class RegionMetric(Metric):
         return self.counts(judged) / judged.inputs.count
 
     def regions(self, judged: Judged) -> Tensor:
-        """The regions themselves ``(N, L, *positions)``, booleans; empty if there is none."""
+        """The smallest regions ``(N, L, *positions)`` that meet the condition, as boolean masks; empty if there is none."""
         keys = streams.image_keys(judged.images, judged.seed, "ties").repeat_interleave(
             judged.labels.shape[1]
         )

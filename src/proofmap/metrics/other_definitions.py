@@ -37,7 +37,8 @@ from proofmap.plugins.settings import setting
 
 @GAMES.register
 class KeptGame(Game):
-    """The top s positions are shown. The target is 1 for the net's answer and 0 for other labels.
+    """The top s positions are shown. The value that is read is 1 for the net's answer (its most probable label) and 0 for other
+    labels.
 
     If outputs are independent, every label with a probability of at least .5 is an answer.
     """
@@ -62,9 +63,9 @@ class KeptGame(Game):
 class ProofSize(GameMetric):
     """The smallest share s of positions such that the net gives the label at s and at every larger share tried.
 
-    With a random fill the label counts as the answer if it is the answer in more than half of the draws. The value of an image is that of its
-    first label; NaN if the label is not the answer for the whole image.
-    ``conformal-bound`` turns the sizes of many images into a share that is enough for 95 % of such images.
+    With a random fill the label counts as the answer if it is the answer in more than half of the draws. The value of an image is
+    that of its first label. It is NaN if this label is not the answer for the whole image. ``conformal-bound`` turns the sizes of
+    many images into a share that is enough for 95 % of such images.
     """
 
     name = "proof-size"
@@ -92,9 +93,9 @@ class LiSoundness(GameMetric):
 
         mean over steps i of  (A_i - F_i) / A_i,      F_i = sum of (A_j - A_j-1) over the steps j < i with p_j - p_j-1 <= threshold,
 
-    where A_i is the sum of the map (its part above zero) over the positions shown at step i, and p_i is the label's probability at step
-    i, with p_0 = 0.
-    The value of an image is that of its first label. NaN for a map without attribution. ``curve=road`` imputes as the authors do.
+    where A_i is the sum of the map (its part above zero) over the positions shown at step i, and p_i is the label's probability at
+    step i, with p_0 = 0. The value of an image is that of its first label. It is NaN for a map without positive values.
+    ``curve=road`` imputes as the authors do.
     """
 
     name = "li-soundness"
@@ -165,7 +166,7 @@ def _positive(maps: Tensor) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class MerlinArthur(Metric):
-    """Base class of both metrics: how much is shown, and over which fill."""
+    """Base class of the two Merlin-Arthur metrics. The settings say how much is shown, and over which fill."""
 
     higher_is_better = True
     limits = (0.0, 1.0)
@@ -182,7 +183,9 @@ class MerlinArthur(Metric):
         return (self.game,)
 
     def convinced(self, judged: Judged) -> Tensor:
-        """How often Arthur (the net) predicts each label ``(N, L)`` when it sees the top of its map."""
+        """How often ``(N, L)``, over the draws of the fill, Arthur (the net) gives a label when it sees only the top of the label's
+        map.
+        """
         return judged.play(self.game).probabilities[..., -1]
 
     def right(self, judged: Judged) -> Tensor:

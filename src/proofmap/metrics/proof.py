@@ -21,12 +21,12 @@ from proofmap.core.errors import InputError
 SECOND_LABEL_FLOOR = 0.01
 """Best effort looks at images whose second label has at least this probability."""
 Counted = Literal["believed", "paper"]
-"""Which labels best effort asks about: those with f >= e1, or all but the top one, as the paper."""
+"""Which labels best effort uses: those with f >= e1, or all labels except the top one, as in the paper."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The pair (e1, e2) of the definition."""
+    """The floors e1 and e2 in the definitions of completeness and soundness."""
 
     e1: float
     e2: float
@@ -43,8 +43,9 @@ THRESHOLDS: Mapping[str, Thresholds] = {
     "appendix": Thresholds(0.0, 0.1),
     "released": Thresholds(0.1, 0.1),
 }
-"""``paper``: the main text. ``restricted``: its table over the range 0.2 to 0.6. ``appendix``: its CIFAR and ImageNet
-tables. ``released``: the script its authors published."""
+"""Presets by name. ``paper``: the paper's main text. ``restricted``: its table over the range 0.2 to 0.6. ``appendix``: its CIFAR
+and ImageNet tables. ``released``: the script that its authors published.
+"""
 
 
 def thresholds(which: str | tuple[float, float] | Thresholds) -> Thresholds:
@@ -69,7 +70,7 @@ def thresholds(which: str | tuple[float, float] | Thresholds) -> Thresholds:
 
 
 def completeness(auc: Tensor, f: Tensor, e1: float = 0.0) -> Tensor:
-    """alpha(x, a), elementwise; NaN where the area or f is NaN.
+    """Completeness alpha(x, a) from areas and f, elementwise; NaN where the area or f is NaN.
 
     >>> completeness(torch.tensor([0.65, 0.43]), torch.tensor([0.67, 0.67]))
     tensor([0.9701, 0.6418])
@@ -80,7 +81,7 @@ def completeness(auc: Tensor, f: Tensor, e1: float = 0.0) -> Tensor:
 
 
 def soundness(auc: Tensor, f: Tensor, e2: float = 0.0) -> Tensor:
-    """beta(x, a), elementwise; NaN where the area or f is NaN.
+    """Soundness beta(x, a) from areas and f, elementwise; NaN where the area or f is NaN.
 
     >>> soundness(torch.tensor([0.29, 0.0]), torch.tensor([0.13, 0.0]))
     tensor([0.4483, 1.0000])
@@ -96,7 +97,7 @@ def _perfect(auc: Tensor, f: Tensor) -> Tensor:
 
 
 def worst_case(scores: Tensor) -> Tensor:
-    """The minimum over labels of ``(N, L)``: ``(N,)``. Places without a label (NaN) do not count.
+    """The minimum ``(N,)`` of scores ``(N, L)`` over the labels of each image. Entries without a label (NaN) do not count.
 
     >>> worst_case(torch.tensor([[0.9, 0.4, float("nan")]]))
     tensor([0.4000])

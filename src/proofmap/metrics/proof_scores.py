@@ -1,8 +1,8 @@
 """The paper's scores as metrics: worst-case completeness and soundness, and best effort; and scores of one label against another.
 
-They rest on a base metric g (Definition 3.3): a game, the fill and the range of its curve, and a target read off the net.
-The paper's AUC is the insertion game with the probability as its target. Every other choice also defines a completeness and a
-soundness:
+These scores are computed from a base metric g (Definition 3.3). It consists of a game, the fill and the range of its curve, and a
+target h that is read from the net. The paper's AUC is the insertion game with the probability as its target. Every other choice
+also defines a completeness and a soundness:
 
     alpha(x, a) = min( max(g, e1) / h , 1 ),    beta(x, a) = min( max(h, e2) / g , 1 ),    h = h(x, a) of the whole input.
 """
@@ -37,7 +37,7 @@ REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
 @dataclass(frozen=True, kw_only=True)
 class ProofMetric(GameMetric):
-    """A metric of the paper's definition. The shortcut ``thresholds`` sets e1 and e2; each metric uses one of them."""
+    """Base class of metrics of the paper's definition. The shortcut ``thresholds`` sets e1 and e2; each metric uses one of them."""
 
     base: Game = setting(InsertionGame(), "the game that modifies the input; its curve is drawn as said here")
 
@@ -156,9 +156,9 @@ class ClassSensitivity(GameMetric):
 
         mean over labels a of  AUC(x, a, M_a) - mean over b != a of AUC(x, a, M_b)
 
-    The value is zero for one map for all labels, however good it is, and below zero if the maps of labels are swapped. It also depends
-    on the net: labels that share their pixels cannot be told apart. NaN where an image has one label. It costs no passes: it reads the
-    label x label matrix.
+    The value is zero if all labels have the same map, however good it is, and below zero if the maps of labels are swapped. The
+    value also depends on the net: labels that share their pixels cannot be told apart. It is NaN if an image has one label. The
+    metric needs no further passes, because it reads the label x label matrix of the game.
     """
 
     name = "class-sensitivity"
@@ -187,8 +187,8 @@ class ClassSensitivity(GameMetric):
 class SecondSoundness(ProofMetric):
     """beta(x, a) of the label with the second-highest probability; NaN if this label was not judged.
 
-    This is the label that is most easily confused with the top one. It is the same for every method and every number of labels, so the
-    score does not fall when more labels are judged. The worst case does.
+    This is the label that is most easily confused with the top one. The label is the same for every method and every number of
+    labels. So this score does not fall when more labels are judged, while the worst case over labels does.
     """
 
     name = "second-soundness"

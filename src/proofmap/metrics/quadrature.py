@@ -21,7 +21,7 @@ Rule = Literal["mean", "right", "trapezoid"]
 
 @dataclass(frozen=True, kw_only=True)
 class Quadrature:
-    """``points`` steps over ``within`` (a range of shares of the positions), summed by ``rule``.
+    """A quadrature with ``points`` steps over ``within`` (a range of shares of the positions), summed by ``rule``.
 
     - ``mean``: the curve is interpolated linearly, and its values at all integer counts in the range are averaged (the paper's definition);
     - ``right``: the plain mean of the values after each step (the released code);
@@ -67,7 +67,9 @@ class Quadrature:
 
 @dataclass(frozen=True)
 class Nodes:
-    """``AUC = sum(weights * p(counts))``; ``coarse`` are the weights of the same rule on every second count."""
+    """The counts at which a curve p is evaluated, and their weights: ``AUC = sum(weights * p(counts))``. ``coarse`` are the weights
+    of the same rule on every second count.
+    """
 
     counts: Tensor
     weights: Tensor
@@ -80,7 +82,9 @@ def _whole(count: float) -> int:
 
 
 def _interpolant(counts: list[int], rule: Rule) -> Tensor:
-    """Weights of the mean of the linear interpolant: over integers in (first, last], or as an integral."""
+    """Weights of the values at ``counts`` in the mean of their linear interpolant: over the integers in (first, last] for ``mean``,
+    otherwise as an integral.
+    """
     weights = [0.0] * len(counts)
     for j, (a, b) in enumerate(pairwise(counts)):
         right = (b - a + 1) / 2 if rule == "mean" else (b - a) / 2

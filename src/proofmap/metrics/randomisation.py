@@ -37,7 +37,8 @@ def smooth_maps(
     seed: int,
     progress: Progress,
 ) -> Tensor:
-    """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image; its maps if ``samples`` is 1.
+    """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image. If ``samples`` is 1, the maps of the
+    images without noise.
 
     Gaussian noise has ``noise`` times the image's own range as its standard deviation, and is clipped to the input's limits.
     """
@@ -58,7 +59,7 @@ def smooth_maps(
 
 
 def unlearned(classifier: Classifier, layers: Layers, seed: int) -> Classifier:
-    """The net with its last layer, or all layers, randomised."""
+    """A copy of the classifier in which the weights of the last layer, or of all layers, are randomised."""
     found = layers_of(classifier)
     chosen = found[-1:] if layers == "last" else found
     return randomised(classifier, [name for layer in chosen for name in layer], seed=seed)
@@ -78,7 +79,7 @@ def _maps(judged: Judged, classifier: Classifier, samples: int, noise: float) ->
 
 @dataclass(frozen=True, kw_only=True)
 class UnlearnedMetric(Metric):
-    """A metric that compares a method's maps with those of the net with randomised weights."""
+    """Base class of metrics that compare a method's maps for the net with its maps for a copy of the net with randomised weights."""
 
     layers: Layers = setting("all", "whose weights are randomised: the last layer's, or all")
     draw: int = setting(0, "other weights for the same seed", least=0)
@@ -143,8 +144,8 @@ class ComplexityRise(UnlearnedMetric):
 
         (h(maps of the randomised net) - h(maps)) / h(maps)
 
-    with h the entropy of a map's histogram. Above 0: the maps had structure, and lost it. It needs one randomised net, not one for each
-    layer, and no similarity. NaN for a constant map.
+    with h the entropy of a map's histogram. A value above 0 means that the maps had structure and lost it. The metric needs one
+    randomised net, not one for each layer, and no measure of similarity. The value is NaN for a constant map.
     """
 
     name = "complexity-rise"

@@ -17,8 +17,8 @@ from proofmap.core.inputs import Box, Inputs
 def unit_scale(maps: Tensor) -> Tensor:
     """Maps ``(P, *positions)`` each scaled to run from 0 to 1.
 
-    A constant map becomes 0 everywhere. Infinite values count as the largest or the
-    least finite one; a map that has no finite value is 1 at plus infinity and 0 elsewhere.
+    A constant map becomes 0 everywhere. Infinite values count as the largest or the smallest finite value. A map without finite
+    values becomes 1 at plus infinity and 0 elsewhere.
 
     >>> unit_scale(torch.tensor([[-1.0, 1.0, 3.0], [2.0, 2.0, 2.0], [0.0, 4.0, torch.inf]]))
     tensor([[0.0000, 0.5000, 1.0000],
@@ -87,13 +87,15 @@ def largest_piece(keep: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Boxes:
-    """Boxes ``(P, axes)``: along each axis the first position inside and the first one beyond. Both are 0 for an empty mask."""
+    """The bounding boxes of P masks. ``start`` and ``stop`` ``(P, axes)`` are the first position inside and the first one beyond,
+    along each axis. Both are 0 for an empty mask.
+    """
 
     start: Tensor
     stop: Tensor
 
     def area(self, positions: Sequence[int]) -> Tensor:
-        """The share ``(P,)`` of the positions that lie inside."""
+        """The share ``(P,)`` of all positions that each box covers."""
         shape = torch.tensor(tuple(positions), device=self.start.device)
         return ((self.stop - self.start) / shape).prod(dim=1)
 
@@ -119,7 +121,8 @@ def boxes_around(keep: Tensor) -> Boxes:
 def crops(images: Tensor, boxes: Boxes, inputs: Inputs) -> Tensor:
     """The content of each box of images ``(P, *shape)``, enlarged to the size of the input by linear interpolation.
 
-    The same as ``interpolate(crop, mode="bilinear", align_corners=False)`` for each box, all at once.
+    The result is that of ``interpolate(crop, mode="bilinear", align_corners=False)`` for each box, but all boxes are processed at
+    once.
     """
     found = images
     for axis, count in enumerate(inputs.positions):
@@ -148,8 +151,8 @@ def _enlarging(start: Tensor, stop: Tensor, length: int) -> Tensor:
 
 
 def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Tensor:
-    """The distance ``(*positions)`` of the middle of each position from a box: 0 inside. For inputs with one axis, only left and right
-    count.
+    """The distance ``(*positions)`` between the centre of each position and a box; 0 inside the box. For inputs with one axis, only
+    the left and right sides of the box count.
     """
     left, top, right, bottom = box
     sides = [(left, right)] if len(positions) == 1 else [(top, bottom), (left, right)]
@@ -162,7 +165,7 @@ def box_distance(box: Box, positions: Sequence[int], device: torch.device) -> Te
 
 
 def inside_boxes(boxes: Sequence[Box], positions: Sequence[int], device: torch.device) -> Tensor:
-    """Which positions ``(*positions)`` have their middle in one of the boxes."""
+    """A boolean mask ``(*positions)`` of the positions whose centre lies in one of the boxes."""
     found = torch.zeros(tuple(positions), dtype=torch.bool, device=device)
     for box in boxes:
         found |= box_distance(box, positions, device) == 0

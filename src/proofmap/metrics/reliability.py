@@ -21,7 +21,7 @@ REFERENCE = "Tomsett et al. 2020"
 
 
 def krippendorff_alpha(ratings: Tensor) -> float:
-    """Krippendorff's alpha of ordinal ratings ``(raters, things)``; NaN: not rated.
+    """Krippendorff's alpha of ordinal ratings ``(raters, things)``, in which NaN means not rated.
 
         alpha = 1 - D_observed / D_expected,      distance(c, k)^2 = (sum of n_g for g = c .. k, minus (n_c + n_k) / 2)^2
 
@@ -68,7 +68,9 @@ def mean_correlation(values: Tensor) -> float:
 
 
 def images_by_methods(run: RunValues, score: str) -> Tensor:
-    """Values ``(n, K)`` of a score, larger = better, of the images that all methods count."""
+    """The values ``(n, K)`` of a score for K methods, on the n images that count for every method. The sign is such that larger is
+    better.
+    """
     return _shared_images(run, [(values, score) for values in run.values.values()])
 
 
@@ -78,12 +80,16 @@ def shared_scores(run: RunValues) -> list[str]:
 
 
 def two_scores(values: Mapping[str, Tensor], a: str, b: str, run: RunValues) -> Tensor:
-    """One method's values ``(n, 2)`` of two scores, larger = better, of the images that both count."""
+    """One method's values ``(n, 2)`` of the scores a and b, on the n images that count for both. The signs are such that larger is
+    better.
+    """
     return _shared_images(run, [(values, a), (values, b)])
 
 
 def _shared_images(run: RunValues, columns: Sequence[tuple[Mapping[str, Tensor], str]]) -> Tensor:
-    """The values of scores, larger = better, one column each, of the images without NaN in any column."""
+    """A table with one column per score, and one row per image that has no NaN in any column. The signs are such that larger is
+    better.
+    """
     signed = [
         values[name].double().cpu() * (1 if run.higher_is_better[name] else -1) for values, name in columns
     ]
@@ -100,7 +106,7 @@ class ScoreMetric(RunMetric):
         return [RunValue(name, self.of_score(table), len(table)) for name, table in tables.items()]
 
     def of_score(self, values: Tensor) -> float:
-        """The number for values ``(images, methods)`` of a score, larger = better."""
+        """The metric's number for one score, from the values ``(images, methods)``; larger values are better."""
         raise NotImplementedError(f"{type(self).__name__} gives no number for a score")
 
 
@@ -178,7 +184,8 @@ class RankingAgreement(ScoreMetric):
 
 
 def concordance(values: Tensor) -> float:
-    """Kendall's W of values ``(m, k)``, ties corrected; NaN for fewer than two raters or things, or if all are tied.
+    """Kendall's W of the values ``(m, k)`` that m raters give to k things, corrected for ties. NaN if m or k is below 2, or if all
+    values are tied.
 
     >>> concordance(torch.tensor([[1.0, 2.0, 3.0], [10.0, 20.0, 30.0]]))
     1.0

@@ -17,7 +17,7 @@ from proofmap.plugins.settings import setting
 class Roughness(Metric):
     """The length of the border of a map's top share, relative to the border of one square (in one dimension: one piece) of the same size.
 
-        roughness = |{neighbours of which one is shown}| / (4 sqrt(shown positions))
+        roughness = |{pairs of neighbours of which exactly one is shown}| / (4 sqrt(shown positions))
 
     About 1 for a single clean region (less where it touches the edge of the picture), 3 for a few ragged ones, tens for
     scattered pixels. The value of an image is the mean over its labels. Raggedness is neither right nor wrong; a map that

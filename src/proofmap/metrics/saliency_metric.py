@@ -31,14 +31,16 @@ from proofmap.metrics.regions import (
 from proofmap.plugins.settings import setting
 
 LEAST_AREA = 0.05
-"""Boxes below this share of the picture count as this large, and are flagged: their crop is a smear of few pixels."""
+"""Boxes that cover less than this share of the picture count as this large, and are flagged, because their crops consist of a few
+enlarged pixels.
+"""
 LEAST_P = 1e-30
 REFERENCE = "Dabkowski and Gal 2017"
 
 
 @dataclass(frozen=True, kw_only=True)
 class BoxMetric(Metric):
-    """A metric of the box around the thresholded part of a map. An image's value is that of its first label.
+    """Base class of metrics of the box around the thresholded part of a map. An image's value is that of its first label.
 
     The map is scaled to run from 0 to 1. The paper's threshold delta runs from 0 to 5, but no value of a scaled map is above 1.
     ``reading=mean`` takes delta as a multiple of the map's mean, ``reading=value`` as a value.
@@ -156,7 +158,9 @@ DELTAS = tuple(round(0.2 * k, 1) for k in range(26))
 
 @dataclass(frozen=True)
 class SweepRow:
-    """The results of one threshold on the holdout: means over images, and the share of boxes below 0.05."""
+    """The results of one threshold on the holdout, images that are not judged: means over images, and the share of boxes below
+    0.05.
+    """
 
     delta: float
     value: float
@@ -211,11 +215,11 @@ def saliency_sweep(
     deltas: Sequence[float] = DELTAS,
     seed: int = 0,
 ) -> SaliencySweep:
-    """Try every threshold on a holdout: images that are not judged later. One pass for each image and threshold.
+    """Try every threshold on a holdout: images that are not judged later. This takes one pass for each image and threshold.
 
     Args:
-        labels: as in :func:`proofmap.evaluate`; each image is explained for the first of its labels.
-        metric: its other settings, such as the reading of the threshold.
+        labels: as in :func:`proofmap.evaluate`; each image is explained for the first of its labels. metric: the metric to tune;
+        its settings other than the threshold are kept.
     """
     if len(holdout) == 0:
         raise InputError("the holdout is empty; give images that are not judged later")

@@ -32,7 +32,7 @@ def mean_ranks(values: Tensor) -> Tensor:
 
 
 def pearson(a: Tensor, b: Tensor) -> Tensor:
-    """Pearson's correlation ``(P,)`` of each row of one table ``(P, n)`` with the same row of the other; NaN if a row is constant."""
+    """Pearson's correlation ``(P,)`` between the corresponding rows of a and b ``(P, n)``; NaN if a row is constant."""
     a, b = a.double(), b.double()
     a, b = a - a.mean(dim=1, keepdim=True), b - b.mean(dim=1, keepdim=True)
     product = (a * b).sum(dim=1)
@@ -41,7 +41,7 @@ def pearson(a: Tensor, b: Tensor) -> Tensor:
 
 
 def spearman(a: Tensor, b: Tensor) -> Tensor:
-    """Spearman's rank correlation ``(P,)`` of each row of one table ``(P, n)`` with the same row of the other; NaN if a row is constant.
+    """Spearman's rank correlation ``(P,)`` between the corresponding rows of a and b ``(P, n)``; NaN if a row is constant.
 
     >>> spearman(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[9.0, 4.0, 1.0]]))
     tensor([-1.], dtype=torch.float64)
@@ -55,7 +55,7 @@ _SIGMA, _WINDOW = 1.5, 11
 
 
 def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
-    """The similarity ``(P,)`` of each map ``(P, *positions)`` to the corresponding other map; 1 for equal maps.
+    """The similarity ``(P,)`` between the corresponding maps of a and b ``(P, *positions)``; 1 for equal maps.
 
     ``rank`` is Spearman's correlation of the values, ``abs-rank`` that of their absolute values, ``ssim`` is :func:`ssim` of the maps
     scaled to [0, 1]. 0 if one of the two is constant; NaN if both are.
@@ -71,8 +71,8 @@ def similarity(a: Tensor, b: Tensor, how: Similarity) -> Tensor:
 
 
 def ssim(a: Tensor, b: Tensor) -> Tensor:
-    """Structural similarity ``(P,)`` (Wang et al. 2004) of each map ``(P, *positions)`` to the corresponding other map; values are in [0,
-    1].
+    """Structural similarity ``(P,)`` (Wang et al. 2004) between the corresponding maps of a and b ``(P, *positions)``, with values
+    in ``[0, 1]``.
 
         (2 ma mb + C1) (2 cov + C2) / ((ma^2 + mb^2 + C1) (va + vb + C2)),     C1 = .01^2, C2 = .03^2
 
@@ -118,7 +118,7 @@ def _scaled(maps: Tensor) -> Tensor:
 
 
 def _window(values: Tensor, axis: int) -> Tensor:
-    """Means under the Gaussian window along an axis, at all places where the window lies inside the map."""
+    """Means under the Gaussian window along an axis, at all positions where the window lies inside the map."""
     side = values.shape[axis]
     width = min(_WINDOW, side - 1 + side % 2)  # odd
     distance = torch.arange(width, device=values.device, dtype=values.dtype) - width // 2

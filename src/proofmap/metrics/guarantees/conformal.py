@@ -22,14 +22,14 @@ REFERENCE = "Vovk et al. 2005; Lei et al. 2018 (split conformal)"
 
 @dataclass(frozen=True, kw_only=True)
 class Conformal(RunMetric):
-    """Base class of both metrics: a level, and the scores that are used."""
+    """Base class of the two conformal metrics. The settings are the level and the score that the bound is about."""
 
     reference = REFERENCE
     level: float = setting(0.95, "share of images that keep to the bound, at least", above=0, most=0.9999)
     score: str = setting("proof-size", "the score it is about; all scores where the run does not have it")
 
     def _values(self, run: RunValues) -> Iterator[tuple[str, Tensor, bool]]:
-        """For each method and score: its name, its values without NaN, and whether higher is better."""
+        """For each method and score: a name for the pair, the values without NaN, and whether higher is better."""
         known = list(run.higher_is_better)
         chosen = [self.score] if self.score in known else known
         for method, scores in run.values.items():
@@ -43,9 +43,9 @@ class Conformal(RunMetric):
 class ConformalBound(Conformal):
     """The bound that a further image of this kind meets with probability at least ``level``.
 
-    It is an upper bound if lower is better (for ``proof-size``: showing this share of the pixels keeps the label), and a lower bound if
-    higher is better. NaN with fewer than level / (1 - level) images: 19 for 95 %. It holds on average over calibration
-    sets and images of the same kind; nothing is said about one image or another kind.
+    It is an upper bound if lower is better (for ``proof-size``: showing this share of the pixels keeps the label), and a lower
+    bound if higher is better. NaN with fewer than level / (1 - level) images: 19 for 95 %. The guarantee holds on average over
+    calibration sets and images of the same kind. It says nothing about a single image, or about images of another kind.
     """
 
     name = "conformal-bound"

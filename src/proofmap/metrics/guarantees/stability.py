@@ -26,14 +26,18 @@ from proofmap.plugins.settings import setting
 
 @METRICS.register
 class SoftStability(Metric):
-    """tau_r = Pr [ the answer to x with S' shown is the answer to x with S shown ],
+    """An estimate of tau_r, the probability that the net's answer stays the same when random cells are shown in addition to a map's
+    top cells:
+
+        tau_r = Pr [ the answer to x with S' shown is the answer to x with S shown ],
 
     where S is the top ``share`` of the cells of a grid by the label's map, and S' is drawn uniformly from all sets that contain S
     and at most r = ``radius`` further cells. The value is the share of N = floor(ln(2 / delta) / (2 eps^2)) + 1 draws in which the
     answer stays; by Hoeffding's inequality it is within eps of tau_r with probability 1 - delta, for each image and label.
 
     The answer is the most probable label, or, for a net with independent outputs, whether the label's probability is at least .5.
-    The value of an image is that of its first label. A meaningless map can be stable, too: read it together with insertion.
+    The value of an image is that of its first label. A meaningless map can be stable, too, so read this value together with
+    insertion.
     """
 
     name = "soft-stability"
@@ -132,7 +136,7 @@ def answer(classifier: Classifier, logits: Tensor, labels: Tensor) -> Tensor:
 
 @METRICS.register
 class CertifiedPixels(Metric):
-    """The share of positions that randomised smoothing certifies; at the others it abstains.
+    """The share of positions that randomised smoothing certifies. At the other positions it abstains.
 
     ``samples`` maps of x + sigma * noise are cut at their top ``share``. A binomial test at the level alpha / positions decides: a position
     is certified as shown if "it is shown with probability tau or less" is rejected, and as hidden if "it is hidden with probability tau or
@@ -159,7 +163,7 @@ class CertifiedPixels(Metric):
 
     @property
     def radius(self) -> float:
-        """The radius: a smaller change of the input does not change a certified position."""
+        """The l2 radius of the certificates: a smaller change of the input does not change a certified position."""
         return self.sigma * NormalDist().inv_cdf(self.tau)
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
@@ -188,7 +192,9 @@ class CertifiedPixels(Metric):
 
 
 def noisy(x: Tensor, noise: Tensor, sigma: float, inputs: Inputs) -> Tensor:
-    """Inputs with noise, in their own units and within their limits."""
+    """The inputs x plus sigma times the noise. Inputs with limits are clamped to them; for other inputs, sigma is in units of the
+    input's std.
+    """
     if inputs.limits is not None:
         return (x + sigma * noise.to(x)).clamp(*inputs.limits)
     return x + sigma * inputs.per_channel(torch.tensor(inputs.std).to(x)) * noise.to(x)
