@@ -14,7 +14,7 @@ from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, Li
 from proofmap.methods.method import METHODS
 
 LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})
-"""Those of pytorch-grad-cam that do not look at the label."""
+"""Classes of pytorch-grad-cam whose maps do not depend on the label."""
 _MODEL = ("model", "target_layers")
 RANDOM_GRAD_CAM = frozenset({"RandomCAM"})
 RANDOM_TORCH_CAM = frozenset({"SSCAM", "SmoothGradCAMpp"})
@@ -24,8 +24,8 @@ RANDOM_TORCH_CAM = frozenset({"SSCAM", "SmoothGradCAMpp"})
 class PytorchGradCam(LibraryMethod):
     """Any class activation map of pytorch-grad-cam: ``CLASS(classifier.as_module(), target_layers=[layer])``.
 
-    The library scales each map to [0, 1] and enlarges it itself. Its options are those of the class and of its call, such as
-    ``eigen_smooth=true``.
+    The library itself scales each map to [0, 1] and enlarges it. The options are those of the library's class and of its call, such
+    as ``eigen_smooth=true``.
     """
 
     name = "pytorch-grad-cam"
@@ -56,7 +56,7 @@ class PytorchGradCam(LibraryMethod):
         return True
 
     def _parameters(self) -> tuple[Parameters, tuple[str, ...]]:
-        """The options of the constructor and of the call. Some classes pass the latter on to their ``forward``."""
+        """The options of the constructor and of the call. Some classes pass the options of the call on to their ``forward``."""
         kind, given = self.class_named(self.call.name), ("input_tensor", "targets")
         called = (Parameters.of(kind.__call__, without=given), Parameters.of(kind.forward, without=given))
         return (
@@ -78,8 +78,8 @@ class PytorchGradCam(LibraryMethod):
 class TorchCam(LibraryMethod):
     """Any class activation map of torch-cam: ``CLASS(classifier.as_module(), target_layer=layer)``.
 
-    Its maps are taken as they are, not scaled to [0, 1], and enlarged bilinearly. The class itself fuses the maps of several
-    layers.
+    The library's maps are not scaled to [0, 1], and are enlarged bilinearly. If several layers are named, the library fuses their
+    maps.
     """
 
     name = "torch-cam"
@@ -121,14 +121,16 @@ class TorchCam(LibraryMethod):
 
 
 def grad_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Any:
-    """The maps ``(n, H, W)`` of an object of pytorch-grad-cam."""
+    """The maps ``(n, H, W)`` that an object of pytorch-grad-cam makes of images ``(n, *shape)`` for labels ``(n,)``."""
     targets = require("pytorch_grad_cam.utils.model_targets", extra="grad-cam", purpose="pytorch-grad-cam")
     wanted = [targets.ClassifierOutputTarget(int(label)) for label in labels]
     return cam(input_tensor=images, targets=wanted, **options)
 
 
 def torch_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Tensor:
-    """The maps ``(n, h, w)`` of an object of torch-cam: one pass of its model, then maps from the values that its hooks recorded."""
+    """The maps ``(n, h, w)`` that an object of torch-cam makes of images ``(n, *shape)`` for labels ``(n,)``. The model runs once;
+    the maps come from the values that the object's hooks recorded.
+    """
     scores = cam.model(images)
     maps: list[Tensor] = cam(labels.tolist(), scores, normalized=False, **options)
     return maps[0] if len(maps) == 1 else cam.fuse_cams(maps)

@@ -27,7 +27,7 @@ from proofmap.plugins.settings import setting
 
 
 def first_token_layer(classifier: Classifier) -> str:
-    """The first module in order of execution that returns a vector for each token: the embeddings."""
+    """The name of the first module, in order of execution, that returns a vector for each token: the embeddings."""
     check_one_pass(classifier)
     net, found = module_of(classifier, "the layer of the embeddings"), list[str]()
     text = classifier.inputs.probe().to(classifier.device)
@@ -87,7 +87,7 @@ _OTHER = ("LLM", "DataLoader", "Remote")
 _AROUND = "attribution_method"
 _BASELINES, _FEATURES = "baselines", "feature_mask"
 GRAY = "gray"
-"""The baselines that normalise to zero; for texts, each text with every word hidden."""
+"""The name of the default baselines: inputs that normalise to zero; for texts, each text with every word hidden."""
 _OWN = "each text with every word hidden"
 _PLAIN = (
     nn.ReLU6,
@@ -102,9 +102,11 @@ _PLAIN = (
     nn.PReLU,
     nn.LogSigmoid,
 )
-"""Activations for which no class of Captum has a rule: DeepLift and the classes of rectifiers use the plain gradient there, without a word."""
+"""Activations for which no class of Captum has a rule: DeepLift and the classes in ``_RECTIFIERS`` use the plain gradient there,
+without a warning.
+"""
 _BENT = (nn.ELU, nn.LeakyReLU, nn.Sigmoid, nn.Tanh, nn.Softplus)
-"""Activations for which DeepLift has a rule, and the classes of rectifiers have none."""
+"""Activations for which DeepLift has a rule, and the classes in ``_RECTIFIERS`` have none."""
 _RECTIFIERS = ("Deconvolution", "GuidedBackprop", "GuidedGradCam")
 
 
@@ -116,7 +118,7 @@ class Captum(LibraryMethod):
     pictures, the mean for rows and series, and the text with every word hidden for tokens. Baselines that you pass are in the
     classifier's units: 0 is a black picture, ``gray`` is the default, and ``none`` uses Captum's own default. ``channels`` merges
     the channels of a position. Attributions of layers are enlarged bilinearly; those of the tokens of a text are summed over each
-    word. A class that wraps another one gets it by name, as in ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``.
+    word. A class that wraps another class gets that class by name, as in ``NoiseTunnel(attribution_method=Saliency,nt_samples=8)``.
     """
 
     name = "captum"
@@ -167,7 +169,7 @@ class Captum(LibraryMethod):
             self.class_named(Call.read(str(call.options[first])).name)
 
     def hides_words(self, inputs: Inputs) -> bool:
-        """Whether the class hides whole words: it hides features, and the inputs are texts."""
+        """Whether the class hides whole words: true if it hides features and the inputs are texts."""
         kind = self.class_named(self.call.name)
         return isinstance(inputs, TextInputs) and _FEATURES in _parameters(kind)[2].names
 
@@ -248,7 +250,7 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
     """An attribution ``(n, C, *grid)`` merged into maps ``(n, *grid)``. An attribution of every input value is merged into maps of
     positions, such as segments.
 
-    If it is a tuple, which may also hold convergence errors, its first entry is used.
+    If ``found`` is a tuple, which may also hold convergence errors, its first entry is used.
     """
     values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
     inputs = classifier.inputs
@@ -300,8 +302,8 @@ def _parameters(kind: Any) -> tuple[str, Parameters, Parameters]:
 
 
 def baselines(name: str, given: object, classifier: Classifier) -> Tensor | str | None:
-    """Baselines ``(1, *shape)`` of one colour: one number for all channels, one number per channel, or ``gray``. None for Captum's
-    default.
+    """Baselines ``(1, *shape)`` for the class ``name``, or ``(2, *shape)`` if the class needs two. ``given`` is their colour: one
+    number for all channels, one number per channel, or ``gray``. If it is None, Captum's default is used.
     """
     if given is None:
         return None

@@ -38,7 +38,7 @@ _WORDS = {"true": True, "false": False, "none": None}
 
 @dataclass(frozen=True)
 class Call:
-    """The name of a class, and options for its constructor or its call; ``str`` gives the text that it is read from.
+    """The name of a class, and options for its constructor or its call; ``str(call)`` is the text of the call in one standard form.
 
     >>> str(Call.read("Occlusion: sliding_window_shapes=(3,4,4), perturbations_per_eval=2"))
     'Occlusion(sliding_window_shapes=(3,4,4),perturbations_per_eval=2)'
@@ -122,7 +122,7 @@ class NamedClass(Method):
 
     family = "adapter"
     package: ClassVar[str]
-    """The name of its distribution."""
+    """The name of the library's distribution."""
     example: ClassVar[str]
 
     of: str = required("a class of the library, with its options in brackets", main=True)
@@ -147,24 +147,24 @@ class NamedClass(Method):
 
     @abstractmethod
     def check(self, call: Call) -> None:
-        """Refuse an unknown class, and unknown and missing options, before anything is computed."""
+        """Raise an error for an unknown class, or for unknown or missing options, before anything is computed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryMethod(NamedClass):
-    """A class of another library, with its options, around ``classifier.as_module()``.
+    """A method that calls a class of another library on ``classifier.as_module()``.
 
-    Options are the library's own; each goes to the constructor or to the call, whichever takes it. ``layer`` names the
-    layer if the class takes one (several are joined by +); it is found if left out.
+    The options are the library's own. Each is passed to the constructor or to the call, whichever takes it. If the class takes a
+    layer, ``layer`` is its name (several names are joined by +); if ``layer`` is left out, a layer is chosen automatically.
     """
 
     place: ClassVar[str]
-    """The module of its classes."""
+    """The Python module that contains the library's classes."""
     extra: ClassVar[str]
     random_classes: ClassVar[frozenset[str]] = frozenset()
-    """Classes that draw random numbers."""
+    """The names of the classes that draw random numbers."""
     precision: ClassVar[torch.dtype | None] = None
-    """The precision that the library needs, if it cannot use the net's own."""
+    """The precision that the library needs; None if it can use the net's own."""
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]
@@ -196,7 +196,9 @@ class LibraryMethod(NamedClass):
 
     @abstractmethod
     def opened(self, subject: LibraryNet) -> AbstractContextManager[Attribute]:
-        """A context with an object of the class for a module. It is closed at the end if the library supports that."""
+        """A context manager that makes an object of the class for a net, and yields the function that computes attributions. The
+        object is closed at the end if the library supports this.
+        """
 
     def check_options(self, call: Call, known: tuple[str, ...], lacking: tuple[str, ...]) -> None:
         check_names(f"{self.package}'s {call.name}", call.options, known)
@@ -212,7 +214,7 @@ class LibraryMethod(NamedClass):
         return as_tensor(found, self.title())
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
-        """Entries of the record in addition to the options: the arguments that the class gets for this net."""
+        """Further entries of the record, in addition to the options: arguments that the class gets for this net."""
         return {}
 
     def state_for(self, classifier: Classifier) -> str:
@@ -240,7 +242,7 @@ class LibraryMethod(NamedClass):
 
 
 def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
-    """The layers by their names in the net, joined by +. The prefix ``net.`` of the module may be left out."""
+    """The layers of a module, given their names in the net, joined by +. The prefix ``net.`` of the module may be left out."""
     known = dict(module.named_modules())
     found = []
     for name in names.split("+") if names else []:

@@ -21,18 +21,18 @@ from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import setting
 
 _MOST_VALUES = 4096
-"""LIME fits one coefficient for each value."""
+"""The largest number of values of an input, because LIME fits one coefficient for each value."""
 
 
 @METHODS.register
 class LimeTabular(Method):
     """The coefficients of ``LimeTabularExplainer`` of the package lime, for every label.
 
-    LIME draws rows near the one that is explained and fits a weighted ridge regression to the net's probabilities. A number is
-    replaced by whether it is in the quartile (or decile) of the explained row; a category by whether it is the same. With
-    ``discretizer=none``, numbers stay numbers. The package's own choice of columns is switched off, so every column has a
-    coefficient. The method ``lime`` hides columns behind a fill; here they are drawn from their distribution in ``rows``. All
-    labels share the drawn rows. A small picture or a short series is treated as a row of its values.
+    LIME draws rows near the one that is explained and fits a weighted ridge regression to the net's probabilities. In this
+    regression, a number is replaced by whether it is in the same quartile (or decile) as in the explained row, and a category by
+    whether it is the same. With ``discretizer=none``, numbers stay numbers. The package's own choice of columns is switched off, so
+    every column has a coefficient. The method ``lime`` hides columns behind a fill; here, columns are drawn from their distribution
+    in ``rows``. All labels share the drawn rows. A small picture or a short series is treated as a row of its values.
     """
 
     name = "lime-tabular"

@@ -37,7 +37,7 @@ _MODELS = ("forward_func", "model")
 class FromObject(Method):
     """An object of Captum, pytorch-grad-cam or torch-cam as a method. It must have been made with ``classifier.as_module()``.
 
-    ``options`` are given to Captum's ``attribute``, or to the call of the others::
+    ``options`` are passed to Captum's ``attribute``, or to the call of an object of the other libraries::
 
         FromObject(of=Occlusion(f.as_module()), options={"sliding_window_shapes": (3, 8, 8)})
 
@@ -167,7 +167,9 @@ def _written(value: object) -> str:
 
 
 def library_of(thing: Any) -> str | None:
-    """The library that an attribution or class activation map belongs to, also if its class is derived from a class of the library."""
+    """The name of the library that an attribution object belongs to, also if its class is derived from a class of the library; None
+    if it belongs to no known library.
+    """
     for kind in type(thing).__mro__:
         root = kind.__module__.partition(".")[0]
         if root in _PACKAGES and (hasattr(thing, "attribute") if root == "captum" else callable(thing)):

@@ -27,7 +27,7 @@ from proofmap.plugins.settings import required
 
 Array = NDArray[np.float64]
 Values = Callable[[Array], Array]
-"""From which regions are shown ``(B, K)`` to the values of the labels ``(B, L)``."""
+"""A function from masks of the shown regions ``(B, K)`` to values of the labels ``(B, L)``."""
 
 _TREE = "TreeExplainer"
 
@@ -36,11 +36,11 @@ _TREE = "TreeExplainer"
 class Shap(NamedClass, RegionMethod):
     """Shapley values by an explainer of the package shap.
 
-    KernelExplainer and PermutationExplainer explain the game that metrics play: a player is a region (a column, a superpixel, a segment),
-    and an absent player shows the ``fill``. For rows and the gray fill this is SHAP with the mean row as its background. TreeExplainer reads
-    the trees of the model instead, and its values are those of the model's raw output: probabilities of a random forest, log-odds of
-    boosted trees. Options in brackets go to the explainer, or to its call: ``shap:KernelExplainer(nsamples=200)``,
-    ``shap:TreeExplainer(model_output=raw)``.
+    KernelExplainer and PermutationExplainer hide positions as metrics do: a player is a region (a column, a superpixel, a segment),
+    and an absent player shows the ``fill``. For rows and the gray fill this is SHAP with the mean row as its background.
+    TreeExplainer reads the trees of the model instead, and its values are those of the model's raw output: probabilities of a
+    random forest, log-odds of boosted trees. Options in brackets go to the explainer, or to its call:
+    ``shap:KernelExplainer(nsamples=200)``, ``shap:TreeExplainer(model_output=raw)``.
     """
 
     name = "shap"
@@ -89,7 +89,7 @@ class Shap(NamedClass, RegionMethod):
         return ready.classifier.inputs.merged_channels(chosen)
 
     def _of_trees(self, classifier: Classifier, images: Tensor) -> Tensor:
-        """Values ``(N, A, columns)`` of all labels."""
+        """Shapley values ``(N, A, columns)`` for all A labels, by TreeExplainer."""
         shap = require("shap", extra="shap", purpose=f"the method {self.title()}")
         net = classifier.net
         if not isinstance(net, ProbabilityModel) or net.columns is None or hasattr(net.model, "steps"):
@@ -140,7 +140,7 @@ class Shap(NamedClass, RegionMethod):
 
 
 def _kernel(shap: Any, values: Values, count: int, options: Mapping[str, Any]) -> Array:
-    """Values ``(K, L)`` of the players."""
+    """Shapley values ``(K, L)`` of K = ``count`` regions for L labels, by KernelExplainer."""
     explainer = shap.KernelExplainer(values, np.zeros((1, count)))
     found = explainer.shap_values(np.ones((1, count)), **{"silent": True, **options})
     return np.asarray(found, dtype=np.float64).reshape(count, -1)
