@@ -57,12 +57,14 @@ class BaselineMethod(Method):
         return {**self.settings(), "baseline": ready.state.record()}
 
     def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
-        """For each of the baselines of an image, the stream keys ``(N,)`` with which it is drawn."""
+        """A list with one entry for each of an image's baselines: the stream keys ``(N,)`` (seeds) with which the baselines are
+        drawn.
+        """
         return [streams.image_keys(images, seed, way, self.name) for way in range(self.ways)]
 
 
 TOLERANCE = 0.05
-"""The gap above which a method warns, as a share of what its maps should add up to."""
+"""The relative gap above which a method warns (see :func:`gap`)."""
 
 
 class SumRuleWarning(UserWarning):
@@ -70,7 +72,7 @@ class SumRuleWarning(UserWarning):
 
 
 def gap(found: Tensor, expected: Tensor, labels: Tensor) -> float:
-    """sum |found - expected| / sum |expected| over all (image, label) pairs ``(N, L)``; 0 if nothing is distributed.
+    """The relative gap sum |found - expected| / sum |expected|, summed over all (image, label) pairs ``(N, L)``; 0 if both are 0.
 
     >>> gap(Tensor([[1.0, 3.0]]), Tensor([[1.0, 4.0]]), Tensor([[0, 1]]))
     0.2
@@ -95,13 +97,17 @@ def check_sums(method: str, found: Tensor, expected: Tensor, labels: Tensor, adv
 
 Each = Callable[[Tensor], Tensor]
 Points = Callable[[Tensor, Tensor], tuple[Tensor, Each]]
-"""(index of the image ``(B,)``, index of its point ``(B,)``) -> (points ``(B, *shape)``, reduction of a label's gradient there)."""
+"""A function (index of the image ``(B,)``, index of its point ``(B,)``) -> (points ``(B, *shape)``, function that reduces a label's
+gradient at these points).
+"""
 
 
 def sums_over_points(
     classifier: Classifier, labels: Tensor, count: int, points: Points, task: ProgressTask
 ) -> Tensor:
-    """The sum of a label's reduced gradients over an image's ``count`` points: ``(N, L, ...)``."""
+    """The sums ``(N, L, ...)`` over an image's ``count`` points of each label's gradient, after the reduction that ``points``
+    returns.
+    """
     fast, width = classifier.frozen(), labels.shape[1]
 
     def run(start: int, stop: int) -> list[tuple[int, Tensor]]:
@@ -153,8 +159,8 @@ class IntegratedGradients(BaselineMethod):
     """(x - x') * integral over t in [0, 1] of d logit_a / d x at x' + t (x - x') (Sundararajan et al. 2017).
 
     x' is the baseline, any fill: ``gray`` (the mean colour, zero for the net), ``gray:color=0`` (black), ``blur``, ...; a random
-    fill is drawn ``draws`` times and the maps averaged (expected gradients, Erion et al. 2021, with random images).
-    Values are signed and add up to logit_a(x) - logit_a(x'); if they do not, there are too few steps, and a
+    fill is drawn ``draws`` times, and the maps are averaged (expected gradients, Erion et al. 2021, with random images). Values are
+    signed and add up to logit_a(x) - logit_a(x'); if they do not, there are too few steps, and a
     :class:`~proofmap.methods.gradients.paths.SumRuleWarning` says by how much.
 
     Presets: ``captum`` (the defaults: zero after normalisation, 50 Gauss-Legendre steps), ``sundararajan`` (black, a
@@ -223,7 +229,7 @@ class IntegratedGradients(BaselineMethod):
 
 @torch.no_grad()
 def _changes(classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor) -> Tensor:
-    """logit_a(x) - mean logit_a(x'), ``(N, L)``."""
+    """The changes of the logits, logit_a(x) - mean logit_a(x'), ``(N, L)``. The mean is over the baselines x' of an image."""
     fast, places = classifier.frozen(), labels.clamp_min(0)
     every = torch.cat([images[:, None], baselines], dim=1).flatten(0, 1)
     logits = torch.cat(in_batches(lambda a, b: fast(every[a:b]), len(every), fast.batches[0]))

@@ -30,7 +30,8 @@ def input_gradients(
     labels: Tensor,
     each: Callable[[Tensor], Tensor] = lambda gradient: gradient,
 ) -> Tensor:
-    """d logit_a / d x for one batch, in pixel units: ``(N, L, *shape)``; one forward, L backward passes.
+    """The gradients d logit_a / d x ``(N, L, *shape)`` for one batch, in pixel units. This takes one forward pass and L backward
+    passes.
 
     ``each`` reduces a label's gradient ``(N, *shape)``, so that the gradients of many labels are not in memory together.
     """
@@ -43,14 +44,16 @@ def input_gradients(
 
 
 def label_gradients(chosen: Tensor, tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
-    """For each label, the gradients of its logits ``chosen[:, j]`` ``(N, L)`` with respect to tensors. The graph is freed at the end."""
+    """For each label j, the gradients of its logits ``chosen[:, j]`` with respect to ``tensors``; ``chosen`` is ``(N, L)``. The
+    graph is freed at the end.
+    """
     last = chosen.shape[1] - 1
     for j in range(last + 1):
         yield torch.autograd.grad(chosen[:, j].sum(), tensors, retain_graph=j < last)
 
 
 def check_differentiable(outputs: Tensor) -> None:
-    """Refuse outputs without a gradient."""
+    """Raise an error if the outputs have no gradient."""
     if not outputs.requires_grad:
         raise InputError(
             "the net's output does not depend on its input through differentiable operations, "
@@ -60,7 +63,7 @@ def check_differentiable(outputs: Tensor) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class GradientMethod(Method):
-    """One map per label from the gradient and the image ``(N, *shape)``, both in normalised units."""
+    """Base class of methods that make a label's map from the gradient and the image ``(N, *shape)``, both in normalised units."""
 
     family: ClassVar[Family] = "gradients"
     needs = frozenset({"gradients"})
@@ -72,7 +75,7 @@ class GradientMethod(Method):
     def gradients(
         self, classifier: Classifier, images: Tensor, labels: Tensor, each: Callable[[Tensor], Tensor]
     ) -> Tensor:
-        """Like :func:`input_gradients`. Methods that change the backward pass override it."""
+        """The result of :func:`input_gradients`. Methods that change the backward pass override this method."""
         return input_gradients(classifier.frozen(), images, labels, each)
 
     def cost(self, labels: int) -> Cost:
@@ -103,7 +106,8 @@ class GradientMethod(Method):
 
 @METHODS.register
 class Gradient(GradientMethod):
-    """|d logit_a / d x|, the largest over the channels (Simonyan et al. 2014); with ``absolute=false`` the signed gradient.
+    """The absolute gradient |d logit_a / d x|, the largest over the channels (Simonyan et al. 2014); with ``absolute=false`` the
+    signed gradient.
 
     ``absolute`` is the argument ``abs`` of Captum's ``Saliency``.
     """

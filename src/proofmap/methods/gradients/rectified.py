@@ -1,8 +1,8 @@
 """Gradients with another backward pass through rectifiers: guided backpropagation and RectGrad.
 
-Both decide at every rectifier (ReLU, ReLU6, a clamp at zero) which part of the gradient passes. They do so in autograd's graph of one
-forward pass. There, every call of a rectifier is a node, whether the net calls a module, a function or a method. The net is not changed and
-no hook stays: the graph is freed after the pass.
+Both decide at every rectifier (ReLU, ReLU6, a clamp at zero) which part of the gradient passes. They do so in autograd's graph of
+one forward pass. In this graph every call of a rectifier is a node, whether the net calls a module, a function or a method. The net
+is not changed and no hook stays: the graph is freed after the pass.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ _LOWER_LIMITS = {
     "ClampMinBackward0": "_saved_min",
     "ThresholdBackward0": "_saved_threshold",
 }
-"""Nodes of autograd's graph that may be rectifiers, and the attribute of their lower limit, which must be zero."""
+"""Names of nodes in autograd's graph that may be rectifiers, and the attribute that holds their lower limit. The limit of a
+rectifier is zero.
+"""
 
 
 def is_rectifier(node: Any) -> bool:
@@ -54,7 +56,7 @@ def activation(node: Any) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class RectifiedMethod(GradientMethod):
-    """A gradient that every rectifier changes on the way back, by :meth:`passed`."""
+    """Base class of methods in which every rectifier changes the gradient in the backward pass, by :meth:`passed`."""
 
     def passed(self, gradient: Tensor, node: Node) -> Tensor:
         """The part of the gradient ``(N, ...)`` that a rectifier lets through."""
@@ -114,8 +116,8 @@ class RectGrad(RectifiedMethod):
     """The gradient through only the most important units of each layer, times the input (Kim et al. 2019).
 
     At a rectifier with output a:  R_z = 1[a R > tau] R, tau the ``quantile`` of a R over the units of the layer, for each
-    image and label separately, and at least 0 (with 0 this is guided backpropagation). The released code also removes the border
-    of padded convolutions and allows tau below 0; neither is done here.
+    image and label separately, and at least 0 (with tau = 0 this is guided backpropagation). The released code also removes the
+    border of padded convolutions and allows tau below 0; neither is done here.
     """
 
     name = "rect-grad"
