@@ -8,8 +8,9 @@ x * d logit_a / d x, if every operation that is not linear is replaced by a line
     attention       softmax(q k) v:      halved: a half of the relevance goes to v, a half to the softmax, and a quarter to each of q and k
                                          constant: the softmax counts as a constant, all goes to v
 
-``halved`` is AttnLRP (Achtibat et al. 2024); ``constant`` is the conservative propagation of Ali et al. 2022. Biases and special tokens keep their share
-of the relevance, so maps add up to less than the logit. Products of two activations, as in gated layers, follow the ordinary gradient.
+``halved`` is AttnLRP (Achtibat et al. 2024); ``constant`` is the conservative propagation of Ali et al. 2022. Biases and special
+tokens keep their share of the relevance, so maps add up to less than the logit. Products of two activations, as in gated layers,
+follow the ordinary gradient.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _SMALL = 1e-6
 
 
 class LinearOperations(TorchFunctionMode):
-    """A context in which operations have unchanged outputs, but gradients that follow the rules above."""
+    """A context in which operations have unchanged outputs, but gradients that follow the rules of this module."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
@@ -68,7 +69,7 @@ class LinearOperations(TorchFunctionMode):
 
 
 class _Attention(AttentionMaps):
-    """Attention by the plain formula, with the rules for its products."""
+    """A context in which attention is computed by its formula, with gradients that follow the rules of this module."""
 
     def __init__(self, rule: Attention) -> None:
         super().__init__()
@@ -101,7 +102,9 @@ def _share(x: Tensor, share: float) -> Tensor:
 
 
 def _scaled(func: Callable[..., Tensor], x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """g(x), with the gradient of x times a constant. Near zero, where the quotient is not defined, it has the gradient of g."""
+    """g(x), with the gradient of x * c, where c = g(x) / x counts as a constant. Near x = 0, where c is not defined, the gradient
+    is that of g.
+    """
     kwargs.pop("inplace", None)
     found = func(x, *args, **kwargs)
     safe = x.detach().abs() > _SMALL

@@ -1,8 +1,9 @@
 """DeepLIFT: the change of the logit from a baseline to the input, distributed over the input by the rescale rule.
 
-The multiplier of an activation a is its slope between the two, m = (a(z) - a(z')) / (z - z'), or its derivative if z = z'.
-Linear layers keep their gradients, so the multipliers of a net are gradients with other slopes at the activations.
-Max-pooling shares its change y - y' between the winner i of the input and the winner i' of the baseline:
+Let z be the input of an activation a in the pass of the input, and z' in the pass of the baseline. The multiplier of the activation
+is its slope between z' and z, m = (a(z) - a(z')) / (z - z'), or its derivative if z = z'. Linear layers keep their gradients, so
+the multipliers of a net are gradients with other slopes at the activations. Max-pooling shares its change y - y' between the winner
+i of the input and the winner i' of the baseline:
 
     at i: max(y, y') - y'        at i': y - max(y, y')
 
@@ -44,11 +45,11 @@ from proofmap.methods.propagation.rewriting import (
 from proofmap.plugins.settings import setting
 
 KNOWN = LINEAR | {"Slopes", "Convolution", "Addmm", "Baddbmm", "Addbmm", "Addmv"}
-"""Operations that keep their gradient: linear, with or without a shift."""
+"""Operations that keep their gradient: linear operations, with or without a shift."""
 _POOLS = ("max_pool1d", "max_pool2d", "max_pool3d")
 _ADAPTIVE_POOLS = ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 _SAME = 1e-6
-"""Activations whose input changes by less than this share of its size keep their derivative."""
+"""If the input of an activation changes by less than this share of its size, the derivative is used as its slope."""
 
 Call = tuple[Tensor, ...]
 
@@ -158,10 +159,10 @@ def _taken(x: Tensor, places: Tensor) -> Tensor:
 class DeepLIFT(BaselineMethod):
     """(x - x') * m, where m is the multiplier of the logit between the baseline x' and the input x (Shrikumar et al. 2017, rescale rule).
 
-    The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random one is
-    drawn ``draws`` times and the maps averaged (with random images: DeepSHAP, Lundberg and Lee 2017). Values are signed
-    and add up to logit_a(x) - logit_a(x'); if not, a :class:`~proofmap.methods.gradients.paths.SumRuleWarning` reports the
-    difference. A net with attention, gates or layer-norm is refused.
+    The rules are in :mod:`proofmap.methods.propagation.deep_lift`. x' is any fill, as for integrated gradients; a random fill is
+    drawn ``draws`` times, and the maps are averaged (with random images: DeepSHAP, Lundberg and Lee 2017). Values are signed and
+    add up to logit_a(x) - logit_a(x'); if not, a :class:`~proofmap.methods.gradients.paths.SumRuleWarning` reports the difference.
+    A net with attention, gates or layer-norm is refused.
     """
 
     name = "deep-lift"
@@ -209,7 +210,7 @@ class DeepLIFT(BaselineMethod):
     def _values(
         self, classifier: Classifier, images: Tensor, baselines: Tensor, labels: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Contributions ``(N, L, *shape)`` against one baseline each, and the change of the logit ``(N, L)``."""
+        """The contributions ``(N, L, *shape)`` relative to one baseline for each image, and the change of the logit ``(N, L)``."""
         places = labels.clamp_min(0)
         mean, std = classifier.inputs.scale(classifier.device)
         x, start = (images - mean) / std, (baselines - mean) / std

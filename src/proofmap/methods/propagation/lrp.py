@@ -26,11 +26,11 @@ Biases = Literal["absorb", "ignore"]
 Dual = Literal["others", "weighted", "negated"]
 
 _MEMORY = 3
-"""Memory of a pass with rules, relative to a pass with gradients."""
+"""The memory of a pass with rules, as a multiple of that of a pass with gradients."""
 
 
 def check_logits(method: str, classifier: Classifier) -> None:
-    """Refuse a net that ends in a softmax or sigmoid."""
+    """Raise an error if the net ends in a softmax or sigmoid."""
     if classifier.outputs not in ("logits", "sigmoid"):
         raise InputError(
             f"{method} starts at the logits, and this net returns {classifier.outputs}; pass the net without its last "
@@ -40,7 +40,7 @@ def check_logits(method: str, classifier: Classifier) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RelevanceMethod(Method):
-    """Relevance from the logits to the input; subclasses define where it starts."""
+    """Base class of methods that propagate relevance from the logits to the input. Subclasses define the relevance at the logits."""
 
     family = "propagation"
     needs = frozenset({"gradients"})
@@ -57,7 +57,7 @@ class RelevanceMethod(Method):
     channels: Channels = setting("sum", CHANNELS_HELP)
 
     def composite(self, classifier: Classifier) -> Composite:
-        """The rules of this method for one kind of input."""
+        """The rules of this method for the classifier's kind of input."""
         limited = classifier.inputs.limits is not None
         if self.first == "box" and not limited:
             raise InputError(
@@ -75,11 +75,13 @@ class RelevanceMethod(Method):
         raise NotImplementedError
 
     def finish(self, maps: Tensor) -> Tensor:
-        """Maps from relevance per position."""
+        """The maps, from relevance per position ``(N, L, *positions)``; by default unchanged."""
         return maps
 
     def check(self, arrived: Tensor, begun: Tensor, labels: Tensor) -> None:
-        """Compare the total relevance that arrived with the total that started, ``(N, L)``. Not defined for a difference of two relevances."""
+        """Compare the total relevance that arrived with the total that started, ``(N, L)``. By default nothing is checked, because
+        the totals of a difference of two relevances mean nothing.
+        """
 
     def cost(self, labels: int) -> Cost:
         return Cost(gradient=labels)
@@ -148,10 +150,11 @@ class RelevanceMethod(Method):
 class LRP(RelevanceMethod):
     """Layer-wise relevance propagation (Bach et al. 2015): the logit is distributed layer by layer back to the input.
 
-    The rules are in :mod:`proofmap.methods.propagation.relevance`. The defaults, the preset ``epsilon-gamma-box``, are those
-    of Montavon et al. 2019: gamma for convolutions, epsilon for dense layers, and at the input the box rule for pictures,
-    w-squared for inputs without limits. Others: ``epsilon`` (everywhere), ``captum`` (the same, smaller), ``epsilon-plus`` (positive contributions
-    alone for convolutions), ``epsilon-plus-flat`` and ``epsilon-alpha2-beta1-flat`` (Kohlbrenner et al. 2020).
+    The rules are in :mod:`proofmap.methods.propagation.relevance`. The defaults, the preset ``epsilon-gamma-box``, are those of
+    Montavon et al. 2019: gamma for convolutions, epsilon for dense layers, and at the input the box rule for pictures, w-squared
+    for inputs without limits. Other presets: ``epsilon`` (the epsilon rule everywhere), ``captum`` (the same with a smaller
+    epsilon), ``epsilon-plus`` (only positive contributions for convolutions), ``epsilon-plus-flat`` and
+    ``epsilon-alpha2-beta1-flat`` (Kohlbrenner et al. 2020).
 
     Values are signed. Together with what biases absorb they add up to the logit; if not, a
     :class:`~proofmap.methods.gradients.paths.SumRuleWarning` reports the difference. A net with an operation without a rule
@@ -186,7 +189,8 @@ class LRP(RelevanceMethod):
 
 @METHODS.register
 class ContrastiveLRP(RelevanceMethod):
-    """max(0, R - R'), the relevance of the label minus that of its dual, which starts with the same amount (Gu et al. 2018).
+    """max(0, R - R'): the relevance R of the label minus the relevance R' of its dual, which starts with the same amount (Gu et al.
+    2018).
 
     R starts with |logit_a| at the label. The dual R' is the evidence for everything else:
 
@@ -197,9 +201,9 @@ class ContrastiveLRP(RelevanceMethod):
     For a net with one output, whose labels are no and yes, each label is the other with its weights negated: all three are
     ``negated``.
 
-    The rules are the paper's: only positive contributions (alpha 1), the box rule at the input, no biases. R - R' is one
-    backward pass, since relevance is linear in its start; it is clamped at zero after the channels are added. Presets: ``paper``
-    (the defaults), ``released``.
+    The rules are the paper's: only positive contributions (alpha 1), the box rule at the input, no biases. R - R' takes one
+    backward pass, because relevance is linear in its start. The difference is clamped at zero after the channels are added.
+    Presets: ``paper`` (the defaults), ``released``.
     """
 
     name = "contrastive-lrp"
@@ -244,7 +248,7 @@ class ContrastiveLRP(RelevanceMethod):
 
 
 def _layers(classifier: Classifier, composite: Composite) -> int:
-    """Number of linear layers that a pass of the net calls."""
+    """The number of linear layers that one pass of the net calls."""
     x = classifier.inputs.probe().to(classifier.device).requires_grad_(True)
     with torch.enable_grad():
         mode = Relevance(composite, torch.ones(1, device=x.device), x, Raw(x, x, x))

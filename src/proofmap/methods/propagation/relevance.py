@@ -51,7 +51,7 @@ KNOWN = LINEAR | {
     "Amax",
     "Maximum",
 }
-"""Operations that need no rule: linear without a shift, or winner-takes-all."""
+"""Operations that need no rule: linear operations without a shift, and maxima."""
 
 _HOMOGENEOUS = frozenset({"relu", "leaky_relu"})
 """Activations with a(x) = x a'(x), whose gradient passes relevance on unchanged."""
@@ -66,13 +66,13 @@ _SUMS = ("add", "sub", "rsub", "__radd__", "__rsub__")
 
 
 _NOTHING = 1e-12
-"""Replaces epsilon if nothing may be lost."""
+"""Replaces epsilon where no relevance may be lost."""
 _ROUNDING = 1e-6
-"""Negative contributions are a difference; below this share of the positive ones they count as zero."""
+"""Negative contributions are computed as a difference. If they are below this share of the positive ones, they count as zero."""
 
 
 class Rule(NamedTuple):
-    """One of the rules of this module, with its numbers."""
+    """One of the rules of this module, with its parameters."""
 
     name: Literal["epsilon", "gamma", "alpha-beta"]
     gamma: float = 0.25
@@ -82,7 +82,7 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True)
 class Composite:
-    """The rule of each layer. ``last`` is that of the last of ``layers`` layers, if their number is known."""
+    """The rules of all layers. ``last`` is the rule of the last layer, if it differs; ``layers`` is then the number of layers."""
 
     conv: Rule
     dense: Rule
@@ -120,7 +120,7 @@ class LinearCall(NamedTuple):
 class Relevance(Rewriting):
     """Runs a net so that its gradient is the coefficient c of relevance.
 
-    ``shares`` are ones ``(N,)``, whose gradient is what biases and other constants absorb. ``seen`` are the nodes of
+    ``shares`` are ones ``(N,)``. Their gradient is the relevance that biases and other constants absorb. ``seen`` are the nodes of
     autograd's graph that rules created.
     """
 
@@ -204,7 +204,7 @@ class Relevance(Rewriting):
     def _ruled(
         self, rule: Rule, plain: Tensor, shift: Tensor | None, positive: Callable[[], Tensor] | None
     ) -> Tensor:
-        """``plain + shift``, with the slopes of a rule; ``plain`` are the sums without bias."""
+        """The output ``plain + shift`` of a layer, with the gradient of a rule. ``plain`` is the output without the bias ``shift``."""
         value = plain.detach().clone() if shift is None else plain.detach() + shift
         whole = self._biased(plain, shift)
         under, epsilon = whole.detach(), self.composite.epsilon
@@ -243,7 +243,7 @@ class Relevance(Rewriting):
         return with_slopes(value, (shared, ratio(value, shared.detach(), self.composite.epsilon)))
 
     def _biased(self, sums: Tensor, shift: Tensor | None) -> Tensor:
-        """Sums with a bias, which gets its share of relevance, or without it if biases are ignored."""
+        """Sums plus a bias, which gets its share of relevance. If biases are ignored, the sums alone."""
         if shift is None or not self.composite.absorb:
             return sums
         return sums + shift * self._shares_for(sums)
@@ -281,7 +281,7 @@ class Relevance(Rewriting):
         return out
 
     def _passed(self, value: Tensor, x: Tensor) -> Tensor:
-        """The slope that passes all relevance of a value on to x."""
+        """The slope value / x, which passes all relevance of ``value`` on to x."""
         most = torch.finfo(value.dtype).max
         return ratio(value.float(), x.detach().float(), _NOTHING).clamp_(-most, most).to(value.dtype)
 

@@ -1,9 +1,9 @@
 """A net run with another backward pass: its values are unchanged, and its gradients follow a rule.
 
-A :class:`Rewriting` is active while the net runs. It intercepts every call of torch, from a module, a function or a method, and
-may return its own value; :func:`with_slopes` gives a tensor any gradient. The net is not changed, and
-nothing remains after the pass. Operations that it does not intercept, such as those inside TorchScript, appear in autograd's graph
-and are refused (:func:`~proofmap.methods.graph.check_operations`).
+A :class:`Rewriting` is active while the net runs. It intercepts every call of torch, from a module, a function or a method, and may
+return its own value; :func:`with_slopes` gives a tensor any gradient. The net is not changed, and nothing remains after the pass.
+Operations that are not intercepted, such as those inside TorchScript, appear in autograd's graph and are refused
+(:func:`~proofmap.methods.graph.check_operations`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ACTIVATIONS = """
     softsign hardswish hardsigmoid hardshrink softshrink tanhshrink sigmoid expit tanh logsigmoid
 """
 ELEMENTWISE = frozenset(_ACTIVATIONS.split())
-"""Elementwise functions of torch: activations."""
+"""The names of torch's elementwise activation functions."""
 
 
 class _Slopes(torch.autograd.Function):
@@ -63,8 +63,8 @@ def is_constant(value: Any) -> bool:
 
 
 class Rewriting(TorchFunctionMode):
-    """Runs a net and replaces calls of functions, as ``rewrites`` says, by methods called as ``method(func, x, *args, **kwargs)``. If a
-    method returns None, the call is not changed.
+    """A context in which calls of torch functions are replaced. ``rewrites`` maps the name of a function to the name of a method of
+    this class, which is called as ``method(func, x, *args, **kwargs)``. If the method returns None, the call is not changed.
 
     A call in place is replaced in place.
     """
@@ -89,7 +89,7 @@ class Rewriting(TorchFunctionMode):
         return self.plain(func, name, args, kwargs)
 
     def plain(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A call that is not rewritten."""
+        """The result of a call that is not rewritten."""
         return func(*args, **kwargs)
 
     def in_place(self, x: Tensor, new: Tensor) -> Tensor:
@@ -98,7 +98,7 @@ class Rewriting(TorchFunctionMode):
 
 
 class Notes(Generic[T]):
-    """Notes about tensors, valid until a tensor is changed in place or freed."""
+    """A mapping from tensors to notes. A note is valid until its tensor is changed in place or freed."""
 
     def __init__(self) -> None:
         self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
@@ -112,7 +112,9 @@ class Notes(Generic[T]):
 
 
 def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, bool]:
-    """The output of an activation, and whether its settings say that it works in place (``relu_`` does not count)."""
+    """The output of an activation, and whether its arguments (such as ``inplace=True``) make it work in place. Names such as
+    ``relu_`` do not count.
+    """
     given = x.detach().clone()
     value: Tensor = func(given, *args, **kwargs)
     in_place = value.data_ptr() == given.data_ptr() and not str(func.__name__).endswith("_")
