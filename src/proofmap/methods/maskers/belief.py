@@ -1,21 +1,21 @@
 """Training of the belief masker, a method of this project.
 
 The insertion game shows the top share u of a map over a fill k, and its area A_k is the mean over u of f(x~_u, a). As with belief
-masks (:mod:`proofmap.methods.masks.belief`) the areas should equal f(x, a), but here a net, the masker, makes the maps in one pass.
-In training, the masker makes the maps of each image for the three likeliest labels and a random one. The games are played with
-three fills (gray, blur, another image) and with four shares each, one from each quarter. F are the net's probabilities of the
-label, A_k is their mean, and f is the net's belief:
+masks (:mod:`proofmap.methods.masks.belief`), the areas should equal f(x, a). Here a net, the masker, makes the maps in one pass. In
+training, the masker makes the maps of each image for the three likeliest labels and a random one. The games are played with three
+fills (gray, blur, another image) and with four shares each, one from each quarter. F_ku is the net's probability of the label in
+the game with fill k and share u, A_k is the mean of F_ku over u, and f is the probability for the whole image:
 
     loss = mean over k, u of  c_k F_ku / A_k  +  .02 y TV(sigmoid(map)),
     c_k  = log A_k - log max(f, .0005), within +-.5, a constant of the step, and never negative for f < .01,
 
-y = 1 / (1 + (e / .1)^2) with e the mean of |log A_k - log f|. The hard mask of the top share has the gradient of a soft step. The
-gradients of all maps are scaled to the same norm, times min(1, e / .5). Without this, the gradient of a label that the net is sure
-of would be near zero, and labels that the net does not believe would dominate. Labels with f >= .01, which are few, have the same
-total weight as all others. Half of the images have one half replaced by that of another image, so that the net is undecided and
-labels are in different places.
+where y = 1 / (1 + (e / .1)^2), and the error e is the mean of |log A_k - log f| over k. The hard mask of the top share has the
+gradient of a soft step. The gradients of all maps are scaled to the same norm, times min(1, e / .5). Without this, the gradient of
+a label that the net is sure of would be near zero, and labels that the net does not believe would dominate. Labels with f >= .01,
+which are few, have the same total weight as all others. Half of the images have one half replaced by that of another image, so that
+the net is undecided and its labels are in different parts of the image.
 
-Adam with a rate of 2e-3 that falls to zero as a half cosine; gradient norms are clipped at 1.
+The optimiser is Adam with a learning rate of 2e-3 that falls to zero as a half cosine. Gradient norms are clipped at 1.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class BeliefObjective(Objective):
         return 0.5 * self.recipe.learning_rate * (1 + math.cos(math.pi * step / self.recipe.steps))
 
     def altered(self, images: Tensor, others: Tensor, keys: Tensor) -> Tensor:
-        """Half of the images with their left, right, upper or lower half from another one."""
+        """The images, where half of them have their left, right, upper or lower half replaced by that of another image."""
         coin, which = streams.uniform(keys ^ streams.key_of("halves"), 2).unbind(dim=1)
         height, width = images.shape[2:]
         down = torch.arange(height, device=images.device)[:, None] < height // 2
@@ -127,7 +127,9 @@ class BeliefObjective(Objective):
         return pull.where(size.isfinite(), 0.0)  # half precision overflows
 
     def gradient(self, games: Games, maps: Tensor, f: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """The gradients of the losses of maps ``(P, H, W)``, and e ``(P,)``; the first map is that of pair ``start``."""
+        """The gradient of the loss of each map ``(P, H, W)``, and the errors e ``(P,)`` of the maps. The maps are those of the
+        pairs from ``start`` on.
+        """
         with torch.enable_grad():
             maps = maps.detach().requires_grad_(True)
             said = self.play(games, maps, start)
@@ -142,7 +144,7 @@ class BeliefObjective(Objective):
         return gradient, far
 
     def labels(self, batch: TrainingBatch) -> Tensor:
-        """The likeliest labels of each image, and one at random, ``(N, L)``."""
+        """The labels ``(N, L)`` that maps are made for: the likeliest labels of each image, and a random one."""
         inside = batch.log_f[:, self.label_set]
         likely = inside.topk(self.likely, dim=1).indices
         drawn = (batch.uniform("label", 1) * len(self.label_set)).long()
@@ -157,7 +159,7 @@ class BeliefObjective(Objective):
         return Games(batch.images, torch.stack(hidden, dim=1), (place + jitter) / _SHARES, labels)
 
     def play(self, games: Games, maps: Tensor, start: int = 0) -> Tensor:
-        """log f ``(P, K, U)`` of the composites that show top shares of maps ``(P, H, W)`` over each fill.
+        """log f ``(P, K, U)`` for the images that show the top shares of maps ``(P, H, W)`` over each fill.
 
         The maps are those of the pairs from ``start`` on.
         """

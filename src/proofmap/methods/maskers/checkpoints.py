@@ -1,14 +1,15 @@
 """Maskers that other authors published, read from their own checkpoints as tensors only (``weights_only``).
 
-Dabkowski and Gal 2017 (PiotrDabkowski/pytorch-saliency, ``model-1.ckpt``): a table of modules, each a table of tensors. ``up2``, ``up1`` and
-``up0`` are the steps up, ``to_saliency_chans`` makes the two channels of the mask, and ``selector_module`` has a row for each label. The
-encoder is not in the file: it is torchvision's ResNet-50. Its input is 4 x - 2 for pixels x in [0, 1], which is close to the usual
-normalisation. The features are read with this input here, too. Their mask is enlarged by ``F.upsample``, which aligned corners in the torch
-of its time; here corners are not aligned, as in any torch since.
+Dabkowski and Gal 2017 (PiotrDabkowski/pytorch-saliency, ``model-1.ckpt``): a table of modules, each a table of tensors. ``up2``,
+``up1`` and ``up0`` are the steps up, ``to_saliency_chans`` makes the two channels of the mask, and ``selector_module`` has a row
+for each label. The encoder is not in the file: it is torchvision's ResNet-50. The input of this encoder is 4 x - 2 for pixels x in
+[0, 1], which is close to the usual normalisation. Proofmap uses the same input. The authors' mask is enlarged by ``F.upsample``,
+which aligned corners in the torch of its time; here corners are not aligned, as in any torch since.
 
-Phang et al. 2020 (zphang/saliency_investigation, ``ca.chk`` and ``fix.chk``): ``state_dict_masker`` has ``conv1x1_K`` for each stage K = 1 to 4 of a
-ResNet-50 that is read (the published ones read 3 and 4) and ``final``; ``state_dict_classifier`` is the ResNet-50 itself, which CA trained further.
-The masker reads the features of that net, or of the net that is explained (``encoder``).
+Phang et al. 2020 (zphang/saliency_investigation, ``ca.chk`` and ``fix.chk``): ``state_dict_masker`` has ``final``, and
+``conv1x1_K`` for each stage K = 1 to 4 of a ResNet-50 that the masker reads (the published ones read 3 and 4);
+``state_dict_classifier`` is the ResNet-50 itself, which CA trained further. The masker reads the features of that net, or of the
+net that is explained (``encoder``).
 
 Neither file says which net it belongs to: both were trained for torchvision's ResNet-50, weights ``IMAGENET1K_V1``.
 """
@@ -43,7 +44,7 @@ _STEP_UP = {
     "follow_up.bn3": "mix.7",
     "follow_up.residual_transformer": "past",
 }
-"""Their names of the parts of a step up, and ours."""
+"""The parts of a step up: the authors' names, and Proofmap's."""
 _EPS = 1e-5
 
 
@@ -57,7 +58,9 @@ def is_published(path: Path) -> bool:
 
 
 def read_dabkowski(path: Path, classifier: Classifier) -> tuple[RealTimeNet, Encoder]:
-    """Dabkowski and Gal's masker, and the features of the classifier that it reads."""
+    """Dabkowski and Gal's masker from a checkpoint, and the encoder that computes the features of the classifier that the masker
+    reads.
+    """
     content = _tables(path, "Dabkowski and Gal's masker")
     state = {f"{name}.{key}": tensor for name, part in content.items() for key, tensor in part.items()}
     tops = sorted((name for name in content if name.removeprefix("up").isdigit()), reverse=True)
@@ -92,7 +95,9 @@ def read_dabkowski(path: Path, classifier: Classifier) -> tuple[RealTimeNet, Enc
 
 
 def read_phang(path: Path, classifier: Classifier, features: Features) -> tuple[PhangNet, Encoder]:
-    """The masker of Phang et al., and the features that it reads: of the net in its file, or of the classifier."""
+    """The masker of Phang et al. from a checkpoint, and the encoder that computes the features that it reads. ``features`` chooses
+    the features of the net in the checkpoint (``own``) or of the classifier (``net``).
+    """
     content = _tables(path, "the masker of Phang et al.")
     try:
         state = content.get("state_dict_masker") or content["state_dict_decoder"]
@@ -159,7 +164,9 @@ def _unlike(path: Path, what: str, error: KeyError) -> InputError:
 
 
 def _scales(path: Path, classifier: Classifier, channels: Sequence[int]) -> tuple[Scale, ...]:
-    """The coarsest feature maps of the net, which must have these numbers of channels."""
+    """The coarsest feature maps of the net, as many as ``channels`` has entries. An error is raised if their numbers of channels
+    differ.
+    """
     scales = find_scales(classifier, most=len(channels))
     found = [scale.channels for scale in scales]
     if found != list(channels):
@@ -191,7 +198,7 @@ def _load(net: nn.Module, state: State, path: Path) -> None:
 
 
 def _with_weights(classifier: Classifier, state: State | None, path: Path) -> Classifier:
-    """The classifier with other weights in a copy of its net."""
+    """A copy of the classifier whose net has the weights ``state``."""
     if state is None:
         raise InputError(
             f"{path} has no state_dict_classifier; write encoder=net to read the features of {classifier.name}"

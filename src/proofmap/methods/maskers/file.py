@@ -1,4 +1,4 @@
-"""A trained masker as a file: weights in safetensors, and in its header what it was trained on."""
+"""The file of a trained masker: its weights as safetensors, and a header that says how and on what it was trained."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MapSummary:
 
     Attributes:
         images: number of images.
-        mean: of all values of the maps.
+        mean: the mean of all values of the maps.
         spread: the standard deviation over an image's positions, averaged over maps.
         flat: the share of maps with a deviation below .001; masks lie in [0, 1], maps of belief maskers have a deviation of 2.
         correlation: |r| between the maps of an image's two labels, averaged over images. For flat maps r is 1 if both are flat, and
@@ -85,7 +85,7 @@ class MapSummary:
 
 
 def summarise_maps(ready: ReadyMethod, images: Tensor) -> MapSummary:
-    """Statistics of the maps that a masker's method makes of images ``(N, C, H, W)``."""
+    """Statistics of the maps that a masker's method makes for images ``(N, C, H, W)``."""
     classifier = ready.classifier
     labels = classifier.top(images, min(2, len(classifier.label_set)))
     maps = ready(images, labels).flatten(2).double()
@@ -107,7 +107,7 @@ def _short(value: Tensor) -> float:
 
 
 PACKAGED = Path(__file__).parent / "weights"
-"""Maskers in the package."""
+"""The folder of the maskers that come with the package."""
 _HEADER = "proofmap-masker"
 _COUNTER = "num_batches_tracked"
 
@@ -123,10 +123,10 @@ class Header:
         label_set: the labels that counted, or ``"all"``.
         scales: the layers that it reads, the coarsest first.
         data: the dataset's title.
-        images: how many of its images.
+        images: number of images of the dataset that were used.
         content: a digest of those images and their labels.
         made: number of steps made; fewer than the recipe's if time was limited.
-        learned: statistics of its maps.
+        learned: statistics of the masker's maps.
         present: the labels in the data; a masker that takes a label knows nothing about other labels.
 
     Two headers are equal if the maskers were trained in the same way from the same data. The last three attributes are not compared.
@@ -173,7 +173,8 @@ class Header:
 
 
 def net_digest(classifier: Classifier) -> str:
-    """A digest of the net's weights and its input. Label set and wrapper do not change it.
+    """A digest of the net's weights and the shape and normalisation of its input. It does not depend on the label set or the
+    wrapper.
 
     Values are rounded to float16, so a net in half precision is the same net.
     """
@@ -188,7 +189,7 @@ def net_digest(classifier: Classifier) -> str:
 
 
 def write_masker(path: Path, net: nn.Module, header: Header) -> None:
-    """Write kernels in float16 and vectors in float32, atomically."""
+    """Write a masker and its header to a file, atomically. Kernels are stored in float16 and vectors in float32."""
     tensors = {
         name: (tensor.half() if tensor.ndim > 1 else tensor).detach().cpu().contiguous()
         for name, tensor in net.state_dict().items()

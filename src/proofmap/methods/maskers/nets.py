@@ -1,6 +1,6 @@
 """The nets of trained maskers. Each reads feature maps ``(N, C, h, w)`` of the frozen net, the coarsest first.
 
-``find_scales`` finds those maps, and an :class:`Encoder` reads them.
+``find_scales`` finds the layers with such feature maps, and an :class:`Encoder` reads the maps.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_outputs
 
 _SPREAD = 2.0
-"""Standard deviation of the maps of a belief masker, as of those that belief masks start from."""
+"""Standard deviation of the maps of a belief masker. Belief masks start from maps with the same deviation."""
 
 
 class RealTimeNet(nn.Module):
@@ -68,7 +68,7 @@ class RealTimeNet(nn.Module):
 
 
 class _StepUp(nn.Module):
-    """Doubles the size and joins the net's features of that scale."""
+    """One step up: doubles the size of the maps, then joins and mixes in the net's features of that scale."""
 
     def __init__(self, inputs: int, outputs: int, beside: int) -> None:
         super().__init__()
@@ -91,8 +91,8 @@ class _StepUp(nn.Module):
 class PhangNet(nn.Module):
     """The masker of Phang et al. 2020: one mask for all labels.
 
-    The two coarsest feature maps, each through a 1x1 convolution to ``width`` channels, batch-norm and ReLU, are enlarged
-    bilinearly to ``grid``; a 3x3 convolution of both and a sigmoid make the mask.
+    Each of the two coarsest feature maps passes a 1x1 convolution to ``width`` channels, batch-norm and ReLU, and is enlarged
+    bilinearly to ``grid``. A 3x3 convolution of both and a sigmoid make the mask.
     """
 
     def __init__(self, channels: Sequence[int], grid: tuple[int, int], width: int = 64) -> None:
@@ -109,7 +109,7 @@ class PhangNet(nn.Module):
 
 
 class BeliefNet(nn.Module):
-    """A masker of ours: from Grad-CAM maps of any labels to maps whose proofs are as strong as the net's belief.
+    """The masker of this project. It changes Grad-CAM maps of any labels into maps whose proofs are as strong as the net's belief.
 
     A field E of features at the finest scale, the same for all labels, is made from coarse to fine. A label a is represented by
     its Grad-CAM map C_a, with mean 0 and deviation 1, and by f_a = f(x, a), and so is its rival r, the likeliest other label. No
@@ -118,11 +118,11 @@ class BeliefNet(nn.Module):
         code_a = MLP(E seen through C_a and C_r, log f_a, f_a, log f_r, f_r) = (scale, shift, gain, gain_r),
         map_a  = (2t - 1 + gain) C_a + (1 - t + gain_r) C_r + convolutions of (E (1 + scale) + shift, C_a, C_r),
 
-    scaled to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over places p of softmax(C)(p)
-    E(p). Before training, the map of the likeliest label is 2 C_a, which is where belief masks start. The map of a label that is
-    not believed at all is C_r - C_a: evidence for the rival and not for the label comes first, so nothing is proved. Games use only
-    the order of a map's values, so nothing bounds the size of these values; the deviation is fixed for this reason. Without this
-    the values grew to thousands, and the soft step of the mask had no gradient.
+    scaled to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over positions p of
+    softmax(C)(p) E(p). Before training, the map of the likeliest label is 2 C_a, which is where belief masks start. The map of a
+    label that is not believed at all is C_r - C_a: evidence for the rival and not for the label comes first, so nothing is proved.
+    Games use only the order of a map's values, so nothing bounds the size of these values; the deviation is fixed for this reason.
+    Without this the values grew to thousands, and the soft step of the mask had no gradient.
     """
 
     def __init__(self, channels: Sequence[int], width: int = 32) -> None:
@@ -180,7 +180,7 @@ def standardised(maps: Tensor, least: float = 1e-6) -> Tensor:
 
 
 def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(..., h, w)`` at another size, bilinearly, with a deterministic gradient."""
+    """Maps ``(..., h, w)`` resized bilinearly to ``size``, with a deterministic gradient."""
     if tuple(maps.shape[-2:]) == tuple(size):
         return maps
     pairs = zip(maps.shape[-2:], size, strict=True)
@@ -188,7 +188,7 @@ def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
 
 
 def repeated(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(..., h, w)`` at a larger size, by nearest neighbours.
+    """Maps ``(..., h, w)`` enlarged to ``size`` by nearest neighbours.
 
     >>> repeated(torch.tensor([[0.0, 1.0]]), (1, 4))
     tensor([[0., 0., 1., 1.]])
@@ -208,19 +208,19 @@ def _nearest(low: int, high: int, device: torch.device) -> Tensor:
 
 
 def _unit(inputs: int, outputs: int, kernel: int) -> tuple[nn.Module, nn.Module, nn.Module]:
-    """Convolution, batch-norm, ReLU."""
+    """The layers of a unit: convolution, batch-norm and ReLU."""
     conv = nn.Conv2d(inputs, outputs, kernel, padding=kernel // 2, bias=False)
     return conv, nn.BatchNorm2d(outputs), nn.ReLU()
 
 
 _WHAT = "a masker"
 _FINER = 1.5
-"""The next scale is at least this much finer: padding of a map does not make another scale."""
+"""Each scale must be finer than the one before by at least this factor, so that a padded map does not count as another scale."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A layer whose output is a spatial map ``(N, channels, *size)``."""
+    """A layer whose output is a spatial map ``(N, channels, *size)``; ``layer`` is its name."""
 
     layer: str
     channels: int
@@ -230,9 +230,9 @@ class Scale:
 def find_scales(classifier: Classifier, layers: Sequence[str] = (), *, most: int) -> tuple[Scale, ...]:
     """The scales at which a masker reads the net, the coarsest first: those of the named layers, or up to ``most`` that are found.
 
-    A scale is a size of feature maps, with the image's proportions and more than one place. Its layer is the last one in
-    order of execution among the least nested ones, so a stage and not a convolution inside the next stage. A gradient must show that
-    the logits depend on it.
+    A scale is a size of feature maps, with the image's proportions and more than one position. Several layers may have this size.
+    The last one in order of execution among the least nested ones is chosen: a stage, not a convolution inside the next stage. Only
+    layers that the logits depend on, as a gradient shows, are used.
     """
     found = _spatial_layers(classifier)
     if layers:
@@ -296,8 +296,8 @@ def _spatial_layers(classifier: Classifier) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Reads the features of a net for a masker: those of one layer at each scale. ``stretched`` scales pixels to 4 x - 2 instead of
-    normalising them.
+    """Reads the features of a net for a masker: the output of one layer at each scale. ``stretched`` scales pixels to 4 x - 2
+    instead of normalising them.
     """
 
     classifier: Classifier

@@ -1,7 +1,8 @@
-"""What one kind of masker learns: its net, the scales it reads, and the loss of a batch; and the optimisers.
+"""The base class of training objectives, which define for one kind of masker its net, the scales of features it reads, and the loss
+of a batch. This module also has the optimisers.
 
-Adam, and SGD with momentum, keep their state as named tensors, which a checkpoint holds. They are written out because ``torch.optim`` loads
-the compiler machinery, which takes longer than the training of a small masker.
+Adam, and SGD with momentum, keep their state as named tensors, which are stored in a checkpoint. They are implemented here because
+``torch.optim`` loads the compiler machinery, which takes longer than the training of a small masker.
 """
 
 from __future__ import annotations
@@ -36,10 +37,11 @@ class TrainingRecipe:
 
 @dataclass(frozen=True)
 class TrainingBatch:
-    """The data of one step: images ``(N, C, H, W)``, the net's features and log f of them, and the keys of the step's random numbers.
+    """The data of one step: images ``(N, C, H, W)``, the net's features and log f ``(N, A)`` for these images, and the keys
+    ``(N,)`` of the step's random numbers.
 
-    ``step`` is the place of the step in the schedule. ``labels`` ``(N,)`` are the true ones, or the net's if the truth is
-    unknown; ``others`` ``(N, C, H, W)`` are other images of the data.
+    ``step`` is the position of the step in the schedule. ``labels`` ``(N,)`` are the true labels, or the net's likeliest ones if
+    the truth is unknown; ``others`` ``(N, C, H, W)`` are other images of the data.
     """
 
     step: int
@@ -55,13 +57,13 @@ class TrainingBatch:
         return streams.uniform(self.keys ^ streams.key_of(purpose), n)
 
     def normal(self, purpose: str) -> Tensor:
-        """Standard normal values for every value of the images."""
+        """Standard normal values ``(N, C, H, W)`` that belong to this step, image and purpose."""
         keys = self.keys ^ streams.key_of(purpose)
         return streams.normal(keys, self.images[0].numel()).view_as(self.images)
 
 
 class Objective(ABC):
-    """One kind of masker in training."""
+    """The training objective of one kind of masker. ``net`` is the masker that is trained."""
 
     kind: ClassVar[str]
     most_scales: ClassVar[int] = 4
@@ -73,14 +75,14 @@ class Objective(ABC):
     """Maximum norm of the gradient."""
 
     def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
-        """``present`` are the labels in the data."""
+        """Build the masker, with initial weights from the recipe's seed. ``present`` are the labels in the data."""
         self.recipe, self.classifier, self.present = recipe, classifier, present
         self.inputs, self.scales = classifier.inputs, self.find(classifier, recipe.layers)
         dtype = chosen_precision(classifier, "auto")
         self.fast = classifier.frozen(dtype=dtype)
         self.half = dtype == torch.float16
         self.shown_value: tuple[str, Tensor] | None = None
-        """Name and value that progress shows instead of the loss."""
+        """The name and value that progress messages show instead of the loss; None to show the loss."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(streams.key_of(recipe.seed, recipe.kind) & 0x7FFFFFFF)
             self.net = self.build(self.scales, classifier, recipe.width).to(classifier.device)
@@ -96,7 +98,7 @@ class Objective(ABC):
 
     @abstractmethod
     def passes(self, step: int) -> int:
-        """Passes of the net for one image in this step."""
+        """The number of passes of the net for one image in this step."""
 
     @abstractmethod
     def loss(self, batch: TrainingBatch) -> Tensor:
@@ -107,20 +109,22 @@ class Objective(ABC):
         return list(self.net.parameters())
 
     def rate_at(self, step: int) -> float:
-        """The step size: divided by ten after each third, as Phang et al. do."""
+        """The learning rate at a step of the schedule. By default it is divided by ten after each third of the steps, as in Phang
+        et al.
+        """
         return self.recipe.learning_rate * 0.1 ** (3 * step // self.recipe.steps)
 
     def altered(self, images: Tensor, others: Tensor, keys: Tensor) -> Tensor:
-        """The images as this kind of masker is trained on them."""
+        """The images that this kind of masker is trained on, made from ``images`` and ``others``. By default ``images`` unchanged."""
         return images
 
     def read(self, images: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Feature maps and log f, from one pass."""
+        """The feature maps that the masker reads, and log f ``(N, A)``, from one pass of the net."""
         features, logits = Encoder(self.classifier, self.scales)(images)
         return features, self.classifier.log_f(logits)
 
     def log_f(self, images: Tensor) -> Tensor:
-        """log f ``(N, A)`` of composites, differentiable, on the fast view of the net."""
+        """log f ``(N, A)`` of masked images, differentiable, computed by the frozen net in a fast precision."""
         return self.fast.log_f(self.fast(images))
 
     def state(self) -> dict[str, Tensor]:
@@ -139,7 +143,7 @@ class Optimiser(ABC):
     """Updates weights by their gradients plus ``weight_decay`` times the weight. Weights without a gradient do not change."""
 
     kept: tuple[str, ...]
-    """Names of the tensors that are kept for each weight, in its shape."""
+    """Names of the tensors that the optimiser keeps for each weight. They have the shape of the weight."""
 
     def __init__(self, net: nn.Module, weight_decay: float) -> None:
         self.weights, self.weight_decay = dict(net.named_parameters()), weight_decay
@@ -175,7 +179,7 @@ class Optimiser(ABC):
 
 
 class Adam(Optimiser):
-    """Adam (Kingma and Ba 2015) with moments .9 and .999."""
+    """Adam (Kingma and Ba 2015) with the decay rates .9 and .999."""
 
     kept = ("first", "second")
 

@@ -25,11 +25,11 @@ With m the mask of image x of label y, hidden parts gray (zero after normalisati
     out = -1[x is right] entropy(F(x (1 - m)))   - lambda relu(1[x is right, x (1 - m) is not] - mean m)   + .001 smoothness(m)
     loss = in + out,       lambda = 10 (FIX) or 15 (CA).
 
-So the mask must keep the label and leave nothing of it outside; once it does, a small mask is rewarded. CA also trains a copy
-of the net, by SGD at 1e-3 with momentum .9 and weight decay 1e-4: a step on the images, and half of the time one on both masked images
-(the released code draws an old copy in the other half, and does not use it). That copy is F in the masker's loss; its
-batch-norm statistics are fixed. The masker always reads the features of the net itself, so it explains the same net as
-every other method; the authors' masker reads those of its copy.
+So the mask must keep the label and leave nothing of it outside; once it does, a small mask is rewarded. CA also trains a copy of
+the net, by SGD at 1e-3 with momentum .9 and weight decay 1e-4. In each step the copy is trained once on the images, and half of the
+time once more on both masked images (the released code draws an old copy in the other half, and does not use it). That copy is F in
+the masker's loss; its batch-norm statistics are fixed. The masker always reads the features of the net itself, so it explains the
+same net as every other method; the authors' masker reads the features of its copy.
 
 Source: Adam at 1e-3 with weight decay 1e-4, gradient norms up to 10, 72 images a step, 60 rounds over a fifth of ImageNet, the rate
 divided by ten after each third.
@@ -77,7 +77,7 @@ def hinge(log_f: Tensor, labels: Tensor, shown: Tensor, *, lead: float, lag: flo
 
 
 def area(masks: Tensor, power: float) -> Tensor:
-    """mean over positions of (m + .0005)^power, ``(N,)``: the term that keeps masks ``(N, H, W)`` small.
+    """The mean over positions of (m + .0005)^power, ``(N,)``: the loss term that keeps masks m ``(N, H, W)`` small.
 
     >>> area(torch.tensor([[[0.0, 1.0]]]), 1.0)
     tensor([0.5005])
@@ -86,7 +86,8 @@ def area(masks: Tensor, power: float) -> Tensor:
 
 
 def smoothness(masks: Tensor, border: float = 0.3) -> Tensor:
-    """Half the sum of squared differences of neighbours and of ``border`` times the squared values on the border, ``(N,)``.
+    """The roughness ``(N,)`` of masks ``(N, H, W)``: half of the sum of squared differences of neighbours plus ``border`` times the
+    sum of squared values on the border.
 
     >>> smoothness(torch.tensor([[[0.0, 1.0], [0.0, 1.0]]]))  # (1 + 1 + .3 (1 + 1 + 2)) / 2
     tensor([1.6000])
@@ -97,7 +98,8 @@ def smoothness(masks: Tensor, border: float = 0.3) -> Tensor:
 
 
 def entropy(log_f: Tensor) -> Tensor:
-    """-sum over labels of f log f, ``(N,)``; labels outside the label set (log f = -infinity) add nothing.
+    """The entropy ``(N,)`` of f, - sum over labels of f log f, from log f ``(N, A)``. Labels outside the label set (log f =
+    -infinity) add nothing.
 
     >>> entropy(torch.tensor([[0.5, 0.5, 0.0]]).log())
     tensor([0.6931])
@@ -106,7 +108,8 @@ def entropy(log_f: Tensor) -> Tensor:
 
 
 def reward(masks: Tensor, event: Tensor) -> Tensor:
-    """relu(1[event] - mean m), ``(N,)``: the reward of a small mask once it has its effect.
+    """The reward ``(N,)`` for small masks m ``(N, H, W)``, relu(1[event] - mean m). It is 0 as long as a mask does not have its
+    effect, the ``event``.
 
     >>> reward(torch.full((2, 2, 2), 0.25), torch.tensor([True, False]))
     tensor([0.7500, 0.0000])
@@ -177,7 +180,7 @@ class RealTimeObjective(Objective):
         return torch.where(coin < wrong, self.present[(own + turn) % len(self.present)], batch.labels)
 
     def composites(self, batch: TrainingBatch, kept: Tensor, purpose: str) -> Tensor:
-        """Composites: the ``kept`` share ``(N, H, W)`` of the images, with noise, over a random background."""
+        """Masked images ``(N, C, H, W)``: the images, with noise, weighted by ``kept`` ``(N, H, W)``, over a random background."""
         noisy = batch.images + 0.015 * batch.normal(f"{purpose} image")
         draws = batch.uniform(f"{purpose} background", 1 + self.inputs.channels)
         colours = 0.5 + 0.33 * (draws[:, 1:, None, None] - 0.5) + 0.055 * batch.normal(f"{purpose} colour")
@@ -188,7 +191,7 @@ class RealTimeObjective(Objective):
 
 _INSIDE, _PHANG_SMOOTH = 1.0, 0.001
 _COARSER = 4
-"""A mask is this many times coarser than the image, or as fine as the finest features read."""
+"""A mask is this many times coarser than the image, but at least as fine as the finest features that are read."""
 
 
 class PhangFix(Objective):
@@ -231,7 +234,7 @@ class PhangFix(Objective):
         return repeated(self.net(batch.features)[:, 0], self.inputs.positions)
 
     def masked(self, batch: TrainingBatch, masks: Tensor) -> tuple[Tensor, Tensor]:
-        """The images inside and outside the masks, gray elsewhere."""
+        """The images inside the masks, and the images outside the masks; the rest of both is gray."""
         gray = self.gray(batch.images, batch.keys)
         shown = self.inputs.composite(masks, batch.images, gray)
         return shown, self.inputs.composite(1 - masks, batch.images, gray)
@@ -275,7 +278,7 @@ class PhangCA(PhangFix):
             self.copy.requires_grad_(True)
 
     def adapt(self, several: list[Tensor], labels: Tensor, rate: float) -> None:
-        """One step of the copy towards the labels of images, or of several masked versions of them."""
+        """Train the copy of the net for one step on the labels of images, or of several masked versions of the images."""
         self.optimiser.zero()
         losses = [-self.log_f(images).gather(1, labels[:, None]).mean() for images in several]
         torch.stack(losses).sum().backward()

@@ -1,4 +1,4 @@
-"""``train_masker``: from a net and images to a masker's file."""
+"""``train_masker``, which trains a masker for a net on images and writes it to a file."""
 
 from __future__ import annotations
 
@@ -50,23 +50,24 @@ def train_masker(
 ) -> Path:
     """Train a masker for a net and write it to a file; a training that was stopped continues from its last checkpoint.
 
-    The result is the same as without a stop. If the file exists already, trained in the same way from
-    the same data, nothing is done. The file's header has statistics of the masker's maps
-    (:class:`~proofmap.methods.maskers.file.MapSummary`), and a :class:`~proofmap.methods.maskers.file.MaskerWarning` reports what looks
-    wrong with them.
+    The result is the same as without a stop. If the file already contains a masker that was trained in the same way from the same
+    data, nothing is done. The file's header has statistics of the masker's maps
+    (:class:`~proofmap.methods.maskers.file.MapSummary`), and a :class:`~proofmap.methods.maskers.file.MaskerWarning` reports what
+    looks wrong with them.
 
     Args:
         kind: ``dabkowski``, ``phang-fix``, ``phang-ca`` or ``belief``.
         classifier: the net, which is not changed.
         images: ``(M, C, H, W)`` as the net takes them, floats in [0, 1] or bytes; kept on the net's device.
-        truth: labels ``(M,)``; the net's likeliest label is used for -1, or for all images if left out.
+        truth: the true labels ``(M,)``. The net's likeliest label is used where ``truth`` is -1, or for all images if it is left
+            out.
         out: the masker's file, ``NAME.safetensors``; the checkpoint is ``NAME.checkpoint.safetensors`` in the same folder.
-        steps: of the optimiser.
+        steps: number of steps of the optimiser.
         minutes: time limit of the training in minutes, including parts before a stop; learning rates then follow the
             time or the steps, whichever is further. The file's header has the number of steps made.
         batch, learning_rate, width: images per step, step size and channels of the masker; the kind's defaults if left out.
-        layers: names of the layers to read; found if left out.
-        data: what the file's header calls the data.
+        layers: names of the layers to read; chosen automatically if left out.
+        data: the title of the data in the file's header.
         every: steps between checkpoints.
         force: replace a different masker.
     """
@@ -119,12 +120,12 @@ def _learned(training: Training, classifier: Classifier) -> MapSummary:
 
 
 def checkpoint_of(file: Path) -> Path:
-    """The checkpoint of a training, until its masker is written."""
+    """The path of the checkpoint of a training, which exists until the masker's ``file`` is written."""
     return file.with_suffix(".checkpoint.safetensors")
 
 
 def check_masker(kind: str, out: str | Path, minutes: float | None) -> None:
-    """Raise if the kind is unknown, if the file does not end in .safetensors, or if the time limit is not positive."""
+    """Raise an error if the kind is unknown, if the file does not end in .safetensors, or if the time limit is not positive."""
     if kind not in KINDS:
         raise InputError(f"a masker's kind must be one of {', '.join(KINDS)}, not {kind!r}")
     if Path(out).suffix != ".safetensors":

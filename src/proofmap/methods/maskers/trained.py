@@ -33,7 +33,7 @@ from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import Shortcuts, setting
 
 _LABELS = 32
-"""Labels whose masks are made at the same time."""
+"""The largest number of labels whose masks are made at the same time."""
 _WEIGHTS_HELP = (
     "a masker's file, made by proofmap train-masker; the one in the package for this net if left out"
 )
@@ -57,7 +57,7 @@ class Masker:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedMasker(Method):
-    """A method with a trained masker, which must belong to the net."""
+    """Base class of methods that use a trained masker. The masker must have been trained for the classifier's net."""
 
     family = "masker"
     needs = frozenset({"masker"})
@@ -98,7 +98,7 @@ class TrainedMasker(Method):
         return None
 
     def first_maps(self, classifier: Classifier) -> ReadyMethod | None:
-        """The method whose maps the masker changes, if it changes any."""
+        """The method whose maps the masker changes; None if it makes masks from features alone."""
         return None
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
@@ -155,9 +155,9 @@ class TrainedMasker(Method):
 class RealTimeSaliency(TrainedMasker):
     """Real-time saliency (Dabkowski and Gal 2017): a U-Net on the net's features. The label sets a gate on the coarsest features.
 
-    See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's
-    evidence before the gate, so that labels with little evidence get empty masks. It is 0 as in training. The preset
-    ``released`` has 6, like the released code. This suits the released masker; one with less training has less evidence.
+    See :class:`~proofmap.methods.maskers.nets.RealTimeNet` for the masks. ``confidence`` is subtracted from the label's evidence
+    before the gate, so that labels with little evidence get empty masks. The default is 0, as in training. The preset ``released``
+    has 6, like the released code. This value suits the released masker; a masker with less training gives less evidence.
     ``weights`` may be the authors' own checkpoint, for a ResNet-50 (:mod:`~proofmap.methods.maskers.checkpoints`).
 
     >>> RealTimeSaliency.preset("released").confidence
@@ -264,7 +264,7 @@ class BeliefMasker(TrainedMasker):
 
 
 def method_of(kind: str, weights: Path) -> TrainedMasker:
-    """The method that uses a masker of this kind.
+    """The method that uses a masker of this kind, with the file ``weights``.
 
     >>> method_of("phang-fix", Path("m.safetensors")).variant
     'fix'

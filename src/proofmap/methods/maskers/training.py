@@ -3,9 +3,10 @@
 Every random number of a step comes from the seed and the number of the step. The weights, the state of the optimisers and the number of
 the step are all that a step takes over from the previous one; a checkpoint holds all of them.
 
-With a time limit T the schedule (rates, phases) is at step max(k, floor(n t / T)) of n after k steps in the time t, and training ends
-when this is n. So a training that the time limit ends has also gone through the whole schedule. The number of steps then
-depends on the machine, so two such trainings differ; without a limit nothing depends on the clock.
+With a time limit T, the schedule (learning rates, phases) follows the steps or the clock, whichever is further. After k steps in
+the time t, it is at step max(k, floor(n t / T)) of its n steps, and training ends at step n. So a training that is ended by the
+time limit has also gone through the whole schedule. The number of steps then depends on the machine, so two such trainings differ;
+without a limit nothing depends on the clock.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ KINDS: dict[str, type[Objective]] = {
 
 
 _LOST = 0.1
-"""Largest share of steps that may be lost to overflows of half precision."""
+"""The largest share of steps that may be skipped because half precision overflows."""
 _TELL = 10
-"""Steps between notes of progress, which show the mean over these steps."""
+"""Number of steps between progress messages, which show the mean over these steps."""
 _LEAST_AREA = 0.5
 _SECONDS = 300.0
-"""A checkpoint is also written after this time: steps may take long."""
+"""A checkpoint is also written after this number of seconds, because steps may take long."""
 
 
 class Training:
@@ -94,7 +95,7 @@ class Training:
         )
 
     def _present(self) -> Tensor:
-        """The labels in the data, sorted; the net's likeliest label if the truth is unknown."""
+        """The labels in the data, sorted. For an image without a true label, the net's likeliest label counts."""
         known = self.truth[self.truth >= 0]
         if len(known) < len(self.truth):
             likely = [self.classifier.top(self._floats(part), 1)[:, 0] for part in self.images.split(256)]
@@ -114,7 +115,7 @@ class Training:
     # ---- steps --------------------------------------------------------------------------------------------------
 
     def run(self, checkpoint: Path, every: int, progress: Progress) -> None:
-        """Make the remaining steps, or those that the time allows; write a checkpoint every ``every`` steps."""
+        """Make the remaining steps, or as many as the time limit allows. A checkpoint is written every ``every`` steps."""
         recipe, objective = self.recipe, self.objective
         if checkpoint.exists():
             self._resume(checkpoint)
@@ -140,7 +141,7 @@ class Training:
         self.header = replace(self.header, made=self.step)
 
     def seconds(self) -> float:
-        """The total time of the training, over all its parts."""
+        """The total time of the training in seconds, including parts before a stop."""
         return self.spent + monotonic() - self.began
 
     def _clock(self) -> str:
@@ -148,8 +149,9 @@ class Training:
         return "" if minutes is None else f"minute {self.seconds() / 60:.1f} of {minutes:g}, "
 
     def schedule_step(self) -> int:
-        """The position of the next step in the schedule. It follows from the steps made or from the time used, whichever gives the
-        later position."""
+        """The position of the next step in the schedule. It is computed from the steps made and from the time used; the later
+        position counts.
+        """
         steps, minutes = self.recipe.steps, self.recipe.minutes
         if minutes is None or not self.step:  # there is always at least one step
             return self.step
