@@ -34,10 +34,12 @@ class Judged:
     """One method's maps on a block of images, and what was measured on them so far. Equal games are played once.
 
     Attributes:
-        classifier: the net that judges. images: ``(N, *shape)``. labels: ``(N, L)``, padded with -1 if an image has fewer labels.
-        maps: ``(N, L, *positions)``. method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are
-        known. truth: the true labels ``(N,)``, -1 if unknown. If an image has several: ``(N, T)``, padded with -1. None if no true
-        label is
+        classifier: the net that judges.
+        images: ``(N, *shape)``.
+        labels: ``(N, L)``, padded with -1 if an image has fewer labels.
+        maps: ``(N, L, *positions)``.
+        method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are known.
+        truth: the true labels ``(N,)``, -1 if unknown. If an image has several: ``(N, T)``, padded with -1. None if no true label is
             known. :attr:`is_true` and :attr:`knows_truth` read both forms.
         boxes: for each image, boxes around the objects of the true label, in positions of the input; empty if unknown.
         objects: for each image, boxes around the objects of each label, also of labels that are not true; empty if unknown.

@@ -218,8 +218,8 @@ def saliency_sweep(
     """Try every threshold on a holdout: images that are not judged later. This takes one pass for each image and threshold.
 
     Args:
-        labels: as in :func:`proofmap.evaluate`; each image is explained for the first of its labels. metric: the metric to tune;
-        its settings other than the threshold are kept.
+        labels: as in :func:`proofmap.evaluate`; each image is explained for the first of its labels.
+        metric: the metric to tune; its settings other than the threshold are kept.
     """
     if len(holdout) == 0:
         raise InputError("the holdout is empty; give images that are not judged later")
