@@ -23,9 +23,9 @@ class OutOfMemory(ProofmapError, MemoryError):
 
 @dataclass
 class BatchSize:
-    """Number of items in one pass of the net, shared by all users of a classifier. It only shrinks.
+    """Number of items in one pass of the net, shared by all users of a classifier. The number only shrinks.
 
-    Results do not depend on it beyond rounding.
+    Results depend on the batch size only by rounding.
     """
 
     size: int
@@ -75,7 +75,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 def in_batches(
     run: Callable[[int, int], T], total: int, batch: BatchSize, *, cost: int = 1, item: str = "image"
 ) -> list[T]:
-    """Call ``run(start, stop)`` over ``0 .. total`` and collect the results.
+    """Call ``run(start, stop)`` on successive batches of the items ``0 .. total - 1``, and return the results in a list.
 
     ``cost`` is the number of passes per item: one call has at most ``batch.size`` passes, and at least one item. If memory
     runs out, the same items are tried again in smaller batches.

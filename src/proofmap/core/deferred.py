@@ -29,7 +29,7 @@ class Deferred(ModuleType):
 
 
 def type_in(module: str, name: str) -> ForwardRef:
-    """A type for annotations, which :func:`typing.get_type_hints` imports.
+    """A reference to the type ``name`` of ``module``, for annotations. :func:`typing.get_type_hints` imports the module.
 
     >>> def half(x: type_in("decimal", "Decimal")): ...
     >>> from typing import get_type_hints
@@ -42,9 +42,9 @@ def type_in(module: str, name: str) -> ForwardRef:
 def lazy_names(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package whose names are imported when they are first read (PEP 562).
+    """The functions ``__getattr__`` and ``__dir__`` for a package whose names are imported when they are first read (PEP 562).
 
-    ``modules`` has the names, separated by blanks, that each module of the package defines.
+    ``modules`` maps each module of the package to the names that it defines, separated by blanks.
     """
     module_of = {name: f"{package}.{module}" for module, names in modules.items() for name in names.split()}
 

@@ -20,9 +20,9 @@ def deprecated(*, since: str, removed_in: str, use: str = "") -> Callable[[Calla
     """Decorator for a function or method that will be removed. The first call warns.
 
     Args:
-        since: the version that deprecates it.
-        removed_in: the version that no longer has it. From that version on, the decorator raises a ValueError, so that the
-            code cannot be forgotten.
+        since: the first version in which the function is deprecated.
+        removed_in: the first version without the function. From that version on, the decorator raises a ValueError, so that
+            nobody forgets to delete the function.
         use: what to use instead.
 
     >>> @deprecated(since="0.2", removed_in="0.4", use="area()")
@@ -48,7 +48,7 @@ def deprecated(*, since: str, removed_in: str, use: str = "") -> Callable[[Calla
 
 
 def warn_deprecated(name: str, *, since: str, removed_in: str, use: str = "") -> None:
-    """Warn that something will be removed. For everything that the decorator cannot be used on: an argument, a class, a module.
+    """Warn that ``name`` will be removed. For arguments, classes and modules, on which the decorator cannot be used.
 
     Each name warns once per process. If warnings are errors, every use raises.
 
@@ -68,7 +68,8 @@ def warn_deprecated(name: str, *, since: str, removed_in: str, use: str = "") ->
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """
+    """The leading numbers of a version, as a tuple.
+
     >>> _numbers("0.2.1.dev3")
     (0, 2, 1)
     """

@@ -1,4 +1,4 @@
-"""The machine and the versions that numbers come from."""
+"""The machine and the software versions on which results were computed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proofmap.core.version import source_version
 
 
 def environment(device: torch.device) -> dict[str, object]:
-    """The properties of this machine that may affect the last bits of a number."""
+    """The properties of this machine and ``device`` that may affect the last bits of a number, by name."""
     return {
         "proofmap": source_version(),
         "torch": torch.__version__,
@@ -24,7 +24,7 @@ def environment(device: torch.device) -> dict[str, object]:
 
 
 def other_versions(environments: Sequence[Mapping[str, object]]) -> list[str]:
-    """Which of Python and torch have a different version here than in the last of these environments.
+    """Texts that name the versions of Python and torch if they differ between the last of ``environments`` and this process.
 
     >>> other_versions([{"python": "3.9.1", "torch": torch.__version__}])[0].startswith(
     ...     "Python 3.9.1 there, "
@@ -44,7 +44,7 @@ def _device_name(device: torch.device) -> str:
 
 
 def environment_notes(environments: Sequence[Mapping[str, object]]) -> list[str]:
-    """Notes for readers if a run was made on more than one machine or version.
+    """A list with one note for readers if ``environments`` differ in machine or version; otherwise an empty list.
 
     >>> environment_notes([{"torch": "2.4", "device": "cpu"}, {"torch": "2.5", "device": "cpu"}])
     ['made on more than one machine or version (torch 2.4 and 2.5): numbers may differ in rounding']

@@ -110,7 +110,7 @@ def process_runs(process: int) -> bool:
 
 
 def check_ends(path: str | Path, name: str = "") -> None:
-    """Refuse a pipe or a device, because reading it may never end. Error messages call it ``name``."""
+    """Refuse a path that is a pipe or a device, because reading it may never end. Error messages call the path ``name``."""
     try:
         kind = os.stat(path).st_mode
     except (OSError, ValueError):
@@ -154,7 +154,8 @@ def has_working_folder() -> bool:
 
 
 def check_output(path: str | Path) -> Path:
-    """Check that a folder can be written to or created. It is not created yet, so a failed run leaves nothing behind."""
+    """Check that a folder can be written to or created, and return its path. The folder is not created yet, so a failed run leaves
+    nothing behind."""
     folder = check_path(path, "--out")
     if not folder.is_absolute() and not has_working_folder():
         raise InputError(
@@ -180,7 +181,7 @@ def check_output(path: str | Path) -> Path:
 
 
 def output_folder(path: str | Path) -> Path:
-    """Make a folder if needed, and remove unfinished files of killed processes from it."""
+    """Make a folder if needed, remove unfinished files of killed processes from it, and return its path."""
     folder = check_output(path)
     missing = [parent for parent in (folder, *folder.parents) if not os.path.exists(parent)]
     try:
@@ -194,7 +195,7 @@ def output_folder(path: str | Path) -> Path:
 
 
 def output_file(path: str | Path, option: str = "--out", such_as: str = "report.html") -> Path:
-    """Check that a file can be written, and make its folder. Only a plain file is ever replaced."""
+    """Check that a file can be written, make its folder, and return the file's path. Only a plain file is ever replaced."""
     file = check_path(path, option)
     if file.is_dir():
         raise InputError(f"{file} is a folder; name a file in it, such as {file / such_as}")
@@ -205,7 +206,7 @@ def output_file(path: str | Path, option: str = "--out", such_as: str = "report.
 
 
 def check_path(path: str | Path, what: str) -> Path:
-    """Check that a path of this name can exist on a file system."""
+    """The path. Raises an InputError if no file system can have such a path; the message calls it ``what``."""
     text = os.fspath(path)
     if not text.strip():
         raise InputError(f"{what} is empty; name a file or folder")
@@ -218,7 +219,7 @@ def check_path(path: str | Path, what: str) -> Path:
 
 
 def file_name(*parts: str) -> str:
-    """A readable file name from any texts; a long one is cut and ends in a hash of the whole.
+    """A readable file name from any texts. A long name is cut and ends in a hash of the whole name.
 
     >>> file_name("my photo", "learned-mask:tv=0.1")
     'my_photo.learned-mask_tv-0.1'

@@ -1,4 +1,4 @@
-"""Labels by name: from an index or a name to the output of the net, with suggestions for unknown names."""
+"""Find the output index of a label that is given by index or name, with suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.text import shortened
 
 LONGEST_NAME = 200
-"""Longer names get no suggestions, which take time, and are not printed in full."""
+"""Maximum length of an unknown name for which similar names are searched. The search takes time."""
 
 
 def label_index(label: Any, names: Sequence[str]) -> int:
@@ -55,7 +55,10 @@ def label_index(label: Any, names: Sequence[str]) -> int:
 
 
 def close_names(text: str, known: Sequence[str]) -> list[int]:
-    """Indices of up to three similar names: with the same words, with words that begin like them, or with a similar spelling.
+    """Indices of up to three names in ``known`` that are similar to ``text``.
+
+    Names that contain ``text`` as whole words are returned. If there are none, names with a word that begins with ``text``. If there
+    are none either, names with a similar spelling.
 
     >>> (
     ...     close_names("cat", ["oystercatcher", "catamaran", "tiger cat"]),

@@ -1,4 +1,5 @@
-"""Rules that choose the labels to explain, such as ``top5`` or ``p>=0.01``: from probabilities to output indices (N, L).
+"""Rules that choose the labels to explain, such as ``top5`` or ``p>=0.01``, from the probabilities of N images. The chosen labels are output
+indices ``(N, L)``.
 
 ``top5+wrong`` adds two labels that the net does not believe, to test soundness. Both are drawn at random from the u labels of the
 label set that are not among the top ones and have f < .01, sorted by falling probability. The draw depends only on the image's
@@ -29,11 +30,11 @@ from proofmap.core.text import counted, shortened
 __all__ = ["NO_LABEL", "LabelRule", "Labels", "check_labels", "label_index"]
 
 NO_LABEL = -1
-"""Fills the row of an image that has fewer labels than another image of the batch."""
+"""Padding for the row of an image that has fewer labels than another image of the batch."""
 
 
 UNBELIEVED = 0.01
-"""The net does not believe a label with a smaller probability: the paper's e1, below which no proof is needed."""
+"""A label with a smaller probability counts as not believed by the net. This is the paper's threshold e1, below which no proof is needed."""
 WRONG = 2
 """How many wrong labels ``+wrong`` adds to an image."""
 _NEAREST = 10
@@ -153,10 +154,11 @@ class LabelRule:
         keys: Tensor | None = None,
         item: str = "image",
     ) -> Tensor:
-        """Labels ``(N, L)`` for probabilities ``(N, A)``, most probable first. Labels from a list, and true labels, keep their order.
+        """The chosen labels ``(N, L)`` of N images with probabilities ``(N, A)`` for A outputs, most probable first. Labels from a list,
+        and true labels, keep their order.
 
         Every image has at least one label; rows are padded with ``NO_LABEL``. The rule ``true`` needs ``truth``, the true labels
-        ``(N,)`` or ``(N, T)`` of every image. Wrong labels need ``keys``, the images' streams, from :func:`wrong_keys`.
+        ``(N,)`` or ``(N, T)`` of every image. Rules with ``+wrong`` need ``keys``, a random stream key per image, from :func:`wrong_keys`.
         """
         if self.kind == "true":
             return self._true_rows(truth, image_names, item).choose(probabilities, label_set, item=item)
@@ -252,7 +254,7 @@ def _is_list(entry: object) -> bool:
 
 
 def _row(labels: Any, names: Sequence[str], image: int, item: str) -> tuple[int, ...]:
-    """The labels of one image; -1 is padding and stays."""
+    """The label indices of one image. Entries of -1 are padding and are kept."""
     given = labels.tolist() if hasattr(labels, "tolist") else labels
     row = [a if isinstance(a, int) and a == NO_LABEL else label_index(a, names) for a in given]
     if all(a == NO_LABEL for a in row):
@@ -288,8 +290,8 @@ def wrong_keys(images: Tensor, seed: int) -> Tensor:
 
 
 def first_wrong(rule: str) -> int | None:
-    """The index (in a row of labels) of the first wrong label that a rule, given as text, adds. The second follows it. None if the rule
-    adds no wrong labels.
+    """The index, in an image's row of labels, of the first wrong label that ``rule`` adds; None if the rule adds no wrong labels. The
+    second wrong label follows the first.
 
     >>> first_wrong("top3+wrong"), first_wrong("top3")
     (3, None)

@@ -1,4 +1,4 @@
-"""Pictures from disk to pixels: found, decoded safely, resized and cropped. Unreadable files are named in an error, never skipped."""
+"""Find picture files, decode them safely, resize and crop them. Unreadable files are named in an error, never skipped."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ NOT_READ = {
 }
 """Suffixes of pictures that are not read; files with them are named in a warning."""
 RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
-"""Files that mark a folder with results of Proofmap."""
+"""A folder that holds one of these files contains results of Proofmap."""
 OWN_SOFTWARE = "Proofmap"
 # Only formats that are safe to decode: Pillow would pass EPS, whatever the file's suffix, to Ghostscript.
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF", "PPM", "JPEG2000")
 LONGEST_SIDE = 65_535
-"""Largest width or height in pixels, as in a JPEG. Decoding 1 x 40,000,000 pixels takes 20 times as long as a photo of as many."""
+"""Largest width or height in pixels, as in a JPEG. Decoding a picture of 1 x 40,000,000 pixels takes 20 times as long as decoding a photo
+with as many pixels."""
 NARROWEST = 100
 """Largest ratio of the pixels of a resized picture to those kept by the crop. Without a limit, a narrow strip in a file of 200 bytes
 took 400 MB."""
@@ -56,7 +57,7 @@ class UnreadWarning(UserWarning):
 
 
 def find_images(places: Iterable[str | Path]) -> list[Path]:
-    """The image files among the given files and folders (searched in depth), in a fixed order."""
+    """The image files among the given files and folders, in a fixed order. Folders inside folders are searched too."""
     found: list[Path] = []
     for place in map(Path, places):
         if place.is_dir():
@@ -156,7 +157,7 @@ def is_own_picture(path: str | Path) -> bool:
 
 
 def read_image(path: str | Path) -> Image.Image:
-    """One photo as RGB, upright (EXIF), or with its transparency kept as RGBA."""
+    """A photo from a file, turned upright as its EXIF data say: RGB, or RGBA if it is transparent."""
     return decode_image(path, str(path))
 
 
@@ -167,7 +168,8 @@ def decode_image(
     most_pixels: int | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> Image.Image:
-    """Decode a file, or its bytes: upright, RGB, or RGBA if it is transparent. Error messages call it ``name``.
+    """Decode a picture file, or its bytes. The picture is upright, and RGB, or RGBA if it is transparent. Error messages call the file
+    ``name``.
 
     Pictures with a side above :data:`LONGEST_SIDE` or more than ``most_pixels`` (default ``PIL.Image.MAX_IMAGE_PIXELS``) are
     refused before they are decoded. Only the first of several frames is decoded.
@@ -246,13 +248,13 @@ def fit(
     how: Fit = "crop",
     background: Sequence[float] = (0.5, 0.5, 0.5),
 ) -> Image.Image:
-    """A picture brought to ``size`` (height, width).
+    """The picture changed to ``size`` (height, width), in one of three ways:
 
-    - ``crop``: resized so that the shorter side is ``resize`` (the input size when None), then the centre is cut out,
-      pixel for pixel as torchvision's ``Resize`` and ``CenterCrop`` do it for a square. For another size, the picture is resized until it
-      covers ``resize / min(size)`` times the size, as timm does it;
-    - ``pad``: resized until all of it fits, with ``background`` around it;
-    - ``squash``: resized to the size, whatever its proportions.
+    - ``crop``: the picture is resized so that its shorter side is ``resize`` (the input size if None), and its centre is cut out, pixel
+      for pixel as by torchvision's ``Resize`` and ``CenterCrop`` if ``size`` is a square. If it is not, the picture is resized until it
+      covers ``resize / min(size)`` times ``size``, as timm does it;
+    - ``pad``: the picture is resized until all of it fits, and ``background`` is added around it;
+    - ``squash``: the picture is resized to ``size``, and its proportions change.
 
     >>> fit(Image.new("RGB", (400, 300)), (224, 224), 256, "bilinear").size
     (224, 224)
@@ -273,8 +275,8 @@ def fit(
 def fitted_size(
     given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop"
 ) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Width and height of a picture after :func:`fit` resized it, and the left and top border that is cut off (negative if one
-    is added). ``given`` is (width, height).
+    """Width and height of a picture after :func:`fit` has resized it, and the number of pixels that are then cut off at the left and at the
+    top (negative if a border is added). ``given`` is the picture's original (width, height).
 
     >>> fitted_size((400, 300), (224, 224), 256)
     ((341, 256), (58, 16))
@@ -300,7 +302,7 @@ def fitted_size(
 def seen_part(
     given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop"
 ) -> tuple[float, float, float, float]:
-    """The part of a picture that is left after :func:`fit`: left, top, right, bottom, in shares of its sides.
+    """The part of a picture that is left after :func:`fit`: left, top, right, bottom, as fractions of the picture's sides.
 
     >>> seen_part((1200, 200), (224, 224), 224)
     (0.4166666666666667, 0.0, 0.5833333333333334, 1.0)
@@ -311,7 +313,7 @@ def seen_part(
 
 
 def resize_shorter_side(image: Image.Image, side: int) -> Image.Image:
-    """The whole picture, bilinear, with its shorter side at ``side`` pixels and its proportions kept.
+    """The whole picture, resized by bilinear interpolation so that its shorter side has ``side`` pixels. Its proportions are kept.
 
     >>> resize_shorter_side(Image.new("RGB", (400, 300)), 256).size
     (341, 256)
@@ -332,7 +334,7 @@ def _check_proportions(given: tuple[int, int], scaled: tuple[int, int], kept: tu
 
 
 def to_pixels(image: Image.Image, background: Sequence[float] | None = None) -> Tensor:
-    """``(3, H, W)`` floats in [0, 1]; transparent pixels show ``background`` (mid-gray when None)."""
+    """The picture as a float tensor ``(3, H, W)`` in [0, 1]. Transparent pixels show ``background`` (mid-gray if None)."""
     pixels = torch.from_numpy(np.asarray(image, dtype=np.float32).copy() / 255.0).permute(2, 0, 1)
     if pixels.shape[0] == 4:
         colour = torch.tensor([0.5, 0.5, 0.5] if background is None else list(background)).view(3, 1, 1)

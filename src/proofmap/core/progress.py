@@ -1,4 +1,4 @@
-"""Progress of a long job, in passes of the net."""
+"""Reports the progress of long jobs, in passes of the net. One image through the net is one pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ProgressTask(Protocol):
     """One running job; a context manager."""
 
     def advance(self, passes: int, note: str = "") -> None:
-        """Report that this number of further passes is done. ``note`` is a value to show, such as the loss."""
+        """Report that ``passes`` more passes are done. ``note`` is a value to show, such as the loss."""
 
     def __enter__(self) -> Self: ...
 
@@ -31,7 +31,7 @@ class ProgressTask(Protocol):
 
 
 class Progress(Protocol):
-    """Receives the progress of jobs. ``passes`` counts images through the net, so rates compare across methods."""
+    """Receives the progress of jobs. ``passes`` counts images through the net, so rates of different methods can be compared."""
 
     def task(self, what: str, passes: int) -> ProgressTask: ...
 
@@ -67,7 +67,7 @@ class Silent:
 
 
 class JointProgress:
-    """Progress of work in several parts that take turns. Tasks of the same name in different parts are shown as one task.
+    """Progress of a job whose parts take turns. Tasks of the same name in different parts are shown as one task.
 
     Only one task is shown at a time. Its total is estimated from the first part and that part's share of the work.
 
@@ -87,7 +87,7 @@ class JointProgress:
         self.shown: tuple[str, ProgressTask] | None = None
 
     def part(self, share: float) -> Progress:
-        """Progress for one part of a job, which has this share of the work."""
+        """The progress object for one part of the job. ``share`` is the part's fraction of the work, from 0 to 1."""
         return _Part(self, share)
 
 
@@ -125,7 +125,7 @@ class _PartTask(SilentTask):
 
 
 def seconds_between_lines() -> float:
-    """Seconds between plain lines of progress: from the environment, or ten."""
+    """Seconds between plain lines of progress: the value of the environment variable :data:`EVERY`, or 10 if it is not set."""
     try:
         return float(os.environ.get(EVERY, 10))
     except ValueError:
@@ -133,7 +133,7 @@ def seconds_between_lines() -> float:
 
 
 class Lines:
-    """Plain lines, one every few seconds: for logs and pipes.
+    """Prints progress as plain lines, at most one in ``every`` seconds, for logs and pipes.
 
     >>> with Lines(sys.stdout, every=0).task("gradient", 4) as task:
     ...     task.advance(4)  # doctest: +ELLIPSIS

@@ -23,7 +23,7 @@ Ties = Literal["index", "random", "center"]
 
 
 def rank(maps: Tensor, *, ties: Ties = "index", keys: Tensor | None = None) -> Tensor:
-    """Ranks ``(P, n)`` int32 of maps ``(P, *positions)``; 0 is the most salient.
+    """Ranks ``(P, n)`` int32 of the n positions of each map, for P maps ``(P, *positions)``; 0 is the most salient.
 
     Equal values keep the order of the tie policy: ``index`` (first position first), ``random`` (a permutation
     drawn from each map's stream key ``(P,)``) or ``center`` (nearest to the middle of the grid first).
@@ -47,7 +47,7 @@ def rank(maps: Tensor, *, ties: Ties = "index", keys: Tensor | None = None) -> T
 
 
 def _first_order(values: Tensor, positions: Sequence[int], ties: Ties, keys: Tensor | None) -> Tensor | None:
-    """The order ``(P, n)`` of equal values; None for the order of the index."""
+    """Indices ``(P, n)`` of each map's positions in the order in which equal values are ranked; None for the order of the index."""
     if ties == "index":
         return None
     if ties == "center":
@@ -72,7 +72,7 @@ def center_distance(positions: Sequence[int], device: torch.device) -> Tensor:
 
 
 def keep_top(maps: Tensor, share: float, *, ties: Ties = "index", keys: Tensor | None = None) -> Tensor:
-    """Boolean keep-masks, shaped like the maps, of the top ``share`` of positions (rounded to whole positions).
+    """Boolean masks, shaped like the maps, that are True at the top ``share`` of positions (rounded to whole positions).
 
     >>> keep_top(torch.tensor([[3.0, 1.0, 2.0, 0.0]]), 0.5)
     tensor([[ True, False,  True, False]])

@@ -1,4 +1,4 @@
-"""Classes by name: those of this package, and those of installed packages with an entry point."""
+"""A registry that finds classes by name: classes of this package, and of installed packages that declare an entry point."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ _SHOWN = 8
 
 
 class Registry(Generic[T]):
-    """Classes by their ``name``, or by another ``attribute``. Entry points of ``group`` are loaded at the first look-up.
+    """A mapping from names to classes. The name of a class is its attribute ``name``, or another ``attribute``.
 
-    ``prepare`` completes a class before it is added.
+    Entry points of ``group`` are loaded at the first look-up. ``prepare`` is called on each class, and the class that it returns is
+    stored.
 
     >>> things: Registry[object] = Registry("thing", "proofmap.nothing")
     >>> @things.register

@@ -59,7 +59,8 @@ def content_keys(images: Tensor) -> list[bytes]:
 def content_marks(images: Tensor, levels: int | None = None) -> Tensor:
     """A 64-bit number ``(N,)`` for each image's content, computed on the images' device. Equal images have equal numbers.
 
-    It reads about 4000 evenly spread values, exact or rounded to ``levels`` steps between 0 and 1.
+    The number is computed from about 4000 evenly spread values of the image. With ``levels``, the values are first rounded to that
+    number of steps between 0 and 1.
     """
     flat = images.detach().flatten(1)
     some = flat[:, :: max(1, flat.shape[1] // 4096) | 1].to(torch.float32)
@@ -73,7 +74,8 @@ def _mark_weights(n: int, device: torch.device) -> Tensor:
 
 
 def image_keys(images: Tensor, *parts: object, contents: Sequence[bytes] | None = None) -> Tensor:
-    """Stream keys ``(N,)``, one per image, for the purpose ``parts``, on the images' device.
+    """Stream keys ``(N,)``, one per image, on the images' device. A key is a hash of the image's content and ``parts``, such as the seed
+    and a purpose.
 
     ``contents`` are the images' :func:`content_keys` if they are known already, which saves reading every pixel.
     """
@@ -83,7 +85,7 @@ def image_keys(images: Tensor, *parts: object, contents: Sequence[bytes] | None 
 
 
 def pair_keys(images: Tensor, pairs: Iterable[tuple[int, int]], *parts: object) -> Tensor:
-    """Stream keys ``(P,)``, one per (image index, label) pair."""
+    """Stream keys ``(P,)``, one per (image index, label) pair. A key is a hash of the image's content, the label and ``parts``."""
     contents = content_keys(images)
     keys = [key_of(contents[i], label, *parts) for i, label in pairs]
     return torch.tensor(keys, dtype=torch.int64, device=images.device)
@@ -102,7 +104,7 @@ def _philox(keys: Tensor, counters: Tensor) -> tuple[Tensor, ...]:
 
 
 def _rounds(keys: _Whole, counters: _Whole) -> tuple[_Whole, _Whole, _Whole, _Whole]:
-    """The ten rounds, for int64 values of shapes that broadcast.
+    """The four words that the ten rounds of Philox compute from int64 keys and counters, whose shapes broadcast.
 
     Only the 32 low bits of each value matter. Sums and products may wrap, but their low bits equal those of unsigned arithmetic.
     """
@@ -124,7 +126,7 @@ def random_words(keys: Tensor, n: int, start: int = 0) -> Tensor:
 
 
 def step_keys(keys: Tensor, step: Tensor, n: int) -> Tensor:
-    """``n`` new stream keys ``(P, n)`` for each stream ``(P,)``, at the step ``(P,)`` of that stream."""
+    """``n`` new stream keys ``(P, n)`` for each of the P streams ``keys``, which is at step number ``step`` ``(P,)``."""
     place = torch.arange(2 * n, device=keys.device) + (2 * n * step + 4)[:, None]
     lanes = torch.stack(_philox(keys[:, None], place // 4), dim=-1)
     drawn = lanes.gather(-1, (place % 4)[..., None])[..., 0]
@@ -132,17 +134,18 @@ def step_keys(keys: Tensor, step: Tensor, n: int) -> Tensor:
 
 
 def uniform(keys: Tensor, n: int, start: int = 0) -> Tensor:
-    """Float32 ``(*keys.shape, n)`` in [0, 1), with 24 random bits each."""
+    """``n`` uniform random numbers per stream, float32 ``(*keys.shape, n)`` in [0, 1), with 24 random bits each."""
     return (random_words(keys, n, start) >> 8).to(torch.float32) * 2.0**-24
 
 
 def integers(keys: Tensor, n: int, high: int, start: int = 0) -> Tensor:
-    """Integers ``(*keys.shape, n)`` in [0, high), by multiplication: bias below high / 2^32."""
+    """``n`` random integers per stream, ``(*keys.shape, n)`` in [0, high). They are random words times high / 2^32, so the bias of each
+    probability is below high / 2^32."""
     return (random_words(keys, n, start) * high) >> 32
 
 
 def normal(keys: Tensor, n: int) -> Tensor:
-    """Standard normal float32 ``(*keys.shape, n)``, by Box and Muller.
+    """``n`` standard normal numbers per stream, float32 ``(*keys.shape, n)``, by the Box-Muller transform.
 
     >>> x = normal(torch.tensor([key_of("doc")]), 100_000)
     >>> abs(x.mean().item()) < 0.01, abs(x.std().item() - 1) < 0.01
@@ -158,7 +161,7 @@ def normal(keys: Tensor, n: int) -> Tensor:
 def permutations(keys: Tensor, n: int) -> Tensor:
     """A random permutation of ``0 .. n-1`` for each key: int64 ``(*keys.shape, n)``.
 
-    Entries are sorted by random keys of two 32-bit words. Equal keys are very rare; their entries stay in the order of their index.
+    Entries are sorted by random numbers made of two 32-bit words. Equal numbers are very rare; their entries stay in the order of their index.
     """
     pairs = random_words(keys, 2 * n)
     wide = (pairs[..., :n] << 31) ^ pairs[..., n:]

@@ -27,7 +27,7 @@ class NamedImages(Tensor):
 
     @classmethod
     def of(cls, images: Tensor, names: Iterable[str]) -> NamedImages:
-        """These images with these names, without a copy."""
+        """The images with ``names`` as their file names. The data are not copied."""
         named, given = images.as_subclass(cls), tuple(names)
         if len(given) != len(images):
             raise InputError(f"{len(given)} names were given for {len(images)} images")
@@ -51,7 +51,7 @@ class NamedImages(Tensor):
         return NamedImages.of(plain(self).__deepcopy__(memo), self.file_names)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickled as a plain tensor, which every program can load."""
+        """Pickle the images as a plain tensor, which every program can load."""
         return plain(self).__reduce_ex__(protocol)
 
 
@@ -99,7 +99,7 @@ def plain(images: Tensor) -> Tensor:
 
 
 def private_copy(x: Tensor) -> Tensor:
-    """A copy without a graph, for code that may write into its input; expanded axes stay expanded.
+    """A copy detached from autograd's graph, for code that may write into its input. Expanded axes (stride 0) stay expanded.
 
     >>> row = torch.arange(3.0)
     >>> mine = private_copy(row.expand(4, 3))
@@ -110,7 +110,7 @@ def private_copy(x: Tensor) -> Tensor:
 
 
 def drop_repeats(x: Tensor) -> Tensor:
-    """The tensor with expanded axes reduced to one entry, such as the one image of a fill that is the same for all images.
+    """The tensor with each expanded axis (stride 0) reduced to one entry.
 
     >>> drop_repeats(torch.rand(3, 1, 1).expand(8, 3, 4, 4)).shape
     torch.Size([1, 3, 1, 1])

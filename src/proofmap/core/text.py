@@ -58,9 +58,10 @@ def _longest(cut: Callable[[int], str], letters: int, most: float, measure: Call
 
 
 def short_names(names: Sequence[str], most: float, *, measure: Callable[[str], float] = len) -> list[str]:
-    """The names, each shortened to ``most``, such that names that differ still differ where possible.
+    """The names, each shortened to a length of at most ``most``. Different names stay different where possible.
 
-    Long names lose their end; or else the beginning that all of them share; or else their middle.
+    Long names are cut at the end. If names then become equal, the beginning that all long names share is cut instead, or else the
+    middle.
 
     >>> short_names(["size of the cell: mean", "size of the cell: worst", "age"], 12)
     ['…mean', '…worst', 'age']
@@ -93,7 +94,7 @@ def short_names(names: Sequence[str], most: float, *, measure: Callable[[str], f
 
 
 def wrapped(text: str, width: int, lines: int = 3) -> str:
-    """Text in at most ``lines`` short lines. They end at a space, colon or comma, or else at a hyphen.
+    """The text in at most ``lines`` lines of at most ``width`` characters. Lines end at a space, colon or comma, or else at a hyphen.
 
     >>> print(wrapped("top-label:learned-mask", 12))
     top-label:

@@ -26,7 +26,7 @@ def source_version() -> str:
 
 
 def package_digest(package: Path) -> str:
-    """A digest of the code of :func:`number_files`, without docstrings and comments."""
+    """A digest of the code in the files that :func:`number_files` lists, without docstrings and comments."""
     digest = hashlib.blake2b(digest_size=4)
     for file in number_files(package):
         name = file.relative_to(package).as_posix().encode()
@@ -46,8 +46,8 @@ _QUOTES = b'"' * 3
 def code_of(source: bytes) -> bytes:
     """Python source without blank lines, comment lines, and docstrings (statements that are strings in three double quotes).
 
-    Three double quotes always count as the beginning or end of a string, which is true for the files of this package. This takes 15 ms
-    for all files; a parser takes a second.
+    Three double quotes always count as the start or end of a string, which is correct for all files of this package. Splitting at
+    these quotes takes 15 ms for all files; a parser would take a second.
     """
     pieces = source.split(_QUOTES)
     if len(pieces) % 2 == 0:  # they do something else too, so all of the text counts

@@ -1,4 +1,4 @@
-"""Kinds of input: pictures, series, rows of a table, texts, and those that others register.
+"""Kinds of input: pictures, series, rows of a table, texts, and kinds that other packages register.
 
 A *position* is a part of the input that is shown or hidden as a whole, and that has one value in a map: a pixel of a picture (all
 channels together), a time step of a series, a column of a row, a word of a text. Code that ranks, composes, reads or draws inputs uses the
@@ -44,8 +44,9 @@ for _kind in (Pictures, Series, Rows, Text, Tokens):
 
 
 def kind_of(record: Mapping[str, Any]) -> type[Inputs]:
-    """The class of inputs that a classifier's settings name. Messages and tables take their nouns from it. Pictures if the name is
-    unknown.
+    """The class of inputs that a classifier's settings ``record`` name; :class:`Pictures` if the name is unknown.
+
+    Messages and tables take their nouns, such as "rows", from this class.
 
     >>> kind_of({"inputs": "rows"}).noun, kind_of({"inputs": "smells"}).noun
     ('rows', 'images')
@@ -55,7 +56,7 @@ def kind_of(record: Mapping[str, Any]) -> type[Inputs]:
 
 
 def inputs_of(record: Mapping[str, Any]) -> Inputs:
-    """The inputs that a classifier's settings describe, without running the user's code.
+    """The inputs that a classifier's settings ``record`` describe. The user's code is not run.
 
     >>> inputs_of(
     ...     {"size": [2, 3], "mean": [0.5], "std": [1.0], "resize": None, "interpolation": "box"}

@@ -23,18 +23,22 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs(ABC):
-    """One kind of input: its shape and scale, and how it is composed, read and shown. ``mean`` and ``std`` are per channel."""
+    """One kind of input: its shape and scale, and how inputs are masked, read and shown. ``mean`` and ``std`` have one value per channel.
+
+    A *position* is a part of the input that is shown or hidden as a whole, such as a pixel. A *fill* makes the values that hidden
+    positions show.
+    """
 
     kind: ClassVar[str]
-    """The name in records: ``pictures``, ``series``, ``rows``."""
+    """The name of this kind of input in records: ``pictures``, ``series``, ``rows``."""
     noun: ClassVar[str]
-    """The plural in messages."""
+    """The plural for messages, such as "images"."""
     singular: ClassVar[str]
     """The name of one input: item 3 is called image-3, series-3 or row-3 if it has no other name."""
     form: ClassVar[str]
     """The shape of several inputs in words: ``(N, channels, height, width)``."""
     fills: ClassVar[tuple[str, ...]] = ("gray", "noise", "images")
-    """The fills that make sense for it, the usual one first; messages that suggest another fill choose from them."""
+    """The names of the fills that suit this kind of input, the default first. Messages that suggest another fill choose from these."""
     neutral_words: ClassVar[str] = "the mean of each channel"
     """What the fill ``gray`` shows, for notes below tables; empty if the name says it."""
     same_as_gray: ClassVar[str] = ""
@@ -46,7 +50,7 @@ class Inputs(ABC):
     has_neighbours: ClassVar[bool] = True
     """Whether adjacent positions belong together, so that blur, grids and smoothness have a meaning."""
     has_order: ClassVar[bool] = True
-    """Whether positions come one after another, so that the first ones have a meaning. The columns of a table do not."""
+    """Whether the order of positions has a meaning. The columns of a table have no such order."""
     limits: ClassVar[tuple[float, float] | None] = None
     """The least and the greatest value; None if values are unlimited."""
 
@@ -101,11 +105,12 @@ class Inputs(ABC):
         return tuple(", ".join(map(str, index)) for index in np.ndindex(*self.positions))
 
     def names_of(self, x: Tensor) -> tuple[str, ...]:
-        """A name for each position of one input ``shape``: the words of a text, otherwise :attr:`position_names`."""
+        """A name for each position of one input ``x``: the words of a text, otherwise :attr:`position_names`."""
         return self.position_names
 
     def _places(self, device: torch.device) -> Tensor | None:
-        """The position of each entry of an input's last axis, for kinds whose positions are groups of entries: segments, groups of columns."""
+        """The position that each entry of an input's last axis belongs to, if positions are groups of entries, such as segments or groups
+        of columns. None if each entry is a position."""
         return None
 
     def over_channels(self, values: Tensor) -> Tensor:
@@ -133,12 +138,12 @@ class Inputs(ABC):
     # ---- values -------------------------------------------------------------------------------------------------
 
     def composite(self, keep: Tensor, shown: Tensor, hidden: Tensor) -> Tensor:
-        """``shown`` where kept and ``hidden`` elsewhere: the paper's masked input.
+        """The paper's masked input: the values of ``shown`` at positions that are kept, and those of ``hidden`` elsewhere.
 
-        ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; the others are ``(..., *shape)``. Shares and the composite are
-        rounded to the precision of the inputs. In float16 the error of a share near one is at most .0002, and that of a small share is
-        at most 1/2000 of its value. The gradient of a share is a sum over channels. It is rounded in the same way, and can overflow in
-        that precision.
+        ``keep`` is ``(..., *positions)``, boolean or a share in [0, 1]; a share mixes the two values. ``shown`` and ``hidden`` are
+        ``(..., *shape)``. Shares and the result are rounded to the precision of the inputs. In float16 the error of a share near one is
+        at most .0002, and that of a small share is at most 1/2000 of its value. The gradient with respect to a share is a sum over
+        channels. The gradient is rounded in the same way, and can overflow in that precision.
 
         >>> from proofmap.core.inputs import Rows
         >>> rows = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
@@ -152,7 +157,8 @@ class Inputs(ABC):
 
     @property
     def normalisation(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """What is subtracted from the values of each channel before the net, and what they are divided by."""
+        """Two numbers per channel for the normalisation before the net: the mean that is subtracted, and the standard deviation that the
+        result is divided by."""
         return self.mean, self.std
 
     def scale(self, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -181,7 +187,7 @@ class Inputs(ABC):
         return mean if self.limits is None else mean.clamp(*self.limits)
 
     def blank(self, n: int) -> Tensor:
-        """``n`` inputs of the neutral value."""
+        """``n`` inputs ``(n, *shape)`` in which every value is the neutral one."""
         return self.per_channel(self.neutral).expand(n, *self.shape).clone()
 
     def probe(self) -> Tensor:
@@ -204,8 +210,8 @@ class Inputs(ABC):
         return self.per_channel(self.neutral.to(x)).expand_as(x)
 
     def start_like(self, x: Tensor) -> Tensor:
-        """The default baseline of path methods, such as integrated gradients, for inputs ``(N, *shape)``: what ``gray`` shows,
-        unless values cannot be interpolated from there."""
+        """The default baseline of path methods, such as integrated gradients, for inputs ``(N, *shape)``. It is what the fill ``gray``
+        shows, except for kinds whose values cannot be interpolated from there."""
         return self.blank_like(x)
 
     # ---- inputs with different numbers of positions -------------------------------------------------------------
@@ -253,7 +259,7 @@ class Inputs(ABC):
         return x.cpu().numpy()
 
     def takes(self, given: object) -> bool:
-        """Whether :meth:`encode` can read this object. It is not called for tensors and arrays."""
+        """Whether :meth:`encode` can read the object ``given``. This method is not called for tensors and arrays."""
         return False
 
     def encode(self, given: Any) -> Tensor:
@@ -305,8 +311,8 @@ class Inputs(ABC):
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
         """Turn an item of a dataset into one float32 input of the shape ``self.shape``, on the CPU.
 
-        Numbers must already have the shape and the range of the input. Pillow images are resized and cropped;
-        ``cropped`` resizes the shorter side to the input size, so that the crop cuts off no margin there.
+        Numbers must already have the shape and the range of the input. Pillow images are resized and cropped. With ``cropped``, the
+        shorter side is resized to the input size, so that the crop cuts nothing off that side.
         """
         try:
             values = (
@@ -348,13 +354,13 @@ class Inputs(ABC):
         return cls(**{name: tuple(v) if isinstance(v := record[name], list) else v for name in names})
 
     def value_text(self, x: Tensor, position: int) -> str:
-        """The value of one input ``shape`` at a position of the flattened map, as people write it."""
+        """The value of one input ``x`` at a position (an index of the flattened map), as text for people."""
         at = self.over_channels(torch.arange(self.count).view(self.positions)).expand(self.shape) == position
         return ", ".join(f"{value:.4g}" for value in x.cpu()[at].tolist())
 
     @abstractmethod
     def picture(self, x: Tensor) -> np.ndarray:
-        """A picture of one input ``shape``: bytes ``(h, w, 3)``."""
+        """A picture ``(h, w, 3)`` of one input ``x``, with uint8 values."""
 
     def pixel_positions(self) -> Tensor:
         """The index of the position that each pixel ``(h, w)`` of :meth:`picture` shows."""

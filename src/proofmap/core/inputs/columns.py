@@ -86,11 +86,12 @@ class Columns:
         """The columns of a data frame of pandas or polars, or of an array of numbers ``(N, columns)``.
 
         Args:
-            data: rows that show all categories, and missing values where the model takes them. Means, most frequent categories and ranges
-                are those of these rows.
-            names: the columns of a frame that the model takes, in its order; all by default. For an array, the names of its columns.
-            groups: columns that are one position, by the name of the position; ``"one-hot"`` finds families such as ``city_Ulm``,
-                ``city_Bonn`` in which every row has one 1.
+            data: example rows. They must contain every category, and a missing value in each column in which the model takes missing
+                values. Means, most frequent categories and ranges are computed from these rows.
+            names: the columns of a frame that the model takes, in the model's order; all columns by default. For an array, the names of
+                its columns.
+            groups: columns that are shown and hidden together as one position, by the name of the position. ``"one-hot"`` finds groups
+                such as ``city_Ulm``, ``city_Bonn`` in which every row has one 1.
         """
         if isinstance(data, Columns):
             return data
@@ -132,7 +133,8 @@ class Columns:
 
     @cached_property
     def positions(self) -> tuple[tuple[str, tuple[int, ...]], ...]:
-        """The name and the columns of each position: a group stands where its first column is."""
+        """The name and the column indices of each position (a column, or a group that is shown and hidden together). A group has the place
+        of its first column."""
         group_of = {name: (group, members) for group, members in self.groups for name in members}
         found: dict[str, tuple[int, ...]] = {}
         for name in self.names:
@@ -160,7 +162,7 @@ class Columns:
         return torch.from_numpy(np.stack(coded, axis=1).astype(np.float32))
 
     def decode(self, rows: Tensor) -> Any:
-        """Rows ``(N, columns)`` as the model takes them: a frame of the library that described them, or an array in float64.
+        """Rows ``(N, columns)`` as the model takes them: a data frame of ``library``, or a float64 array if ``library`` is None.
 
         In a column of whole numbers, values are rounded. In a column with few decimals, float32 noise is removed: 0.7 is 0.7 again.
         """
@@ -360,7 +362,7 @@ def _is_missing(name: str, row: int) -> InputError:
 
 
 def _one_hot(columns: Sequence[Column], found: Sequence[ReadColumn]) -> dict[str, list[str]]:
-    """Families of columns with the same prefix (before ``_`` or ``=``) in which every row has a single 1, and 0 elsewhere."""
+    """Groups of columns, by their common prefix (before ``_`` or ``=``), in which every row has a single 1, and 0 elsewhere."""
     families: dict[str, list[int]] = {}
     for k, column in enumerate(columns):
         place = max(column.name.rfind("_"), column.name.rfind("="))
@@ -382,8 +384,8 @@ def _is_one_hot(found: Sequence[ReadColumn]) -> bool:
 
 
 def _with_whole_modes(table: Columns, found: Sequence[ReadColumn]) -> tuple[Column, ...]:
-    """The columns, with the center of each one-hot group set to its most frequent member. If the modes were computed column by
-    column, all of them would often be 0."""
+    """The columns, with the centers of each one-hot group changed to 1 for its most frequent column and 0 for the others. If the most
+    frequent value were computed column by column, it would often be 0 in all of them."""
     columns = list(table.columns)
     for _, members in table.positions:
         if _is_one_hot([found[k] for k in members]):

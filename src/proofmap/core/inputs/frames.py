@@ -1,6 +1,6 @@
 """Data frames of pandas and polars: a column read as numbers, and a frame built from numbers.
 
-Neither library is imported before a frame of it is used. Everything that differs between them is here.
+A library is imported only when one of its frames is used. All code that differs between the two libraries is in this file.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class Column:
         missing: whether a value may be missing.
         none: whether missing values are Python's None in the frame. Some models do not treat None as NaN.
         low, high: the least and the greatest number in the data.
-        center: the mean of a number (rounded if numbers are whole), the most frequent code, or 0 or 1 of a boolean.
-        spread: the standard deviation of a number; 1 for other kinds and constant columns.
+        center: the typical value: the mean of numbers (rounded if they are whole), the code of the most frequent category, or the more
+            frequent of 0 and 1 for booleans.
+        spread: the standard deviation of numbers; 1 for other kinds and constant columns.
     """
 
     name: str
@@ -92,7 +93,7 @@ def column_names(frame: Any) -> list[str]:
 
 
 def row_names(frame: Any) -> list[str]:
-    """A name for each row: its label if the index of pandas has text, otherwise ``row-`` and its label or number."""
+    """A name for each row: its label in the pandas index if the label is text, otherwise ``row-`` and the label or the row number."""
     labels = frame.index.tolist() if library_of(frame) == "pandas" else range(len(frame))
     return [label if isinstance(label, str) else f"row-{label}" for label in labels]
 

@@ -18,7 +18,7 @@ _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
 def _height_and_width(size: Any) -> tuple[int, int]:
-    """Height and width from a size, one number for a square. Other lists, such as (channels, height, width), are refused."""
+    """Height and width from ``size``: two numbers, or one for a square. Other lists, such as (channels, height, width), are refused."""
     try:
         sides = tuple(map(float, [size, size] if np.ndim(size) == 0 else size))
     except (TypeError, ValueError):
@@ -39,7 +39,8 @@ class Pictures(Inputs):
         size: height and width (one number for a square).
         resize: shorter side of photos before the centre crop; the input size if None.
         interpolation: how photos are resized.
-        fit: how photos of other proportions are fitted: ``crop`` (the centre), ``pad`` (all, with gray around it) or ``squash``.
+        fit: how photos of other proportions are fitted: ``crop`` keeps the centre, ``pad`` keeps the whole photo and adds gray around it,
+            ``squash`` changes the proportions.
     """
 
     kind = "pictures"
@@ -95,8 +96,8 @@ class Pictures(Inputs):
         return "; divide 8-bit pixels by 255"
 
     def prepare(self, item: Any, *, cropped: bool = False) -> Tensor:
-        """The photo at the size of the input. Gray-scale becomes RGB, and transparent pixels show the neutral gray. An array of
-        numbers is not resized."""
+        """The photo ``item``, resized to the input size, as a tensor. Gray-scale becomes RGB, and transparent pixels show the neutral
+        gray. An array of numbers is not resized."""
         if not isinstance(item, Image.Image):
             return self.check(super().prepare(item)[None])[0]
         item = in_colour(item, "the picture")
@@ -155,7 +156,7 @@ class Pictures(Inputs):
         }
 
     def seen_part(self, item: Image.Image, *, cropped: bool = False) -> Box:
-        """The part of a photo that the net sees: left, top, right, bottom, as fractions of its sides."""
+        """The part of a photo that the net sees: left, top, right, bottom, as fractions of the photo's sides."""
         return seen_part(item.size, self.size, None if cropped else self.resize, self.fit)
 
     def seen_share(self, item: Image.Image, *, cropped: bool = False) -> float:
@@ -164,7 +165,7 @@ class Pictures(Inputs):
         return (right - left) * (bottom - top)
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """The first three channels. With fewer channels, their mean as gray."""
+        """A picture of the first three channels. If there are fewer than three, their mean is shown as gray."""
         colours = x[:3] if len(x) >= 3 else x.mean(dim=0).expand(3, -1, -1)
         drawn: np.ndarray = (colours.clamp(0, 1).cpu() * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
         return drawn

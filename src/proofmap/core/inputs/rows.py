@@ -20,10 +20,10 @@ from proofmap.core.text import short_names, shortened
 
 
 class FrameRows:
-    """The rows of a data frame. All rows are encoded together, once for each description of columns, and cached."""
+    """The rows of a data frame. All rows are turned into numbers together, once for each :class:`Columns`, and cached."""
 
     def __init__(self, frame: Any, columns: Columns | None = None) -> None:
-        """``columns`` describe the frame; by default it describes itself."""
+        """``columns`` describe the columns of the frame; by default they are read from the frame."""
         self.frame = frame
         self.columns = Columns.of(frame) if columns is None else columns
         self._lock = threading.Lock()
@@ -43,13 +43,13 @@ class FrameRows:
 
 
 class TableRow:
-    """Row ``index`` of a frame. Converted to an array, it has the codes that the frame's own columns define."""
+    """Row ``index`` of a frame. ``numpy.asarray`` turns the row into numbers, as the frame's own columns encode it."""
 
     def __init__(self, rows: FrameRows, index: int) -> None:
         self.rows, self.index = rows, index
 
     def encoded(self, columns: Columns) -> Tensor:
-        """The row ``(columns,)`` as these columns encode it. Rows that do not fit are refused: see :meth:`Columns.encode`."""
+        """The row ``(columns,)`` as ``columns`` encode it. Rows that do not fit these columns are refused: see :meth:`Columns.encode`."""
         return self.rows.encoded(columns)[self.index].clone()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -65,14 +65,14 @@ _BAND, _WIDE, _MOST_LISTED = 16, 260, 60  # pixels of a line and of its width; m
 class Rows(Inputs):
     """Rows of a table with one real number per column; a position is a column, and the order of columns has no meaning.
 
-    ``Rows.of(frame)`` describes the rows of a data frame: its :class:`~proofmap.core.inputs.Columns` turn rows into numbers, and the net
-    is given these numbers as they are; ``mean`` and ``std`` are then those of the columns, for fills and pictures. Without a table the
-    net is given ``(x - mean) / std``.
+    ``Rows.of(frame)`` describes the rows of a data frame. Its :class:`~proofmap.core.inputs.Columns` turn rows into numbers, and the net
+    gets these numbers unchanged. ``mean`` and ``std`` are then those of the columns. They are used for pictures and for fills, which make
+    the values that hidden columns show. Without a table, the net gets ``(x - mean) / std``.
 
     Args:
-        columns: the number of columns; by default that of ``names`` or ``table``.
+        columns: the number of columns; by default the number of columns in ``names`` or ``table``.
         names: the name of each column.
-        table: the columns of a data frame; it has their names.
+        table: the columns of a data frame, with their names.
         examples: rows ``(M, columns)`` that fills draw from, instead of the rows that are explained.
 
     >>> Rows(columns=2, mean=(40.0, 0.0), std=(10.0, 1.0), names=("age", "balance")).position_names
@@ -168,7 +168,8 @@ class Rows(Inputs):
         return self.table is None or all(c.kind == "number" and not c.whole for c in self.table.columns)
 
     def probe(self) -> Tensor:
-        """A test row that differs from the fill. The first column has the low end of its range, the last column the high end."""
+        """A test row ``(1, columns)`` that differs from the fill (what hidden columns show). Values go from the low end of the range in the
+        first column to the high end in the last column."""
         if self.table is None:
             return super().probe()
         ramp = np.linspace(0, 1, self.columns)
@@ -195,7 +196,7 @@ class Rows(Inputs):
         return library_of(given) is not None
 
     def encode(self, given: Any) -> Tensor:
-        """The rows of a data frame, with their names."""
+        """The rows ``(N, columns)`` of a data frame as numbers, with the names of the rows."""
         from proofmap.core.tensors import NamedImages
 
         return NamedImages.of(self._described().encode(given), row_names(given))
@@ -265,10 +266,11 @@ class Rows(Inputs):
         return (torch.arange(height) // _BAND)[:, None].expand(height, width)
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """A line for each position with its name and value, and a bar to the right or left of its mean, in standard deviations.
+        """A picture with a line for each position: its name, its value, and a bar that shows the distance of the value from the mean in
+        standard deviations, to the right or left.
 
-        Without names, or with many columns, a bar for each column, up or down from its mean. A missing value has no bar; a category
-        or boolean has one if it is not the most frequent.
+        Without names, or with many columns, the picture has only the bars, up or down from the mean. A missing value has no bar. A
+        category or boolean has a bar if it is not the most frequent value of its column.
         """
         height, width = self.picture_size()
         scaled = ((x.cpu() - torch.tensor(self.mean)) / torch.tensor(self.std)).nan_to_num().numpy()
@@ -288,7 +290,8 @@ class Rows(Inputs):
         return page
 
     def _list(self, x: Tensor, scaled: np.ndarray) -> np.ndarray:
-        """Names, values and bars, a line of ``_BAND`` pixels for each position; ``scaled`` is from -1 to 1 for each column."""
+        """A picture with a line of ``_BAND`` pixels for each position: name, value and bar. ``scaled`` has the length of each column's
+        bar, from -1 to 1."""
         height, width = self.picture_size()
         page = Image.new("RGB", (width, height), (_PAPER,) * 3)
         draw, font = ImageDraw.Draw(page), ImageFont.load_default(11)
@@ -309,7 +312,7 @@ class Rows(Inputs):
 
 
 def _within(column: Column, share: float) -> float:
-    """A value of a column at a share of its range."""
+    """The value of a column at the fraction ``share`` of its range, from 0 (lowest) to 1 (highest)."""
     if column.kind != "number":
         top = 1 if column.kind == "boolean" else len(column.categories) - 1
         return float(min(int(share * (top + 1)), top))

@@ -111,7 +111,8 @@ class Series(Inputs):
         return min(max(64, wide // 2), 192), wide
 
     def heights(self, x: Tensor, width: int) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each channel the least and the largest height ``(width,)`` of its line in each column of a picture: 0 is the bottom, 1 the top."""
+        """For each channel, the least and the largest height of its line in each column of a picture: two arrays ``(width,)``. Height 0 is
+        the bottom of the picture, 1 the top."""
         mean, std = (self.per_channel(torch.tensor(v)) for v in (self.mean, self.std))
         scaled = ((x.cpu() - mean) / std).numpy()
         reach = max(2.0, float(np.abs(scaled).max()))
@@ -119,8 +120,8 @@ class Series(Inputs):
         return [(0.5 + 0.46 * low / reach, 0.5 + 0.46 * high / reach) for low, high in found]
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """A line for each channel, or the spectrogram. The first channel is the darkest. The vertical range is at least two standard
-        deviations around the mean.
+        """A picture with a line for each channel, or the spectrogram. The line of the first channel is the darkest. The vertical range is
+        at least two standard deviations on each side of the mean.
         """
         height, width = self.picture_size()
         if self.view == "spectrogram":
@@ -139,8 +140,8 @@ class Series(Inputs):
 
 
 def ranges(line: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """The least and the largest value ``(width,)`` of a line in each column of a picture, interpolated if the line has fewer values
-    than columns.
+    """The least and the largest value of ``line`` in each of ``width`` columns of a picture: two arrays ``(width,)``. Values are
+    interpolated if the line has fewer of them than there are columns.
 
     >>> low, high = ranges(np.array([0.0, 5.0, 1.0, 2.0]), 2)
     >>> low.tolist(), high.tolist()
@@ -157,7 +158,8 @@ def ranges(line: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:
 def spectrogram(x: np.ndarray) -> np.ndarray:
     """The loudness ``(frequencies, frames)`` of each frequency over time, highest frequency first: 1 is the loudest, 0 is 50 dB below it or less.
 
-    Frame t is the samples around t H, times a Hann window of W samples, and its power at frequency k / W is
+    Frame t has the W samples around sample t H of the series x, multiplied by a Hann window w. Its power at the frequency k / W, in
+    cycles per sample, is
 
         P(t, k) = | sum over n of w_n x_(t H + n - W/2) e^(-2 pi i k n / W) |^2,      W = 2^m, about an eighth of the length, at most 512;  H = W / 4.
 
@@ -180,7 +182,7 @@ def spectrogram(x: np.ndarray) -> np.ndarray:
 
 
 def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
-    """A picture resized to ``(height, width)`` by nearest values."""
+    """The picture resized to ``(height, width)`` by nearest-neighbour interpolation."""
     rows = np.arange(height) * picture.shape[0] // height
     columns = np.arange(width) * picture.shape[1] // width
     found: np.ndarray = picture[rows[:, None], columns]

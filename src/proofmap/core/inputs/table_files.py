@@ -17,7 +17,8 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?")
 
 
 def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
-    """The data frame of a CSV or Parquet file, or of its content. Messages call it ``title``. Dates are refused."""
+    """Read a CSV or Parquet file, or its content, as a pandas data frame. Error messages call the file ``title``. A column of dates
+    is refused."""
     is_parquet = suffix.lower() in PARQUET
     bare = Path(title).name
     pandas = require("pandas", extra="pandas", purpose=f"the table {bare}")
@@ -46,7 +47,7 @@ def read_frame(source: Path | BytesIO, title: str, suffix: str) -> Any:
 
 
 def _first_line(pandas: Any, source: Path | BytesIO, separator: str) -> list[str]:
-    """The fields of the first line as they are written: pandas changes names that repeat, such as the second 1 to 1.1."""
+    """The fields of a file's first line as they are written. In its column names pandas changes a repeated name: the second 1 becomes 1.1."""
     if isinstance(source, BytesIO):
         source.seek(0)
     options = {"sep": separator, "header": None, "nrows": 1, "dtype": str, "keep_default_na": False}
@@ -54,8 +55,8 @@ def _first_line(pandas: Any, source: Path | BytesIO, separator: str) -> list[str
 
 
 def check_header(names: Sequence[str], title: str) -> None:
-    """Refuse a file whose first line has numbers instead of names: this line of data would be lost. Increasing numbers may name
-    time steps or columns.
+    """Refuse a file whose first line has numbers instead of names, because this line of data would be lost. Increasing numbers are
+    accepted: they may name time steps or columns.
 
     >>> check_header(["0", "1", "2"], "a.csv")
     >>> check_header(["0.3", "-1.2"], "a.csv")

@@ -40,7 +40,7 @@ class TextInputs(Inputs):
     same_as_gray = "delete"
 
     may_be_longer: ClassVar[tuple[Longer, ...]] = ("refuse", "cut")
-    """What may become of texts that are too long."""
+    """The allowed values of ``longer``, which says what happens to texts that are too long."""
 
     mean: tuple[float, ...] = (0.0,)
     std: tuple[float, ...] = (1.0,)
@@ -48,7 +48,7 @@ class TextInputs(Inputs):
     units: Units = "words"
     longer: Longer = "refuse"
     whole: int | None = None
-    """``length`` of the inputs that these were taken from; they all have one length themselves."""
+    """None, or, for inputs that :meth:`at_length` made, the ``length`` of the inputs that they were made from."""
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Self:
@@ -96,10 +96,10 @@ class TextInputs(Inputs):
 
     @abstractmethod
     def words(self, x: Tensor) -> list[str]:
-        """The positions of one text ``shape``, each with the white space after it."""
+        """The positions of one text ``x``, as strings, each with the white space after it."""
 
     def text(self, x: Tensor) -> str:
-        """One text ``shape``."""
+        """The string of one text ``x``."""
         return "".join(self.words(x))
 
     def value_text(self, x: Tensor, position: int) -> str:
@@ -140,7 +140,7 @@ class TextInputs(Inputs):
         )
 
     def encode(self, given: Any) -> Tensor:
-        """Texts ``(N, *shape)`` from a string or several."""
+        """Texts ``(N, *shape)`` from one string or several strings."""
         texts = [given] if isinstance(given, (str, bytes)) else list(given)
         return torch.stack([self._read(text, f"text {i}") for i, text in enumerate(texts)])
 
@@ -165,13 +165,13 @@ class TextInputs(Inputs):
 
     @abstractmethod
     def _encoded(self, positions: Sequence[str]) -> Tensor:
-        """One text ``shape`` from its positions."""
+        """The tensor of one text, of shape ``shape``, from its positions."""
 
     def probe(self) -> Tensor:
         return self._encoded([f"{letter} " for letter in "abcdefgh"[: self.length]])[None]
 
     def strong_noise(self, n: int) -> Tensor:
-        """Texts of the full length, of random letters."""
+        """``n`` texts ``(n, *shape)`` of the full length with words of random letters."""
         from proofmap.core import streams
 
         letters = streams.integers(torch.tensor(streams.key_of("letters")), 3 * self.length * n, 26).tolist()
@@ -198,7 +198,7 @@ class TextInputs(Inputs):
         return (line * self._per_line + place).clamp_max(self.length - 1)
 
     def picture(self, x: Tensor) -> np.ndarray:
-        """The words in a table, from left to right and from top to bottom; reports show the text itself."""
+        """A picture of the words in a table, from left to right and from top to bottom. Reports show the text itself."""
         height, width = self.picture_size()
         page = Image.new("RGB", (width, height), (_PAPER,) * 3)
         draw, font = ImageDraw.Draw(page), ImageFont.load_default(11)
@@ -219,8 +219,8 @@ class Text(TextInputs):
     Args:
         length: the largest number of positions of a text.
         units: what a position is: ``words``, ``characters`` or ``sentences``; ``tokens`` needs ``split``.
-        width: the largest number of characters of a position. A longer one, such as an address, is several positions.
-        longer: what happens to a text with more positions: ``refuse`` it, or ``cut`` it after the first ``length``.
+        width: the largest number of characters of a position. A longer word, such as a web address, is split into several positions.
+        longer: what happens to a text with more than ``length`` positions: ``refuse`` it, or ``cut`` it after the first ``length``.
         mask_token, unknown_token: what the fills ``mask`` and ``unknown`` show.
         split: a function from a text to its positions in place of ``units``, such as the pieces of a tokenizer. Joined, they must be the text.
         pool: texts that the fill ``images`` draws from, instead of those that are explained.
@@ -255,7 +255,8 @@ class Text(TextInputs):
 
     @classmethod
     def of(cls, texts: Sequence[str], **settings: Any) -> Self:
-        """Texts like these: ``length`` is that of the longest, and up to 1,024 of them, chosen at random with a fixed seed, are the ``pool``.
+        """The description of texts like ``texts``. ``length`` is the number of positions of the longest text. Up to 1,024 texts, chosen at
+        random with a fixed seed, are the ``pool``.
 
         >>> Text.of(["one two", "one two three"]).length
         3
@@ -390,6 +391,6 @@ def spelt(points: Tensor) -> str:
 
 
 def up_to_last(there: Tensor) -> Tensor:
-    """For each row of booleans ``(N, places)``, the number of places up to and including the last true one, at least 1:
-    ``(N,)``."""
+    """For each of the N rows of the boolean mask ``there``, the number of entries up to and including the last true one, at least 1.
+    The result is ``(N,)``."""
     return (there * torch.arange(1, there.shape[-1] + 1, device=there.device)).amax(dim=-1).clamp_min(1)

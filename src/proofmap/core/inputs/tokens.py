@@ -15,14 +15,15 @@ from proofmap.core.inputs.text import TextInputs, checked_text, spelt, up_to_las
 from proofmap.core.inputs.words import gap_of
 
 _STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
-"""Channels: the state of a slot, the token, eight letters of the position, and the embedding from there on."""
+"""Channels of a slot, which is a column of a text's tensor and holds one token: the index of its state, the index of the vocabulary id, the
+number of channels with letters, and the index of the first channel of the embedding."""
 
 Piece = tuple[str, tuple[int, ...]]
 """A position: its part of the text, and its tokens."""
 
 
 class Reader(Protocol):
-    """What turns a text into tokens and tokens into embeddings: a tokenizer with the first layer of a net."""
+    """Turns a text into tokens and tokens into embeddings: a tokenizer with the embedding layer of a net."""
 
     def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
         """The positions of a text, each with at least one and at most ``slots`` tokens."""
@@ -35,7 +36,7 @@ class Reader(Protocol):
 
     @property
     def most(self) -> int:
-        """The largest number of tokens of a text, without special tokens."""
+        """The maximum number of tokens in a text, not counting special tokens."""
 
     @property
     def mean(self) -> Tensor:
@@ -48,11 +49,10 @@ class Reader(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Tokens(TextInputs):
-    """Texts as embedded tokens. Nets that take them have gradients with respect to the embeddings, so every method can explain
-    these nets.
+    """Texts as embedded tokens. Nets that take embeddings have gradients with respect to them, so every method can explain these nets.
 
-    A text is ``(10 + width, slots * length)``. Position p has the slots ``slots p`` to ``slots p + slots - 1``, one for each of its tokens. The channels of
-    a slot are
+    A text is a tensor ``(10 + width, slots * length)``. Each column is a slot, which holds one token or is empty. Position p has the
+    slots ``slots p`` to ``slots p + slots - 1``, one for each of its tokens. The channels of a slot are
 
         0         1 if there is a token, 0 if there is none or it was removed, -1 if attention to it is masked
         1         the vocabulary id of the token
@@ -64,11 +64,10 @@ class Tokens(TextInputs):
 
     Args:
         width: the length of an embedding.
-        slots: the largest number of tokens of a position; a word with more is several positions.
+        slots: the largest number of tokens of a position. A word with more tokens is split into several positions.
         longer: what happens to a text with more tokens than the net takes: ``refuse`` it, ``cut`` it, or read it in ``windows``, if
-        the
-            net supports them.
-        reader: the tokenizer and the embedding. Inputs from a record have none: they can be shown, but read no text.
+            the net supports them.
+        reader: the tokenizer and the embedding. Inputs rebuilt from a record have no reader: they can show texts, but not read new ones.
     """
 
     kind = "tokens"
@@ -98,7 +97,7 @@ class Tokens(TextInputs):
         return values.repeat_interleave(self.slots, dim=-1).unsqueeze(-2)
 
     def merged_channels(self, values: Tensor, how: str = "sum") -> Tensor:
-        """Values ``(..., C, S)`` merged into one number per position, over all channels and all slots of a position."""
+        """Values ``(..., C, S)`` of C channels and S slots, merged into one number per position over its channels and slots."""
         if how not in MERGED:
             return super().merged_channels(values, how)  # says what is wrong
         apart: Tensor = values.unflatten(-1, (-1, self.slots)).transpose(-3, -2).flatten(-2)
@@ -158,13 +157,13 @@ class Tokens(TextInputs):
         return made
 
     def zeroed(self, x: Tensor) -> Tensor:
-        """Every token replaced by an embedding of zeros."""
+        """Texts with the embedding of every token set to zero."""
         made = x.clone()
         made[..., _FIRST:, :] = 0
         return made
 
     def averaged(self, x: Tensor) -> Tensor:
-        """Every token replaced by the mean embedding of all tokens that the net knows."""
+        """Texts with every token replaced by the mean embedding of the vocabulary."""
         return self._all_showing(x, -1, self._reader().mean)
 
     def token_number(self, which: str) -> int | None:
@@ -194,8 +193,8 @@ class Tokens(TextInputs):
         return made
 
     def removed(self, x: Tensor) -> Tensor:
-        """Texts with every token removed. Their embeddings stay in the tensor: a net does not read them, but its gradient says what
-        the tokens would add."""
+        """Texts with every token removed. The embeddings stay in the tensor: the net does not read them, but the gradient with respect to
+        them shows what the tokens would add."""
         made = x.clone()
         made[..., :_FIRST, :] = 0
         return made
@@ -286,5 +285,5 @@ class Tokens(TextInputs):
 
 
 def embedded(x: Tensor) -> tuple[Tensor, Tensor]:
-    """The states ``(N, S)`` and the embeddings ``(N, S, d)`` of texts ``(N, C, S)``, for nets."""
+    """The states ``(N, S)`` and the embeddings ``(N, S, d)`` of the S slots of texts ``(N, C, S)``, for nets."""
     return x[:, _STATE], x[:, _FIRST:].transpose(1, 2)

@@ -12,7 +12,7 @@ from typing import Literal
 
 Units = Literal["words", "characters", "sentences", "tokens"]
 Split = Callable[[str], list[str]]
-"""From a text to its positions, which make up the text when they are joined."""
+"""A function that splits a text into its positions. Joined, the positions are the text."""
 
 _IDEOGRAPHS = (
     "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
@@ -27,7 +27,7 @@ _JOINERS = "\u200d\ufe0e\ufe0f"
 
 
 def words(text: str) -> list[str]:
-    """The words of a text: what stands between white space. Ideographs and kana are written without spaces, so each is a word.
+    """The words of a text, split at white space. Ideographs and kana are written without spaces, so each of them is a word.
 
     >>> words("It works, mostly."), words("我爱 Berlin。")
     (['It ', 'works, ', 'mostly.'], ['我', '爱 ', 'Berlin。'])
@@ -69,7 +69,7 @@ SPLITS: dict[str, Split] = {"words": words, "characters": characters, "sentences
 
 
 def in_pieces(positions: list[str], width: int) -> list[str]:
-    """Positions of at most ``width`` characters: a longer one, such as an address, is several.
+    """The positions, with each one that is longer than ``width`` characters, such as a web address, split into several.
 
     >>> in_pieces(["ab ", "abcde "], 3)
     ['ab ', 'abc', 'de ']
