@@ -34,7 +34,7 @@ ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order !=
 
 @dataclass(frozen=True)
 class _Step:
-    """A net with some randomised layers, or a separately trained net."""
+    """One step of a check: a net with some randomised layers, or a separately trained net."""
 
     order: Order
     number: int
@@ -74,8 +74,10 @@ def sanity_checks(
         groups: number of groups of layers; the last layer is a group by itself.
         samples, noise: average the maps over this number of noisy copies of each image (the smooth variant). With ``samples=1`` only
             the image itself is used.
-        relabelled: a net of the same kind, trained on the same pictures with shuffled labels: label randomisation.
-        on_maps: callback that receives a method's title, a step of the first order (0: the net as it is) and the maps ``(N, L, *positions)``.
+        relabelled: a net of the same kind, trained on the same pictures with shuffled labels. Its maps are compared too (the label
+            randomisation test).
+        on_maps: callback that receives a method's title, the number of a step of the first order (0 is the original net) and the maps
+            ``(N, L, *positions)``.
     """
     if not methods:
         raise InputError("there are no methods to check; see: proofmap list methods")
@@ -154,7 +156,7 @@ def _steps(
 
 
 def _randomised_groups(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
-    """The groups of layers that are randomised at each step."""
+    """For each step of ``order``, the groups of layers that are randomised."""
     if order == "last":
         return [parts[-1:]]
     if order == "independent":
@@ -165,7 +167,7 @@ def _randomised_groups(order: Order, parts: Sequence[Layer]) -> list[Sequence[La
 
 
 def _layer_words(order: Order, taken: Sequence[Layer], drawn: int, of: int) -> str:
-    """``all 53 layers``, ``the last 9 layers``, ``layers 18 to 26``."""
+    """The layers of a step in words, such as ``all 53 layers`` or ``the last 9 layers``."""
     if drawn == of:
         return f"all {counted(of, 'layer')}"
     if order == "independent":
@@ -177,7 +179,8 @@ def _layer_words(order: Order, taken: Sequence[Layer], drawn: int, of: int) -> s
 def _lines(
     method: str, step: _Step, before: Tensor, after: Tensor, labels: Tensor, measures: Sequence[Similarity]
 ) -> list[SanityLine]:
-    """One line for each measure: the mean over labels, then over images, with its interval."""
+    """One line for each similarity measure of a method's maps before and after a step: the mean over labels, then over images, with its
+    interval."""
     a, b = before.flatten(0, 1), after.flatten(0, 1)
     values: dict[str, Tensor] = {measure: similarity(a, b, measure) for measure in measures}
     if step.number:

@@ -61,15 +61,15 @@ def image_names_for(
 
 
 class Judge:
-    """Judges methods on one batch of images after another, with the interface of torchmetrics: ``update``, ``compute``, ``reset``.
+    """Judges methods on batches of images that arrive one by one, with the interface of torchmetrics: ``update``, ``compute``, ``reset``.
 
     >>> judge = Judge(net, methods=["grad-cam", "random"])  # doctest: +SKIP
     >>> for images, truth in loader:  # doctest: +SKIP
     ...     judge.update(images, truth=truth)
     >>> print(judge.compute())  # doctest: +SKIP
 
-    The arguments are those of :func:`evaluate`. Methods that learn with random images, and metrics that hide pixels with them, draw from
-    ``distractors``, or from the images of the first ``update`` if it is left out.
+    The arguments are those of :func:`evaluate`, and ``distractors``: images from which methods that learn with random images, and metrics
+    that hide pixels with random images, draw them. By default these are the images of the first ``update``.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Judge:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all images and everything prepared for the net, so that it may be trained before the next ``update``."""
+        """Forget all images and everything that was prepared for the net, so that the net may be trained before the next ``update``."""
         self._seen: list[_Seen] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._first: Tensor | None = None
@@ -240,7 +240,7 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The images of one ``update``: the pixels that are kept, and the results of every method, block by block."""
+    """The images of one ``update``: the images that are kept for pictures, and the results of every method for each block of images."""
 
     images: Tensor
     names: Sequence[str]
@@ -251,7 +251,7 @@ class _Seen:
 
 
 def _shifted(watch: MapWatcher, start: int) -> MapWatcher:
-    """A watcher for a block whose first image has the index ``start`` among all images."""
+    """The callback ``watch`` for a block of images whose first image has the index ``start`` among all images."""
     return lambda image, *rest: watch(start + image, *rest)
 
 
@@ -273,27 +273,29 @@ def evaluate(
     progress: Progress | None = None,
     watch: MapWatcher | None = None,
 ) -> Evaluation:
-    """Compute every method's maps for every chosen label and judge them.
+    """Compute the maps of every method for every chosen label, judge them by every metric, and return the evaluation.
 
     All scores, f(x, a) included, come from one frozen view of the net, so they can be compared.
 
     Args:
-        images: images in memory; a dataset, or a ``DataLoader`` or other iterable of batches, of which one block is in memory at a
-            time: see :func:`proofmap.data.given.as_dataset`.
+        images: images in memory, a dataset, or a ``DataLoader`` or other iterable of batches. Of a dataset or iterable, one block of images
+            is in memory at a time: see :func:`proofmap.data.given.as_dataset`.
         methods: names, specs such as ``"learned-mask:tv=0.1"``, Method instances, or functions.
-        labels: a rule such as ``"all"``, ``"top5"``, ``"top5+wrong"`` (and two labels that the net does not believe, drawn by the seed) or ``"p>=0.01"``; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index, for every image;
-            a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
+        labels: a rule such as ``"all"``, ``"top5"``, ``"p>=0.01"`` or ``"top5+wrong"``, which adds two labels that the net does not believe,
+            drawn by the seed; ``"true"`` for the true labels of each image, from ``truth``; a label or a list of labels, by name or index,
+            for every image; a list of lists, or a tensor or array ``(N,)`` or ``(N, L)``, with the labels of each image. See
             :meth:`proofmap.core.labels.LabelRule.parse`.
-        metrics: what to judge by, names and specs too; :func:`default_metrics` when left out.
-        names: one per image, for tables and files; the ``file_names`` of images that :func:`load_images` read when left out.
+        metrics: names, specs or Metric instances; :func:`default_metrics` by default.
+        names: one name per image, for tables and files; by default the ``file_names`` of images that :func:`load_images` read.
         truth: the true label of each image, or a list of its true labels, by name or index, for metrics that ask for it and for
             ``labels="true"``; None, -1 or -100 where not known.
         boxes: for each image, boxes ``(left, top, right, bottom)`` around the objects of its true label, in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
-        fills: every metric with a fill is computed once with each of these; a note says how much scores change between them.
+        fills: ways to fill hidden pixels. Every metric that hides pixels is computed once with each fill; a note says how much scores
+            change between fills.
         controls: also judge controls: noise, a centred Gaussian, and each method's maps blurred or shown for every label: see
             :mod:`proofmap.methods.controls`.
-        keep_maps: the pixels and maps of this number of images, the first ones, are kept for pictures; None for all.
+        keep_maps: the number of images, from the first on, whose pixels and maps are kept for pictures; None for all images.
         watch: callback that receives the masks of methods that learn them, after every step: ``watch(image, label, snapshot)``.
     """
     judge = Judge(
@@ -319,7 +321,7 @@ def evaluate(
 
 @exit_as_error()
 def _update_from(judge: Judge, data: Dataset) -> None:
-    """Judge all images of a dataset, of which one block is in memory at a time."""
+    """Update ``judge`` with all images of a dataset. One block of images is in memory at a time."""
     classifier, rule = judge.classifier, judge.rule
     if rule.kind == "given" and len(rule.rows) != len(data):
         rule.choose(torch.empty(len(data), len(classifier.names)), classifier.label_set)  # says what is wrong
@@ -362,10 +364,10 @@ def explain(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Proof:
-    """Maps for the chosen labels of each image, and what they prove; ``labels="true"`` chooses those in ``truth``.
+    """The maps for the chosen labels of each image, and what these maps prove. ``labels="true"`` chooses the labels in ``truth``.
 
-    The method is ``belief-mask`` by default, and ``belief-order`` for a model without gradients. A list of methods sets them side by side, on the same images and labels: a row of pictures for each, and ``proof[name]`` is
-    the proof of one.
+    The method is ``belief-mask`` by default, and ``belief-order`` for a model without gradients. A list of methods compares them on the
+    same images and labels: each method has a row of pictures, and ``proof[name]`` is the proof of one method.
     """
     method = default_method(classifier) if method is None else method
     several = isinstance(method, Sequence) and not isinstance(method, str)

@@ -1,7 +1,8 @@
 """Digests of code, so that results of two functions with one name are not mixed.
 
 A digest covers the loaded code, the code that it calls, the values that it reads by name (:mod:`proofmap.plugins.reads`), and its
-source files (:mod:`proofmap.plugins.source`). It changes with a helper, a constant, a global tensor or a class attribute.
+source files (:mod:`proofmap.plugins.source`). So the digest changes if a helper function, a constant, a global tensor or a class attribute
+changes.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ _DEEP = 12
 
 
 def code_record(function: Callable[..., object]) -> dict[str, object]:
-    """Entries for a record: the ``code`` of a function, the values that it ``reads`` by name (plain, or as digests), and the types of
-    values that are ``unseen``.
+    """Entries for a record of results: the ``code`` of a function, the values that it ``reads`` by name (plain, or as digests), and the
+    types of ``unseen`` values, whose content cannot be read.
 
-    The code is a digest of the function (code, defaults, bound arguments, closed-over values) or of a callable object (class, attributes),
-    with the functions and classes it calls, the values it reads by name, and their files. It is empty for a built-in.
+    ``code`` is a digest of the function (code, defaults, bound arguments, closed-over values) or of a callable object (class, attributes).
+    The digest includes the functions and classes that the code calls, the values that it reads by name, and their files. ``code`` is
+    empty for a built-in function.
 
     >>> def scaled(k):
     ...     return lambda x: k * x
@@ -50,8 +52,8 @@ def code_record(function: Callable[..., object]) -> dict[str, object]:
 
 
 def foreign_code(thing: object) -> dict[str, object]:
-    """Entries for a record (:func:`code_record`) with the code of an object's class and, unless it is a dataclass, its attributes;
-    empty if the class is part of Proofmap.
+    """Entries for a record (:func:`code_record`) with the code of an object's class. If the object is not a dataclass, its attributes are
+    included. Empty if the class is part of Proofmap.
 
     >>> foreign_code(3)
     {}
@@ -74,8 +76,8 @@ def class_record(kind: type) -> dict[str, object]:
 
 
 def provenance(plugin: Plugin, *others: Plugin) -> dict[str, object]:
-    """Entries for a record about a plug-in, the plug-ins among its settings, and ``others`` that it uses: ``revisions`` other than 1,
-    and the ``code`` of those that are not part of Proofmap (:func:`code_record`).
+    """Entries for a record about ``plugin``, the plug-ins among its settings, and the plug-ins ``others`` that it uses: the ``revisions``
+    that are not 1, and the ``code`` of plug-ins that are not part of Proofmap (:func:`code_record`).
     """
     members, waiting = dict[Plugin, None](), [*reversed(others), plugin]
     while waiting:
@@ -109,8 +111,8 @@ def tensor_bytes(tensor: Tensor) -> bytes:
 class Digest:
     """A digest of code and values, the same in every process.
 
-    Values enter by content: nets by layers, weights and code, other objects by what pickle would keep. An object that cannot be
-    pickled (an open file, a generator, a lock) enters by its type alone, and is recorded as unseen.
+    Values are added by their content: nets by layers, weights and code, other objects by what pickle would store. Of an object that
+    cannot be pickled (an open file, a generator, a lock) only the type is added, and the object is recorded as unseen.
     """
 
     def __init__(self, size: int) -> None:
@@ -128,7 +130,7 @@ class Digest:
         return self._hash.hexdigest()
 
     def record(self) -> dict[str, object]:
-        """Entries for a record: the ``code``, the values that it ``reads``, and the values that are ``unseen``, if there are any."""
+        """Entries for a record: the digest as ``code`` and, if there are any, the values that the code ``reads`` and the ``unseen`` values."""
         named = {"reads": dict(sorted(self._reads.items())), UNSEEN: dict(sorted(self._unseen.items()))}
         return {"code": self.hexdigest(), **{key: found for key, found in named.items() if found}}
 
@@ -229,7 +231,8 @@ class Digest:
     # ---- values -----------------------------------------------------------------------------------------------
 
     def add_plain(self, values: Mapping[str, object]) -> None:
-        """Add the values that are plain data, tensors or functions. Other objects are left out, because they may change by themselves."""
+        """Add those of ``values`` that are plain data, tensors or functions. Other objects are left out, because they may change by
+        themselves."""
         for key, value in sorted(values.items()):
             if _is_plain(value):
                 self.update(key.encode())
@@ -269,7 +272,7 @@ class Digest:
                 self.add_plain(own)
 
     def _piece(self, value: object) -> str:
-        """A digest of a value by itself, computed once per value; a value that contains itself is marked."""
+        """A separate digest of one value, computed once per value. A value that contains itself is marked."""
         if id(value) in self._pieces:
             return self._pieces[id(value)][1]
         child = copy.copy(self)  # which shares what was seen

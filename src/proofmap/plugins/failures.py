@@ -15,7 +15,7 @@ from typing import Any
 from proofmap.core.errors import InputError, ProofmapError
 
 _FILES: set[Path] = set()
-"""The user's files that were run, with the modules next to them that they import."""
+"""The user's files that were run, and the modules that these files import from their own folders."""
 
 
 def belong_to_user(files: Iterable[Path]) -> None:
@@ -24,12 +24,12 @@ def belong_to_user(files: Iterable[Path]) -> None:
 
 
 def place_of(error: BaseException) -> str:
-    """The last line of a traceback that is in the user's files, such as ``mine.py, line 7, in bright``; empty if there is none."""
+    """The last place in the user's files in an exception's traceback, such as ``mine.py, line 7, in bright``; empty if there is none."""
     return _last_place(error, lambda frame: Path(frame.f_code.co_filename).resolve() in _FILES)
 
 
 def _last_place(error: BaseException, counts: Callable[[FrameType], bool]) -> str:
-    """The last place in a traceback whose frame counts; empty if there is none."""
+    """The last place in an exception's traceback for which ``counts(frame)`` is true; empty if there is none."""
     places = [(frame.f_code, line) for frame, line in traceback.walk_tb(error.__traceback__) if counts(frame)]
     if not places:
         return ""
@@ -39,7 +39,7 @@ def _last_place(error: BaseException, counts: Callable[[FrameType], bool]) -> st
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception in one line. Errors of Proofmap are their message; others also have their type and place.
+    """An exception as one line of text. For errors of Proofmap this is the message; for others the type and the place are added.
 
     >>> reason_of(ValueError("no such layer"))
     'ValueError: no such layer'
@@ -54,7 +54,8 @@ def reason_of(error: BaseException) -> str:
 
 
 def check_call(function: Callable[..., Any], who: str, form: str, *given: object, **named: object) -> None:
-    """Refuse a user's function that cannot be called with these arguments; ``form`` shows how to write it.
+    """Raise an InputError if a user's function cannot be called with the arguments ``given`` and ``named``. The message calls the function
+    ``who`` and shows in ``form`` how to write it.
 
     >>> check_call(lambda x: x, "the function f", "f(x, y)", 1, 2)
     Traceback (most recent call last):
@@ -73,7 +74,7 @@ def check_call(function: Callable[..., Any], who: str, form: str, *given: object
 
 @contextmanager
 def note_errors(what: str) -> Iterator[None]:
-    """Add a note to exceptions that are raised inside the block, except errors of Proofmap. ``sys.exit()`` becomes an error."""
+    """Add the note ``what`` to exceptions that are raised inside the block, except errors of Proofmap. ``sys.exit()`` becomes an error."""
     try:
         with exit_as_error(what):
             yield
@@ -86,7 +87,7 @@ def note_errors(what: str) -> Iterator[None]:
 
 @contextmanager
 def exit_as_error(what: str = "") -> Iterator[None]:
-    """Turn ``SystemExit`` of the user's code into an InputError that names the place, so that it cannot end the program.
+    """Turn ``SystemExit`` of the user's code into an InputError that names the place, so that the user's code cannot end the program.
 
     Ctrl-C and exits from a signal handler are not changed.
 

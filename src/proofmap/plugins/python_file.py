@@ -23,7 +23,7 @@ _STAMPS: dict[Path, _Stamp] = {}
 
 
 def is_python_file(spec: str) -> bool:
-    """Whether a spec names something in a file.
+    """Whether a spec (the text that names a plug-in) refers to an object in a Python file.
 
     >>> is_python_file("mine.py:brightness:power=2"), is_python_file("grad-cam:layer=a.py")
     (True, False)
@@ -32,7 +32,7 @@ def is_python_file(spec: str) -> bool:
 
 
 def split_python_file(spec: str) -> tuple[str, str, str]:
-    """File, name and the settings after it.
+    """The file, the name of the object in it, and the settings after the name, from a spec of the form ``FILE.py:NAME:SETTINGS``.
 
     >>> split_python_file("mine.py:brightness:power=2")
     ('mine.py', 'brightness', 'power=2')
@@ -43,8 +43,8 @@ def split_python_file(spec: str) -> tuple[str, str, str]:
 
 
 def from_python_file(file: str | Path, name: str, what: str) -> Any:
-    """The object ``name`` of a file. The file runs at first use, and again after it or a module that it imports from its folder
-    has changed.
+    """The object ``name`` of a file. The file is run at first use. It is run again if it has changed, or if a module that it imports
+    from its own folder has changed.
     """
     path = Path(file)
     if not path.is_file():
@@ -66,7 +66,8 @@ def from_python_file(file: str | Path, name: str, what: str) -> Any:
 
 
 def run_file(path: Path, name: str) -> ModuleType:
-    """Run a file as a module with this name. It can import modules next to it; they are imported again if they have changed."""
+    """Run a file as a module called ``name``, and return the module. The file can import modules from its own folder; modules that have
+    changed are imported again."""
     imported = source_files(path)[1:]
     belong_to_user([path, *imported])
     _forget_changed(path.resolve().parent, imported)
@@ -86,8 +87,8 @@ def run_file(path: Path, name: str) -> ModuleType:
 
 
 class _FromSource(SourceFileLoader):
-    """Loader that always compiles the file. Cached bytecode is matched by time in seconds and by size, so after two edits within a
-    second it may be out of date.
+    """Loader that always compiles the file. Cached bytecode is not used: Python matches it to the file by size and by time in seconds, so
+    after two edits within a second the bytecode may be out of date.
     """
 
     def get_code(self, fullname: str) -> CodeType:
@@ -100,7 +101,7 @@ def _stamp(file: Path) -> _Stamp:
 
 
 def _forget_changed(folder: Path, files: Iterable[Path]) -> None:
-    """Forget modules that an earlier user file imported and that were edited, or have the same name in another folder."""
+    """Remove modules from ``sys.modules`` that an earlier user file imported, if they were edited since or come from another folder."""
     for file in files:
         if not file.is_relative_to(folder):
             continue

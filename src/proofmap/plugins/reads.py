@@ -14,16 +14,15 @@ from contextlib import suppress
 from typing import Any
 
 UNSEEN = "unseen"
-"""The entry of a record with values whose content cannot be read: a run with such values cannot be continued."""
+"""The key in a record for values whose content cannot be read. A run with such values cannot be continued."""
 _NOTHING = object()
 
 
 def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> Iterator[tuple[str, object]]:
-    """Names and values that a function and the functions inside it read.
+    """Yields the name and the value of everything that a function, or a function defined inside it, reads by name.
 
-    For an object, and for a module that ``is_own``, only the attribute that is read counts: ``config.scale``, not all of ``config``.
-    Built-in names
-    and those that Python gives a module, such as ``__file__``, are left out.
+    For an object, and for a module for which ``is_own(module name)`` is true, only the attribute that is read counts: ``config.scale``,
+    not all of ``config``. Built-in names and names that Python gives a module, such as ``__file__``, are left out.
 
     >>> scale, other = 2.0, 3.0
     >>> def double(x):
@@ -56,7 +55,8 @@ def values_read(function: types.FunctionType, is_own: Callable[[str], bool]) -> 
 
 
 def _chains(code: types.CodeType) -> Iterator[tuple[str, ...]]:
-    """The names that code reads, each with its kind and the attributes that follow: ``("global", "config", "scale")``."""
+    """Yields each name that code reads, with its kind before it and the attributes that are read after it:
+    ``("global", "config", "scale")``."""
     instructions = list(dis.get_instructions(code))
     for at, one in enumerate(instructions):
         name = str(one.argval)
@@ -87,7 +87,8 @@ def _chains(code: types.CodeType) -> Iterator[tuple[str, ...]]:
 def _follow(
     scope: Mapping[str, Any], path: list[str], is_own: Callable[[str], bool]
 ) -> tuple[str, object] | None:
-    """The value at the end of a path, or before the first attribute that is not stored; None if the scope has no such name."""
+    """The name and the value at the end of ``path``, a name in ``scope`` and attributes. The path ends early before an attribute that is
+    not stored in its object. None if the scope has no such name."""
     name, *attributes = path
     value = scope.get(name, _NOTHING)
     if value is _NOTHING or (name.startswith("__") and name.endswith("__")):
@@ -106,7 +107,7 @@ def _follow(
 
 
 def _imported(path: list[str], is_own: Callable[[str], bool]) -> tuple[str, object] | None:
-    """The value of an import inside a function, if the module is loaded."""
+    """The name and the value that an import inside a function gives; None if the module is not loaded."""
     module = sys.modules.get(path[0])
     if module is None:
         return None
@@ -121,7 +122,7 @@ def _is_computed(value: object, attribute: str) -> bool:
 
 
 def unseen_in(record: Mapping[str, Any]) -> dict[str, str]:
-    """The types of ``unseen`` values in a record and in records inside it."""
+    """The type of each ``unseen`` value (one whose content cannot be read) in a record and in records inside it, by name."""
     found: dict[str, str] = {}
     for key, value in record.items():
         if isinstance(value, Mapping):

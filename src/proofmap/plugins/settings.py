@@ -71,10 +71,11 @@ def setting(
     main: bool = False,
     last: bool = False,
 ) -> T:
-    """A field with its default, one line of help, and its bounds.
+    """A dataclass field for a setting, with its default, one line of help, and its bounds: ``least`` and ``most`` are allowed values,
+    ``above`` is not.
 
-    The ``main`` setting may be written alone after the plug-in's name: ``top-label:METHOD``, ``images:FOLDER``. A setting of a base
-    class that is ``last`` is listed after those of its subclasses.
+    The value of the ``main`` setting may be written alone after the plug-in's name: ``top-label:METHOD``, ``images:FOLDER``. A setting
+    of a base class with ``last=True`` is listed after the settings of subclasses.
     """
     about = {"help": help, "least": least, "above": above, "most": most, "main": main, "last": last}
     found: T = dataclasses.field(default=default, metadata=about)
@@ -82,7 +83,7 @@ def setting(
 
 
 def required(help: str = "", *, main: bool = False) -> Any:
-    """A field without a default, with one line of help."""
+    """A dataclass field for a setting without a default, with one line of help."""
     return dataclasses.field(metadata={"help": help, "main": main})
 
 
@@ -92,11 +93,11 @@ class Plugin(ABC):
 
     Attributes:
         noun: the kind of plug-in in messages and TOML tables: method, metric, fill, game.
-        name: the name that it is registered under.
+        name: the name that the plug-in is registered under.
         description: one line.
-        reference: the paper it comes from.
-        revision: raise it when results change; a study does not mix results of two revisions.
-        shortcuts: settings that stand for several others, by their values: ``preset=paper``, ``curve=rise``.
+        reference: the paper that the plug-in comes from.
+        revision: a number to increase when results change; a study does not mix results of two revisions.
+        shortcuts: settings such as ``preset=paper`` or ``curve=rise``, each value of which stands for several other settings.
     """
 
     noun: ClassVar[str] = "plug-in"
@@ -111,7 +112,7 @@ class Plugin(ABC):
 
     @classmethod
     def make(cls, spec: Any) -> Self:
-        """The plug-in of a spec (:mod:`proofmap.plugins.specs`). Each kind of plug-in overrides this."""
+        """The plug-in that ``spec`` describes (:mod:`proofmap.plugins.specs`). Each kind of plug-in overrides this method."""
         if isinstance(spec, cls):
             return spec
         raise InputError(f"a {cls.noun} cannot be made from {spec!r}")
@@ -130,7 +131,7 @@ class Plugin(ABC):
 
     @classmethod
     def expanded(cls, options: Mapping[str, Any]) -> dict[str, Any]:
-        """These settings, where each shortcut is replaced by the settings it stands for."""
+        """The settings ``options``, with each shortcut replaced by the settings that it stands for."""
         check_names(f"{cls.noun} {cls.name!r}", options, [*cls.shortcuts, *setting_names(cls)])
         given: dict[str, Any] = {}
         for key in cls.shortcuts:
@@ -140,7 +141,7 @@ class Plugin(ABC):
 
     @classmethod
     def expand_shortcut(cls, key: str, value: Any) -> Mapping[str, Any]:
-        """The settings that a value of a shortcut stands for."""
+        """The settings that the value ``value`` of the shortcut ``key`` stands for."""
         values = cls.shortcuts[key]
         if value not in values:
             raise InputError(f"{cls.name} has no {key} {value!r}; known are {', '.join(values)}")
@@ -174,7 +175,8 @@ class Plugin(ABC):
         return self._title_name() + (f":{','.join(changes)}" if changes else "")
 
     def changes(self) -> list[str]:
-        """The settings that differ from their defaults, each written as in a spec. Of those without a default, only the main one is listed."""
+        """The settings that differ from their defaults, each written as in a spec. Of the settings without a default, only the main setting
+        is listed."""
         written = []
         for info in settings_of(type(self)):
             text = _text(getattr(self, info.name))
@@ -187,17 +189,17 @@ class Plugin(ABC):
 
 
 def settings_class(kind: type[T]) -> type[T]:
-    """A class of plug-ins as a frozen, keyword-only dataclass, if it is not a dataclass yet. Registries apply this."""
+    """The class as a frozen, keyword-only dataclass; unchanged if it is a dataclass already. Registries apply this function."""
     return kind if "__dataclass_params__" in vars(kind) else dataclass(frozen=True, kw_only=True)(kind)
 
 
 class Ready(ABC):
-    """A plug-in prepared for one net. Two are equal if their records are equal."""
+    """A plug-in prepared for one net. Two prepared plug-ins are equal if their records are equal."""
 
     @property
     @abstractmethod
     def plugin(self) -> Plugin:
-        """The description it was made from."""
+        """The description that this prepared plug-in was made from."""
 
     def record(self) -> dict[str, object]:
         """Plain data for a record of results: the settings, and what was found or built for the net."""
@@ -235,16 +237,16 @@ class Setting:
 
     @property
     def plugin(self) -> type[Plugin] | None:
-        """The kind of plug-in, if the value is one; otherwise None."""
+        """The kind of plug-in, if the setting's value is a plug-in; otherwise None."""
         return _plugin_in(self.types)
 
     @property
     def several(self) -> type[Plugin] | None:
-        """The kind of plug-in, if the value is a tuple of plug-ins; otherwise None."""
+        """The kind of plug-in, if the setting's value is a tuple of plug-ins; otherwise None."""
         return _plugin_in(get_args(kind)[0] for kind in self.types if get_origin(kind) is tuple)
 
     def type_text(self) -> str:
-        """A description of the values it takes."""
+        """A description of the values that the setting takes."""
         if self.several is not None:
             return f"{self.several.noun}s joined by +"
         parts = [
@@ -264,7 +266,7 @@ class Setting:
         return "required" if self.default is MISSING else _text(self.default)
 
     def read(self, text: str) -> object:
-        """The value of a text, converted to the setting's type if possible; otherwise the text itself."""
+        """The value that ``text`` stands for, converted to the setting's type if possible; otherwise the text itself."""
         if NoneType in self.types and text.lower() == "none":
             return None
         if text in self.choices:
@@ -287,7 +289,7 @@ class Setting:
         return text
 
     def checked(self, value: Any) -> Any:
-        """The value in its declared type, with plug-ins made from their specs; raises an InputError if it does not fit."""
+        """The value in the setting's declared type, with plug-ins made from their specs. Raises an InputError if the value does not fit."""
         value = value if Any in self.types else without_library(value)
         if self.plugin is not None and not isinstance(value, self.plugin) and value is not None:
             return self.plugin.make(value)
@@ -356,7 +358,8 @@ def setting_names(kind: type) -> tuple[str, ...]:
 
 
 def check_settings(described: object, owner: str = "") -> None:
-    """Check the settings of any frozen dataclass, and give each its declared type; ``owner`` comes before their names in errors."""
+    """Check the settings of a frozen dataclass ``described``, and convert each to its declared type. In error messages, ``owner`` comes
+    before the name of a setting."""
     for info in settings_of(type(described)):  # type: ignore[arg-type]
         if info.help or isinstance(described, Plugin):  # other fields of other dataclasses are no settings
             try:

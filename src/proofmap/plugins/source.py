@@ -1,6 +1,7 @@
 """The source files of a user's module: its own file, and the modules next to or below it that it imports.
 
-Imports are read from the source, so imports inside functions count before they run. Installed packages are known by their version.
+Imports are read from the source, so imports inside functions are found before the functions run. Installed packages are identified by
+their version.
 """
 
 from __future__ import annotations
@@ -19,8 +20,10 @@ NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
 
 
 def source_of(module: str) -> str:
-    """A digest of the files of a user's module, or name and version of an installed package. Empty for a notebook, which has no file.
-    Also empty for the running script, because most of a script has nothing to do with the function in it.
+    """What identifies the source of a module: a digest of its files if it is the user's, or name and version of an installed package.
+
+    Empty for a notebook, which has no file. Also empty for the running script, because most of a script has nothing to do with the
+    function that is recorded.
 
     >>> source_of("torch.nn"), source_of("__main__")
     ('', '')
@@ -72,7 +75,8 @@ def source_digest(path: Path) -> str:
 
 
 def source_files(path: Path) -> tuple[Path, ...]:
-    """The file, followed by the modules that it imports, directly or not, from its folder, folders below, and its package."""
+    """The file, followed by the files of the modules that it imports, directly or indirectly, from its folder, the folders below, and its
+    package."""
     path = path.resolve()
     roots = tuple(dict.fromkeys([path.parent, _package_root(path)]))
     found, waiting = {path}, [path]
@@ -115,7 +119,7 @@ def _parsed(path: Path) -> tuple[bytes, tuple[tuple[str, int], ...]]:
 
 @cache
 def _parse(path: Path, modified: int, size: int) -> tuple[bytes, tuple[tuple[str, int], ...]]:
-    """A digest of a file's code, and the modules it imports: their names with the dots before them."""
+    """A digest of a file's code, and for each import in it the name of the module and the number of dots before the name."""
     content = path.read_bytes()
     try:
         tree = ast.parse(content)
@@ -138,7 +142,7 @@ def _distributions() -> Mapping[str, list[str]]:
 
 @cache
 def _installed_version(package: str) -> str:
-    """Name and version of an installed package. For Python's own modules, those of Python."""
+    """Name and version of an installed package. For a module of the standard library, name and version of Python."""
     found = () if package in sys.stdlib_module_names else _distributions().get(package, ())
     for distribution in found:
         try:

@@ -1,4 +1,4 @@
-"""Plug-ins from specs: text, tables and objects.
+"""Make plug-ins from specs. A spec is a text, a table or an object that names a plug-in and its settings:
 
 NAME                          with its defaults
 NAME:KEY=VALUE,KEY=VALUE      with settings; NAME(KEY=VALUE,...) as the value of a setting
@@ -34,7 +34,7 @@ def make_plugin(
     defaults: Mapping[str, Any] | None = None,
     adopt: Callable[[Any], P | None] | None = None,
 ) -> P:
-    """The plug-in of a spec, a table or an object.
+    """The plug-in of the class ``base`` that ``spec`` describes: a text, a table or an object.
 
     Args:
         defaults: settings to use if the plug-in has them and the spec does not set them.
@@ -112,7 +112,7 @@ def _built(kind: type[P], text: str, settings: Mapping[str, Any], defaults: Mapp
 
 
 def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
-    """The settings that follow a plug-in's name in a spec: ``key=value,key=value``, or its main setting alone."""
+    """The settings in ``text``, which follows a plug-in's name in a spec: ``key=value,key=value``, or the value of the main setting alone."""
     infos = {info.name: info for info in settings_of(kind)}
     main = next((info for info in infos.values() if info.main), None)
     known = [*kind.shortcuts, *infos]
@@ -136,7 +136,7 @@ def read_options(kind: type[Plugin], text: str) -> dict[str, Any]:
 
 
 def split_specs(text: str, noun: str = "method") -> list[str]:
-    """Specs from a list with commas; ``key=value`` parts belong to the spec before them.
+    """The specs in a text that separates them by commas. A part ``key=value`` is a setting of the spec before it.
 
     >>> split_specs("learned-mask:tv=0.1,scale=8,grad-cam")
     ['learned-mask:tv=0.1,scale=8', 'grad-cam']

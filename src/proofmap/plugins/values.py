@@ -1,4 +1,4 @@
-"""Values of settings: read from text, checked against a type, converted to it."""
+"""Read the values of settings from text, check them against a type, and convert them to this type."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def alternatives(hint: Any) -> tuple[Any, ...]:
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value has a type; an int is also a float, a bool is neither."""
+    """Whether ``value`` has the type ``kind``. An int counts as a float; a bool counts neither as an int nor as a float."""
     if get_origin(kind) is Literal:
         return value in get_args(kind)
     if kind in (int, float):
@@ -60,10 +60,10 @@ def without_library(value: Any) -> Any:
 
 
 def typed(value: Any, kinds: Sequence[Any]) -> Any:
-    """The value converted to the first of these types that it fits: 8 becomes 8.0 for a float, a list becomes a tuple.
+    """The value converted to the first of the types ``kinds`` that it fits: 8 becomes 8.0 for a float, a list becomes a tuple.
 
-    Equal values then have equal texts; for the same reason zero has no sign. Raises OverflowError for an int that is too large
-    for a float.
+    After the conversion, equal values are also equal as text; for this reason -0.0 becomes 0.0. Raises OverflowError for an int that
+    is too large for a float.
 
     >>> (
     ...     typed(8, (float, type(None))),
@@ -87,7 +87,7 @@ def typed(value: Any, kinds: Sequence[Any]) -> Any:
 
 
 def split_outside_brackets(text: str, separator: str = ",") -> list[str]:
-    """The parts of a text between separators, except those inside round brackets.
+    """The parts of a text, split at each separator that is not inside round brackets.
 
     >>> split_outside_brackets("tv=0.1,fill=blur(sigma=3,kernel=5), grad-cam")
     ['tv=0.1', 'fill=blur(sigma=3,kernel=5)', 'grad-cam']
