@@ -22,7 +22,8 @@ from proofmap.core.text import counted
 def described_net(
     net: Any, inputs: Inputs, outputs: Outputs | None, names: Sequence[str] | None, *, from_data: bool
 ) -> tuple[Any, Outputs, Sequence[str] | None]:
-    """The net in the form that the classifier calls, its kind of outputs, and the names of its labels. A model may state the last two."""
+    """The net in the form that the classifier calls, its kind of outputs, and the names of its labels. If outputs or names are not given,
+    they are taken from the model if it states them."""
     function = as_function(net, inputs, outputs, from_data=from_data)
     if isinstance(function, ProbabilityModel):
         return function, check_outputs(outputs or "probabilities"), function.names if names is None else names
@@ -32,8 +33,8 @@ def described_net(
 def described_inputs(
     net: object, data: Any, inputs: Inputs | None, size: int | tuple[int, int] | None, **pictures: Any
 ) -> Inputs:
-    """The inputs of a net: ``inputs`` if given, otherwise those described by ``data``, otherwise pictures of this size with the settings in
-    ``pictures``.
+    """The kind of input that a net takes: ``inputs`` if given, otherwise the kind that ``data`` describe, otherwise pictures of the size
+    ``size`` with the settings in ``pictures``.
     """
     if not callable(net) and not is_probability_model(net):
         raise InputError(
@@ -61,8 +62,8 @@ def described_inputs(
 
 
 def _rows(net: object, data: Any) -> Rows:
-    """Rows like those of ``data``. Refuses rows that are all equal, and columns that the model was not fitted on, if the model
-    knows its columns."""
+    """The description of rows like those of ``data``. Refuses rows that are all equal. If the model knows its columns, other columns are
+    refused too."""
     inputs = Rows.of(data)
     rows = inputs.examples
     if rows is not None and bool((rows == rows[0]).all()):

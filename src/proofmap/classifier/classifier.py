@@ -1,4 +1,4 @@
-"""Classifier: any net, how its input is prepared, and the labels that count: the paper's f(x, a)."""
+"""The class Classifier: a net, how its input is prepared, and the labels that count. It gives the paper's f(x, a)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from proofmap.plugins.code import Digest
 
 
 class Classifier:
-    """A net with the preprocessing of its input and the labels that count: the probability f(x, a).
+    """A net with the preprocessing of its input and the labels that count. It gives f(x, a), the probability of label a for input x.
 
     Images are ``(N, C, H, W)`` floats in [0, 1]; the classifier normalises them, ``(x - mean) / std``. Labels are output indices.
     The net is used through a private view (:mod:`proofmap.classifier.view`) and is never altered. Weights are shared with your
@@ -55,7 +55,7 @@ class Classifier:
             the columns, their categories, ranges and means are taken from them. For texts, a list of strings.
         size: height and width of the input (one number for a square).
         mean, std: per channel, in [0, 1] pixel units.
-        outputs: if exactly one label is right, ``"logits"`` (the default of a torch net) or ``"probabilities"`` (that of other models). If
+        outputs: if exactly one label is right, ``"logits"`` (the default for torch nets) or ``"probabilities"`` (the default otherwise). If
             labels are independent, or the net has one output, ``"sigmoid"`` (logits) or ``"sigmoid-probabilities"``. Checked on the first
             batch. See :mod:`proofmap.classifier.outputs`.
         names: one name per output; ``"0", "1", ...`` by default. A net with one output has two labels, no and yes.
@@ -68,7 +68,7 @@ class Classifier:
         inputs: what the net takes (:class:`~proofmap.core.inputs.Series`, ``Rows``, ``Text``), instead of size, mean, std, resize,
             interpolation and fit.
         device: where to run; the net's device by default.
-        batch_size: passes of the net at once; found from the device's memory by default.
+        batch_size: number of inputs in one pass of the net; by default found from the device's memory.
 
     >>> net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
     >>> f = Classifier(net, size=2, names=["cat", "dog", "cup"])
@@ -136,14 +136,14 @@ class Classifier:
 
     @property
     def size(self) -> tuple[int, int]:
-        """Height and width of its pictures."""
+        """Height and width of the pictures that the net takes."""
         if not isinstance(self.inputs, Pictures):
             raise InputError(f"this needs a net of pictures; {self.name} takes {self.inputs.noun}")
         return self.inputs.size
 
     @cached_property
     def differentiable(self) -> bool:
-        """Whether its outputs have a gradient with respect to the input. For a function, one pass is made to find out."""
+        """Whether the net's outputs have a gradient with respect to the input. For a function, one pass is made to find out."""
         return isinstance(self.net, nn.Module) or has_gradient(self.net, self.blank(1).to(self.dtype))
 
     @property
@@ -174,7 +174,7 @@ class Classifier:
             view._fixed_batches, view._batches = fixed, batches
 
     def blank(self, n: int) -> Tensor:
-        """``n`` inputs that consist of the classifier's gray."""
+        """``n`` inputs in which every value is the neutral one, :attr:`gray`."""
         return self.inputs.blank(n).to(self.device)
 
     def restricted(self, label_set: Sequence[int | str], *, renormalise: bool | None = None) -> Classifier:
@@ -214,7 +214,8 @@ class Classifier:
         return Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
 
     def refresh(self) -> None:
-        """Update this view if the net has changed, for example by training. Every method that takes images calls this."""
+        """Update this classifier's view of the net if the net has changed, for example by training. Every method that takes images calls
+        this method."""
         if (original := self._version.net) is None or not self._version.is_old():
             return
         self._lengths.clear()
@@ -231,7 +232,7 @@ class Classifier:
         return self._version.state
 
     def settings(self) -> dict[str, object]:
-        """Plain data that identify f in a record of results."""
+        """Plain data that identify the function f(x, a) in a record of results."""
         return {
             "model": self.name,
             **self.inputs.record(),
@@ -241,9 +242,10 @@ class Classifier:
         }
 
     def fingerprint(self) -> str:
-        """A digest of layers, weights, buffers, code and settings: it differs if the function f differs.
+        """A digest of layers, weights, buffers, code and settings: it differs if the function f(x, a) differs.
 
-        Code is that of a function, or of modules that are not torch's, with what it calls and reads (:mod:`proofmap.plugins.code`).
+        The code is that of a function, or of modules that are not torch's, with everything that this code calls and reads
+        (:mod:`proofmap.plugins.code`).
         """
         self.refresh()
         digest = Digest(16)
@@ -276,7 +278,7 @@ class Classifier:
         return as_logits(out, self.outputs)
 
     def log_f(self, logits: Tensor) -> Tensor:
-        """log f(x, .) from logits, under this classifier's label set; minus infinity outside a renormalised set."""
+        """log f(x, a) for every label a, ``(N, A)``, from logits ``(N, A)``; minus infinity outside a renormalised label set."""
         return self._labels.log_f(logits)
 
     # ---- any number of images, in batches -------------------------------------------------------------------
@@ -292,11 +294,11 @@ class Classifier:
         return out
 
     def log_probabilities(self, images: Tensor) -> Tensor:
-        """log f(x, a), ``(N, A)``."""
+        """The log-probabilities log f(x, a), ``(N, A)``."""
         return self.log_f(self.logits(images))
 
     def probabilities(self, images: Tensor) -> Tensor:
-        """f(x, a), ``(N, A)``; zero outside a renormalised label set."""
+        """The probabilities f(x, a), ``(N, A)``; zero outside a renormalised label set."""
         return self.log_probabilities(images).exp()
 
     def top(self, images: Tensor, k: int = 5) -> Tensor:
@@ -324,7 +326,7 @@ class Classifier:
 
     @outside_inference_mode()
     def frozen(self, *, dtype: torch.dtype | None = None, compile: bool = False) -> Classifier:
-        """The same function made fast for input gradients: see :mod:`proofmap.classifier.frozen`.
+        """A classifier that computes the same function, with faster passes and input gradients: see :mod:`proofmap.classifier.frozen`.
 
         ``dtype`` is the net's own precision by default; ``compile`` uses ``torch.compile``. Cached until the net changes.
         """
@@ -356,9 +358,9 @@ class Classifier:
         """An ``nn.Module`` for Captum, pytorch-grad-cam or torch-cam, in evaluation mode, on this device. It takes images in [0, 1],
         normalises them, and returns logits ``(N, A)`` that are differentiable.
 
-        It is a copy, weights included: what a library does to it does not reach the classifier or your net, and it does not change
-        when you train the net. Layers are found below ``net``. ``dtype`` is the net's own precision by default. Logits are minus
-        infinity outside a renormalised label set, so that their softmax is f(x, .).
+        The module is a copy, including the weights. What a library does to the module does not affect the classifier or your net, and
+        the module does not change when you train the net. The net's layers are found below the attribute ``net``. ``dtype`` is the net's
+        own precision by default. Logits are minus infinity outside a renormalised label set, so that their softmax is f(x, a).
 
         >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2)
         >>> module, images = f.as_module(), torch.rand(1, 3, 2, 2)
@@ -386,7 +388,7 @@ class Classifier:
         return other
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy has its own weights, which do not change when the net is trained."""
+        """The state for a copy, which has its own weights. They do not change when the net is trained."""
         return {**self.__dict__, "_version": copy.copy(self._version)}
 
     def _set_labels(self, label_set: Literal["all"] | Sequence[int | str], renormalise: bool | None) -> None:

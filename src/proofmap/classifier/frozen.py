@@ -1,9 +1,9 @@
 """A faster copy of a net with fixed weights, for many forward passes and for gradients with respect to the input.
 
-The function stays the same. Batch-norm is folded into the convolution before it, or becomes one multiply-add. The memory layout is
-channels-last (on a GPU in float32 only if that is faster). On a CPU, convolutions with their padding and ReLU become
-:class:`~proofmap.classifier.frozen_conv.FrozenConv2d`. On a GPU, 1x1 convolutions become :class:`PointwiseConv2d`. If the
-output would differ, the net is used unchanged.
+The copy computes the same function as the net. Batch-norm is folded into the convolution before it, or becomes one multiply-add. The memory
+layout is channels-last (on a GPU in float32 only if that is faster). On a CPU, convolutions with their padding and ReLU become
+:class:`~proofmap.classifier.frozen_conv.FrozenConv2d`. On a GPU, 1x1 convolutions become :class:`PointwiseConv2d`. If the output of the
+copy would differ, the net is used unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class FreezeWarning(UserWarning):
 
 
 class Frozen(nn.Module):
-    """A net with fixed weights in a memory layout."""
+    """A net with fixed weights, whose weights and inputs have the memory layout ``layout``."""
 
     def __init__(self, net: nn.Module, layout: torch.memory_format) -> None:
         super().__init__()
@@ -63,12 +63,12 @@ def layout_of(net: object) -> torch.memory_format:
 
 
 def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
-    """A faster copy of a net in evaluation mode, for inputs shaped like ``example`` except for their number.
+    """A faster copy of a net in evaluation mode, for inputs of the shape of ``example`` with any batch size.
 
     Nets that ``torch.fx`` cannot trace are changed layer by layer. A net with hooks is only copied, because a hook may change outputs
-    or gradients. A net with ``any_length`` is only copied too, because its steps depend on the input. A copy whose output or gradient
-    differs from the net's is not used. If anything fails, the net is used unchanged,
-    with a :class:`FreezeWarning`.
+    or gradients. A net with the attribute ``any_length`` is only copied too, because its operations depend on the input. A faster copy
+    whose output or gradient differs from the net's is not used. If anything fails, the net is used unchanged, with a
+    :class:`FreezeWarning`.
     """
     net = copy_net(net).eval()
     for weight in net.parameters():  # a TorchScript module has no requires_grad_ of its own
@@ -88,7 +88,7 @@ def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
 
 
 def _first_that_agrees(plain: Frozen, net: nn.Module, example: Tensor, dtype: torch.dtype) -> Frozen:
-    """The fastest copy that agrees with the plain one, or the plain one."""
+    """The fastest copy of ``net`` whose output and gradient agree with those of ``plain``; ``plain`` itself if there is none."""
     expected = _output_and_gradient(plain, example)
     for layout in _layouts(net, example, dtype):
         fast = Frozen(_optimised(copy_net(net), example, dtype, layout), layout)
@@ -149,7 +149,7 @@ def _optimised(net: nn.Module, example: Tensor, dtype: torch.dtype, layout: torc
 
 
 def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Output and input gradient for two noisy images. Two, because torch's batch-norm can fail on a single image."""
+    """The net's output and input gradient for two images of noise. Two are used because torch's batch-norm can fail on a single image."""
     noise = torch.randn(2, *example.shape[1:], generator=torch.Generator().manual_seed(0)).to(example)
     with torch.enable_grad(), steady_kernels(tf32=False):
         x = noise.requires_grad_(True)
@@ -162,8 +162,8 @@ def _output_and_gradient(net: nn.Module, example: Tensor) -> tuple[Tensor, Tenso
 
 
 def _agree(fast: nn.Module, expected: tuple[Tensor, Tensor | None], example: Tensor) -> bool:
-    """Whether output and gradient equal the expected ones up to rounding. Rounding may switch some activations at their kink (3 % in a
-    random ResNet-164).
+    """Whether the output and gradient of ``fast`` equal the expected ones up to rounding. Gradients may differ more than outputs, because
+    rounding may move some activations across the kink of their ReLU (3 % in a random ResNet-164).
     """
     tolerance = 0.001 if example.dtype in (torch.float32, torch.float64) else 0.02
     try:
@@ -178,9 +178,10 @@ def _agree(fast: nn.Module, expected: tuple[Tensor, Tensor | None], example: Ten
 
 
 class PointwiseConv2d(nn.Module):
-    """A convolution over single positions as a matrix product, for channels-last inputs.
+    """A 1x1 convolution as a matrix product, for channels-last inputs.
 
-    cuDNN has no float32 kernel for it: it would change the layout before and after, and add the bias in another pass.
+    cuDNN has no float32 kernel for channels-last 1x1 convolutions: it would change the layout before and after, and add the bias in
+    another pass.
     """
 
     def __init__(self, conv: nn.Conv2d) -> None:
@@ -319,7 +320,7 @@ def _bounds_behind(node: fx.Node, calls: _Calls) -> tuple[float, float] | None:
 
 
 class _PadAmounts(fx.Interpreter):
-    """Runs the net once and records each zero padding of height and width by constant amounts."""
+    """Runs the net once and records the amounts of each operation that pads height and width with zeros."""
 
     def __init__(self, traced: fx.GraphModule) -> None:
         super().__init__(traced)

@@ -1,13 +1,13 @@
 """A convolution with fixed weights whose input gradient runs through the forward kernels on a CPU.
 
-PyTorch's backward uses slow kernels there, although the input gradient of a convolution with fixed weights w is a convolution
-with w flipped and its channels exchanged:
+On a CPU, PyTorch's backward pass uses slow kernels, although the input gradient of a convolution y = conv(x, w) with fixed weights w is a
+convolution with w flipped and its input and output channels exchanged:
 
     dL/dx = conv(dL/dy, flip(w)^T)
 
-With a stride other than 1 it is one convolution for all phases (see :mod:`proofmap.classifier.phases`) if that is faster, or a
-transposed convolution. A rectifier behind the convolution and uneven zero padding before it are included, which saves copies of
-large tensors.
+With a stride other than 1, the input gradient is computed by one convolution for all phases (see :mod:`proofmap.classifier.phases`) if that
+is faster, otherwise by a transposed convolution. A ReLU after the convolution and uneven zero padding before it are included, which saves
+copies of large tensors.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class FrozenConv2d(nn.Module):
 
     Args:
         conv: a convolution that :meth:`fits`.
-        pad: zeros added before it (left, right, top, bottom), in addition to its own padding.
-        bounds: of a rectifier behind it: (0, inf) for ReLU, (0, 6) for ReLU6, None without a rectifier.
+        pad: number of zeros added to the input (left, right, top, bottom), in addition to the padding of ``conv``.
+        bounds: ``(low, high)`` of an activation after the convolution: (0, inf) for ReLU, (0, 6) for ReLU6, None if there is none.
 
-    ``owns_gradient`` is whether the incoming gradient is used by this module alone and may be overwritten.
+    ``owns_gradient`` says whether the incoming gradient is used by this module alone, so that it may be overwritten.
     """
 
     def __init__(

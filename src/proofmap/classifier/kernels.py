@@ -1,4 +1,5 @@
-"""Passes that do not depend on the modes of the caller: deterministic kernels and full float32 precision on NVIDIA GPUs, no autocast."""
+"""Contexts that make a pass of the net independent of torch's modes in the calling code: deterministic kernels and full float32 precision on
+NVIDIA GPUs, no autocast."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from typing import Any, cast
 import torch
 
 _NOTED = threading.local()
-"""Whether TensorFloat-32 was asked for in a thread that does not run the net itself, innermost last."""
+"""In a thread that does not run the net itself, a list of requests: whether each :func:`steady_kernels` block asked for TensorFloat-32,
+innermost last."""
 
 
 @contextmanager
@@ -22,7 +24,7 @@ def outside_inference_mode() -> Iterator[None]:
 
 @contextmanager
 def outside_autocast() -> Iterator[None]:
-    """Leave ``torch.autocast``, in which the net would run in lower precision than its record says. A net's own autocast stays."""
+    """Leave ``torch.autocast``, in which the net would run in lower precision than its record says. Autocast inside the net is not changed."""
     with ExitStack() as stack:
         for device in ("cpu", "cuda"):
             if torch.is_autocast_enabled(device):
@@ -34,9 +36,9 @@ def outside_autocast() -> Iterator[None]:
 def steady_kernels(*, tf32: bool) -> Iterator[None]:
     """Use deterministic convolutions, outside autocast. Without ``tf32``, also use full float32 precision, which is not cuDNN's default.
 
-    Learning amplifies the last bit, so kernels that add in a varying order would give other masks. TensorFloat-32 would change
-    scores by 1e-3. The old state is restored at the end. These are switches of the whole process: a thread inside :func:`note_kernels` does not
-    touch them.
+    Learning amplifies differences in the last bit, so kernels that add in a varying order would give other masks. TensorFloat-32 would
+    change scores by 1e-3. The old state is restored at the end. The switches belong to the whole process, so a thread inside
+    :func:`note_kernels` does not change them.
     """
     noted: list[bool] | None = getattr(_NOTED, "asked", None)
     if noted is not None:
@@ -62,7 +64,8 @@ def steady_kernels(*, tf32: bool) -> Iterator[None]:
 
 @contextmanager
 def note_kernels() -> Iterator[None]:
-    """In this thread, only record what :func:`steady_kernels` requests. The thread that runs the net reads it with :func:`asked_kernels`."""
+    """In this thread, only record what :func:`steady_kernels` requests. :func:`asked_kernels` returns the request, which is then passed to
+    the thread that runs the net."""
     _NOTED.asked = []
     try:
         yield

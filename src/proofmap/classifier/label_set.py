@@ -1,4 +1,4 @@
-"""Label sets: the labels that count, and log f(x, a) over them."""
+"""Label sets: the labels that count, and the log-probability log f(x, a) of label a for input x over them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class LabelSet:
     """The labels that count.
 
     Attributes:
-        members: their indices, in ascending order.
+        members: the output indices of these labels, in ascending order.
         renormalise: whether the softmax runs over the members alone.
         outputs: what the net returns.
-        outside: numbers to add to logits ``(N, A)``, so that a softmax runs over the members alone: 0 for members, minus infinity
-            for others. None if f is not renormalised, or if all labels are members.
+        outside: numbers ``(A,)`` to add to logits ``(N, A)``, so that a softmax runs over the members alone: 0 for members, minus
+            infinity for others. None if f is not renormalised, or if all labels are members.
     """
 
     members: tuple[int, ...]
@@ -33,7 +33,7 @@ class LabelSet:
     outside: Tensor | None
 
     def log_f(self, logits: Tensor) -> Tensor:
-        """log f(x, .) from logits ``(N, A)``; minus infinity outside a renormalised set."""
+        """log f(x, a) for every label a, ``(N, A)``, from logits ``(N, A)``; minus infinity outside a renormalised set."""
         if is_independent(self.outputs):
             return nn.functional.logsigmoid(logits)
         if self.outside is not None:

@@ -11,12 +11,13 @@ from torch import Tensor
 from proofmap.core.batching import BatchSize
 
 _LARGEST_ON_CPU = 40 * 2**20
-"""Largest tensor of a batch in bytes. The C library returns larger freed blocks to the system, and taking them again is slow."""
+"""Largest tensor of a batch on a CPU, in bytes. The C library returns larger freed blocks to the system, and getting them back is slow."""
 _COUNTED = 2**31 - 1
 _LIMIT = 4096
 _WHOLE = 480
-"""Large batches of a GPU are multiples of this. A compiled net is compiled for each shape; an eighth of such a batch is a whole
-number of pairs of 1, 2, 3, 4, 5, 6, 10 or 12 composites, so all methods that learn masks use the same eight shapes."""
+"""Large batches on a GPU are multiples of this number. A compiled net is compiled for each shape. An eighth of such a batch is a multiple of
+1, 2, 3, 4, 5, 6, 10 and 12, the numbers of masked images (composites) that methods use per pair of an image and a label. So all methods that
+learn masks use the same eight shapes."""
 
 
 def probe_batch_sizes(
@@ -24,10 +25,9 @@ def probe_batch_sizes(
 ) -> tuple[BatchSize, BatchSize]:
     """Batch sizes (forward only, forward with input gradient) that should fit a third of the device's memory.
 
-    The device's total memory counts, not its free memory, so that a machine always uses the same batches and gives the same bits. A
-    gradient pass
-    needs what autograd saves for one image; a forward pass is taken to need a quarter of that. On a CPU the largest tensor sets the
-    limit.
+    The device's total memory counts, not its free memory, so that a machine always uses the same batches and gives the same bits. For each
+    image, a gradient pass needs the memory of what autograd saves for one image; a forward pass is assumed to need a quarter of it. On a
+    CPU the size of the largest tensor is limited too.
     """
     saved = _saved_bytes(forward, image, weights)
     largest, values = max([(image.numel() * image.element_size(), image.numel()), *saved])
@@ -58,7 +58,7 @@ def most_images(largest: int, values: int, device: str) -> int:
 
 
 def round_to_full(size: int, limit: int = _LIMIT) -> int:
-    """The nearest multiple of 480 up to a limit; small sizes are returned unchanged.
+    """The multiple of 480 nearest to ``size``, up to ``limit``; small sizes are returned unchanged.
 
     >>> (
     ...     round_to_full(950),
@@ -81,8 +81,8 @@ def _clamp(size: int, limit: int) -> int:
 def _saved_bytes(
     forward: Callable[[Tensor], Tensor], image: Tensor, weights: Iterable[Tensor]
 ) -> list[tuple[int, int]]:
-    """Bytes and numbers of each tensor that autograd saves for one image, without weights; none if the function refuses
-    a tensor that requires a gradient, as it does if it calls NumPy."""
+    """For each tensor that autograd saves for one image, except weights, its size in bytes and its number of values. Empty if ``forward``
+    refuses a tensor that requires a gradient, as a function that calls NumPy does."""
     constant = {weight.untyped_storage().data_ptr() for weight in weights}
     seen: dict[int, tuple[int, int]] = {}
 

@@ -1,7 +1,7 @@
-"""The labels that an ONNX file states: classifiers of ``ai.onnx.ml``, as skl2onnx writes them, list their classes.
+"""Read the labels that an ONNX file states. Classifier nodes of ``ai.onnx.ml``, as skl2onnx writes them, list their classes.
 
-onnxruntime does not show the attributes of nodes, so they are read from the file, which is a message of Protocol Buffers: fields, each with
-a number, and with a whole number or a string of bytes. Numbers of fields are those of ``onnx.proto``.
+onnxruntime does not show the attributes of nodes, so they are read from the file. The file is a Protocol Buffers message: a list of fields,
+each with a field number and a value, which is an integer or a string of bytes. Field numbers are those of ``onnx.proto``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Iterator
 _GRAPH, _NODE, _OPERATOR, _ATTRIBUTE, _NAME, _INTS, _STRINGS = 7, 1, 4, 5, 1, 8, 9
 _LABELS = (b"classlabels_strings", b"classlabels_int64s", b"classlabels_ints")
 _SIZES = {1: 8, 5: 4}
-"""Bytes of a field of fixed size, by its wire type."""
+"""The number of bytes of a field of fixed size, by its wire type."""
 
 
 def stated_labels(content: bytes) -> tuple[str, ...] | None:
     """The labels of a model's probabilities, in their order; None if the file does not state them.
 
-    A ``ZipMap`` names the outputs of the whole model. Without one, all classifiers in the file must list the same labels: in an ensemble
-    the parts may have labels of their own.
+    A ``ZipMap`` node names the outputs of the whole model. Without such a node, all classifiers in the file must list the same labels,
+    because the parts of an ensemble may have their own labels.
     """
     by_operator: dict[bytes, list[tuple[str, ...]]] = {}
     for graph in _values(content, _GRAPH):
@@ -43,7 +43,7 @@ def _labels(attribute: bytes) -> tuple[str, ...]:
 
 
 def _values(message: bytes, wanted: int) -> Iterator[bytes]:
-    """The contents of the fields with this number."""
+    """The contents of the fields with the number ``wanted`` in a message."""
     return (value for number, value in _fields(message) if number == wanted and isinstance(value, bytes))
 
 
@@ -70,7 +70,7 @@ def _packed(content: bytes) -> list[int]:
 
 
 def _whole(message: bytes, at: int) -> tuple[int, int]:
-    """A whole number of variable size, seven bits in each byte, and the place after it."""
+    """The integer of variable size (seven bits per byte) that begins at the byte ``at``, and the index of the byte after it."""
     value = shift = 0
     while True:
         byte = message[at]

@@ -66,12 +66,12 @@ class OnnxModel:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The shape of its first input, with names or None for dimensions that are not fixed."""
+        """The shape of the model's first input, with names or None for dimensions that are not fixed."""
         return tuple(self.inputs[0].shape)
 
     @cached_property
     def classes_(self) -> tuple[str, ...] | None:
-        """The names of its labels in the order of its probabilities, if the file states them."""
+        """The names of the model's labels in the order of its probabilities; None if the file does not state them."""
         try:
             found = None if self.content is None else stated_labels(self.content)
         except (LookupError, UnicodeDecodeError):  # onnxruntime's own format, .ort, which states none
@@ -118,7 +118,7 @@ def _type_of(given: Any) -> Any:
 
 
 def _content_of(session: Any) -> bytes | None:
-    """The content of a session's model file if it is known. It identifies the weights in records of results."""
+    """The content of a session's model file; None if it is not known. The content identifies the weights in records of results."""
     kept = getattr(session, "_model_bytes", None)
     path = getattr(session, "_model_path", None)
     if kept is None and path and Path(path).is_file():

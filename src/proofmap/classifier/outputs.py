@@ -1,8 +1,8 @@
-"""Outputs of a net, and the paper's f(x, a) computed from them.
+"""Kinds of outputs z of a net, and how the paper's f(x, a), the probability of label a for input x, is computed from them:
 
     logits                   f = softmax(z)                    exactly one label is right
     probabilities            f = z                             the same, after the net's own softmax
-    sigmoid                  f = 1 / (1 + exp(-z))             every label is right or not, whatever the others are
+    sigmoid                  f = 1 / (1 + exp(-z))             labels are independent: several, or none, may be right
     sigmoid-probabilities    f = z                             the same, after the net's own sigmoid
 
 A net of independent labels with one output z has two labels, no and yes: its logits are (-z, z), so f = (1 - sigmoid(z), sigmoid(z)).
@@ -26,9 +26,9 @@ Outputs = Literal["logits", "probabilities", "sigmoid", "sigmoid-probabilities"]
 _SEE_THROUGH = frozenset(
     ["View", "Reshape", "Squeeze", "Unsqueeze", "ToCopy", "Clone", "Alias", "Clamp", "Cat", "Stack"]
 )
-"""Steps of autograd's graph that leave a probability a probability."""
+"""Operations in autograd's graph whose output is a probability if their input is one."""
 _MOVES = 0.05
-"""The range of a net is unknown if its outputs differ by less than this between images of noise."""
+"""If the outputs for different images of noise differ by less than this, they do not show the range of the net's outputs."""
 
 
 def check_outputs(outputs: str) -> Outputs:
@@ -40,7 +40,7 @@ def check_outputs(outputs: str) -> Outputs:
 
 
 def as_logits(out: Tensor, outputs: Outputs) -> Tensor:
-    """Logits ``(N, A)`` from the outputs of a net; log-probabilities if the net has a softmax.
+    """Logits ``(N, A)`` from the outputs of a net; log-probabilities if ``outputs`` is ``"probabilities"``.
 
     >>> as_logits(torch.tensor([[0.25, 0.5]]), "sigmoid-probabilities")
     tensor([[-1.0986,  0.0000]])
@@ -82,8 +82,8 @@ def names_of(names: Sequence[str] | None, labels: int, *, one_output: bool) -> t
 def check_declaration(out: Tensor, outputs: Outputs, on_noise: Callable[[], Tensor]) -> None:
     """Refuse outputs ``(N, A)`` that contradict the declaration and would give wrong results.
 
-    ``on_noise`` computes the net's outputs for noise, with their graph. It is called if two images do not distinguish probabilities
-    from small logits.
+    ``on_noise`` is a function that computes the net's outputs for noise, with autograd's graph. It is called if ``out`` does not
+    distinguish probabilities from small logits.
     """
     one = out.shape[1] == 1
     if one and not is_independent(outputs):
@@ -138,7 +138,8 @@ def _are_probabilities(on_noise: Callable[[], Tensor]) -> bool:
 
 
 def check_rows(out: object, images: int, item: str = "image") -> Tensor:
-    """Raise unless there is one row of outputs per input. Messages call an input ``item``."""
+    """The outputs as a tensor. Raises an error unless they have one row for each of the ``images`` inputs. Messages call an input
+    ``item``."""
     if isinstance(out, np.ndarray) and out.dtype.kind == "f":
         out = torch.from_numpy(np.ascontiguousarray(out))
     if isinstance(out, Tensor) and out.ndim == 2 and len(out) == images:

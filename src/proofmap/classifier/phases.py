@@ -1,12 +1,13 @@
 """The input gradient of a strided convolution, without a transposed convolution: phase by phase.
 
-Along one axis let ``y[o] = sum_t w[t] x[s o + t - p]``, with stride s, kernel size k and p zeros before x. A position
-of x is ``i = s q + r`` with a phase r of 0 .. s - 1, and only every s-th tap reaches it, ``t = s u + r + p``:
+Along one axis, the convolution with the weights w is ``y[o] = sum_t w[t] x[s o + t - p]``, with stride s, kernel size k and p zeros before
+x. A tap t is an index of w. A position of x is ``i = s q + r`` with a phase r of 0 .. s - 1. Only every s-th tap reaches this position,
+``t = s u + r + p``:
 
     dL/dx[s q + r] = sum_u w[s u + r + p] dL/dy[q - u]
 
-For each phase this is a convolution of stride 1 over dL/dy. All phases are computed by one, with s times as many
-channels (s^2 in two axes), and then interleaved. Taps outside of 0 .. k - 1 are zero.
+For each phase this is a convolution of stride 1 over dL/dy. All phases are computed by one convolution with s times as many
+channels (s^2 in two axes), and its outputs are interleaved. Weights of taps outside of 0 .. k - 1 are zero.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Phases(nn.Module):
 
     Args:
         weight: the kernel ``(O, I / groups, h, w)``.
-        stride: of the convolution, down and across.
-        before: zeros above and left of x. How many are below and right follows from the sizes.
-        groups: of the convolution.
+        stride: stride of the convolution, down and across.
+        before: number of zeros above and left of x. The numbers below and right follow from the sizes.
+        groups: number of groups of the convolution.
     """
 
     def __init__(
@@ -47,8 +48,8 @@ class Phases(nn.Module):
     def is_faster(conv: nn.Conv2d) -> bool:
         """Whether phases are faster than the transposed convolution of PyTorch on this CPU.
 
-        They are faster if x has few channels, as photos do. Small groups count as few channels only on CPUs without AVX; with AVX, the
-        transposed convolution was faster. See docs/decisions.md for the measurements.
+        Phases are faster if x has few channels, as photos do. Small groups count as few channels only on CPUs without AVX; with AVX, the
+        transposed convolution was faster for them. See docs/decisions.md for the measurements.
         """
         few = conv.in_channels // conv.groups < _LANES
         no_phase_is_empty = all(k >= s for k, s in zip(conv.kernel_size, conv.stride, strict=True))
@@ -77,7 +78,8 @@ class Phases(nn.Module):
 
 
 def _taps(size: int, stride: int, before: int) -> tuple[Tensor, tuple[int, int]]:
-    """The tap t of each phase r and each u, as ``(s, u)`` in the order of falling u; and the largest and the smallest u."""
+    """The tap t for each phase r and each u, in a table with a row per phase and falling u from left to right; and the smallest and the
+    largest u. A tap outside the kernel is given as the kernel size."""
     smallest, largest = -((stride - 1 + before) // stride), (size - 1 - before) // stride
     u = torch.arange(largest, smallest - 1, -1)
     taps = stride * u + torch.arange(stride)[:, None] + before
@@ -85,9 +87,9 @@ def _taps(size: int, stride: int, before: int) -> tuple[Tensor, tuple[int, int]]
 
 
 def _window(size: int, reached: int, stride: int, taps: tuple[int, int]) -> tuple[int, int, int]:
-    """The padding of the convolution over dL/dy, and the range of q to keep of its output: the first q and their number.
+    """The padding of the convolution over dL/dy, and which of its outputs to keep: the index of the first, and their number.
 
-    ``q - u`` runs from ``-largest`` to ``count - 1 - smallest``; a convolution pads both ends alike.
+    ``q - u`` runs from ``-largest`` to ``count - 1 - smallest``. A convolution pads both ends by the same number.
     """
     smallest, largest = taps
     count = -(-size // stride)

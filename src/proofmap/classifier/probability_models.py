@@ -1,8 +1,9 @@
 """Models that return probabilities and are not torch nets: scikit-learn, XGBoost, LightGBM, CatBoost, ONNX, Keras, functions of a data
 frame.
 
-They have no gradients. Rows ``(N, columns)`` become a data frame or an array like the one that the model was fitted on; texts become a list
-of strings (:meth:`~proofmap.core.inputs.Inputs.decode`). A whole batch is one call, because most of the time of a small call is overhead.
+These models have no gradients. Rows ``(N, columns)`` become a data frame or an array like the one that the model was fitted on; texts become
+a list of strings (:meth:`~proofmap.core.inputs.Inputs.decode`). The model is called once for a whole batch, because most of the time of a
+small call is overhead.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class ProbabilityModel:
         return torch.from_numpy(self._checked(found, len(rows))).to(x.device)
 
     def _checked(self, found: Any, count: int) -> NDArray[np.float32]:
-        """Checked probabilities ``(N, A)``. For two labels, the model may return only those of the second label."""
+        """The probabilities ``(N, A)`` in ``found``, checked. A model with two labels may return only the probabilities of the second label."""
         name = self.__qualname__
         if isinstance(found, list) and found and np.ndim(found[0]) == 2:
             raise ModelError(
@@ -122,7 +123,7 @@ class ProbabilityModel:
 
 
 def check_rounding(model: Any, data: Any, inputs: Rows) -> None:
-    """Refuse a model whose outputs change if the rows of ``data`` are rounded to float32, as ``inputs`` stores them.
+    """Refuse a model whose outputs change if the rows of ``data`` are rounded to float32, the precision in which ``inputs`` stores rows.
 
     This matters if a column has more digits than float32 can hold and the model needs them, such as seconds since 1970. Up to 32
     rows are tried. An output may change by .01; for outputs above 1, such as logits, the change is relative to the output. Models
@@ -159,8 +160,8 @@ def is_probability_model(net: object) -> bool:
 
 
 def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data: bool) -> Any:
-    """The net in the form that the classifier calls. Models and, with ``from_data``, functions of a data frame are wrapped; others are
-    returned unchanged.
+    """The net in the form that the classifier calls, from tensors to tensors. Models that are not torch nets are wrapped. With
+    ``from_data`` or for texts, functions are wrapped too. Other nets are returned unchanged.
     """
     if isinstance(net, ProbabilityModel):  # of another classifier
         return ProbabilityModel(net.model, inputs, net.outputs if outputs is None else outputs)
@@ -177,9 +178,9 @@ def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data:
 
 
 def has_gradient(net: Any, x: Tensor) -> bool:
-    """Whether the outputs of a function have a gradient with respect to its input. One pass of ``x`` is made to find out.
+    """Whether the outputs of a function have a gradient with respect to its input. The function is called once with ``x`` to find out.
 
-    A function that refuses an input that requires a gradient has none: it may call NumPy.
+    The result is False if the function refuses an input that requires a gradient, as a function that calls NumPy does.
     """
     if isinstance(net, ProbabilityModel):
         return False
@@ -215,7 +216,7 @@ def _name_of(model: object) -> str:
 
 
 def _call_of(model: Any) -> Callable[[Any], Any]:
-    """The function that returns the probabilities."""
+    """The function of ``model`` that returns the probabilities."""
     if hasattr(model, "predict_proba"):
         return model.predict_proba  # type: ignore[no-any-return]
     if isinstance(model, OnnxModel):

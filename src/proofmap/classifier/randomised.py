@@ -1,9 +1,9 @@
 """Copies of a net with randomised layers, for sanity checks of methods.
 
-A layer is a module with its own weights, in the order of a forward pass; a normalisation belongs to the layer before it. Randomised means
-as before training: weights ~ N(0, 2 / fan in) and biases 0; normalisations with scale 1, shift 0, mean 0 and variance 1; other vectors
-shuffled. The numbers for a weight depend on the seed and the weight's name alone, so all steps of a cascade use the same numbers. The net
-itself is not changed.
+A layer is a module with its own weights. Layers are in the order of a forward pass, and a normalisation belongs to the layer before it.
+A randomised layer is as before training: weights are drawn from N(0, 2 / fan in), biases are 0, normalisations have scale 1, shift 0,
+mean 0 and variance 1, and other vectors are shuffled. The random numbers for a weight depend only on the seed and the weight's name, so if
+layers are randomised step by step, all steps use the same numbers. The net itself is not changed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def grouped(layers: Sequence[Layer], groups: int) -> list[Layer]:
 
 
 def randomised(classifier: Classifier, modules: Sequence[str], *, seed: int = 0) -> Classifier:
-    """The classifier with the weights of these modules randomised, on a copy of the net."""
+    """A classifier with a copy of the net, in which the weights of the modules named in ``modules`` are randomised."""
     source = _source(classifier)
     net = copy_net(_module_of(source))
     with torch.no_grad():

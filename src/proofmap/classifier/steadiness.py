@@ -1,9 +1,9 @@
 """Checks that a net is a function: the outputs for an image are the same in every call and in every batch.
 
 Two outputs are compared by their largest difference, relative to 1 + the largest output. Repeated calls may differ by 1e-4 (.02 in half
-precision); calls with other images in the batch, or in another order, by .01. Rounding is smaller: another batch or number of threads
-changes the logits of EfficientNet-Lite0 by 1.4e-6 (3e-5 in bfloat16), and those of CIFAR's ResNets and ViT by 4e-7. The second limit is
-wider because reduced precision inside a net (TF32, autocast) depends on the batch.
+precision). Calls with other images in the batch, or in another order, may differ by .01. Rounding errors are smaller: another batch or
+number of threads changes the logits of EfficientNet-Lite0 by 1.4e-6 (3e-5 in bfloat16), and those of CIFAR's ResNets and ViT by 4e-7. The
+limit for other batches is wider because the effect of reduced precision inside a net (TF32, autocast) depends on the batch.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class UnsteadyNet(ModelError):
 def check_repeated(
     logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor, dtype: torch.dtype, item: str = "image"
 ) -> None:
-    """Refuse a net whose outputs for the batch ``x`` differ from ``first``; the message says whether it draws random numbers."""
+    """Refuse a net whose outputs for the batch ``x`` differ from ``first``, the outputs of an earlier call with ``x``. The message says
+    whether the net draws random numbers."""
     moved = _largest_change(logits(x), first)
     if moved <= _limit(dtype):
         return
@@ -64,8 +65,8 @@ def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
 
 
 def count_labels(classifier: Classifier) -> int:
-    """The number of labels of a net, from two inputs. Raises if the net fails on them, if two calls give different outputs, or if outputs
-    depend on the other images.
+    """The number of labels of a net, found by a pass of two test inputs. Raises an error if the net fails on these inputs, if two calls give
+    different outputs, or if the outputs for an input depend on the other inputs of the batch.
     """
     inputs = classifier.inputs
 
@@ -91,7 +92,7 @@ def count_labels(classifier: Classifier) -> int:
 
 
 def outputs_on_noise(classifier: Classifier) -> Tensor:
-    """The outputs of a net for four inputs of strong noise, with their graph."""
+    """The outputs of a net for four inputs of strong noise, with autograd's graph."""
     noise = classifier.inputs.strong_noise(4)
     with torch.enable_grad():
         x = noise.to(classifier.device, classifier.dtype).requires_grad_(True)
@@ -123,8 +124,8 @@ class FirstLook:
 
 
 def comparable(logits: Tensor, outputs: str) -> Tensor:
-    """Outputs in a form that can be compared. Probabilities are not turned into logits, because rounding moves the logit of a probability
-    near 0 or 1.
+    """The net's outputs in a form that can be compared: logits, or probabilities if the net returns probabilities, because rounding changes
+    the logit of a probability near 0 or 1.
     """
     if outputs == "sigmoid-probabilities":
         return logits.sigmoid()
@@ -132,7 +133,7 @@ def comparable(logits: Tensor, outputs: str) -> Tensor:
 
 
 def _largest_change(one: Tensor, other: Tensor) -> float:
-    """The largest difference, relative to 1 + the largest output; infinite if an output is NaN."""
+    """The largest difference of two outputs, relative to 1 + the largest value of ``other``; infinite if an output is NaN."""
     found = (one - other).abs().max() / (1 + other.abs().max())
     return float(found.nan_to_num(torch.inf))
 
@@ -147,7 +148,7 @@ def _limit(dtype: torch.dtype) -> float:
 
 
 def _seeded(logits: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """The outputs with torch's generators seeded; their state is restored."""
+    """``logits(x)`` with torch's random generators seeded. The state of the generators is restored."""
     devices = [x.device] if x.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
         torch.default_generator.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Inputs of different lengths, given to the net together.
+"""Give inputs of different lengths to the net in one batch.
 
 A text is explained and measured at its own number of words, so methods and metrics work on texts of one length at a time. A net can
 read texts of different lengths in one batch, because attention to padding is masked. :func:`each_length` therefore works on several
@@ -6,7 +6,10 @@ lengths side by side. The work on each length runs in a thread of its own, one t
 net. When all threads are paused, the net computes all their requests in one batch, and the threads continue in the same order.
 Nothing depends on timing, so results are reproducible.
 
-Only the net's outputs, and their gradients in the input, are computed together. A method that looks into the net runs it :func:`apart`.
+Only the net's outputs, and their gradients with respect to the input, are computed together. A method that reads inner layers runs the net
+by itself, in the context :func:`apart`.
+
+In the code, a *lane* is the thread for one length, and an *answer* is the result of a thread's request to the net.
 
 A thread that pauses while it holds a lock would make another thread that needs the lock wait forever. Until Python 3.12 every
 ``functools.cached_property`` holds a lock while it is computed. A request from inside a cached property is therefore computed at
@@ -41,12 +44,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Net = Callable[[Tensor], Tensor]
 Group = tuple[int, Tensor]
-"""A number of positions, and the places of the inputs that have it."""
+"""A number of positions, and the indices of the inputs with this number of positions."""
 
 
 _FULL = {"cpu": 8}
 _FULL_ON_OTHERS = 512
-"""Rows that keep a device busy: more are divided into batches of rows of like size, which need less padding."""
+"""Number of rows that keep a device busy. More rows are divided into batches of rows of similar size, which need less padding."""
 _HERE = threading.local()
 _LOCKED = cached_property.__get__.__code__ if hasattr(cached_property(len), "lock") else None
 """The code that holds a lock while it computes a property; None from Python 3.12 on."""
@@ -62,7 +65,8 @@ def each_length(
 ) -> list[T]:
     """Call ``work(n, places, progress)`` for each group, in order. Groups of adjacent lengths run side by side until they fill a batch.
 
-    ``labels`` is the number of labels of each input. Work at length n must use ``classifier.at_length(n)``.
+    A group is a number of positions n and the indices ``places`` of the inputs with this length. ``labels`` is the number of labels of each
+    input. Returns the results in the order of ``groups``. Work at length n must use ``classifier.at_length(n)``.
     """
     if _lane() is not None:  # the lanes of a lane would not be answered
         return [work(n, places, progress or Silent()) for n, places in groups]
@@ -98,8 +102,8 @@ def is_together() -> bool:
 
 @contextmanager
 def apart(yes: bool = True) -> Iterator[None]:
-    """A context in which the net runs by itself, for code that looks inside the net. With ``yes=False``, it runs in one batch with others,
-    as usual.
+    """A context in which this thread's inputs go through the net alone, for code that reads inner layers. With ``yes=False``, they share
+    batches with other threads, as usual.
     """
     lane = _lane()
     if lane is None:
@@ -113,7 +117,7 @@ def apart(yes: bool = True) -> Iterator[None]:
 
 
 def share_of(batch: BatchSize) -> BatchSize:
-    """The part of a batch that belongs to this thread's inputs."""
+    """The batch size for this thread's inputs: its share of ``batch``. Outside such a thread, ``batch`` itself."""
     lane = _lane()
     if lane is None:
         return batch
@@ -156,7 +160,7 @@ class _Forward:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """A key that is equal for requests that one batch can answer."""
+        """A key that is equal for requests that can be computed in one batch."""
         return id(self.net), self.x.dtype, self.gradient, self.kernels
 
     @staticmethod
@@ -185,7 +189,7 @@ class _Backward:
 
 
 class _Asked(torch.autograd.Function):
-    """The net as a function of autograd. The backward pass is also computed together with other threads."""
+    """The net as an autograd function. Forward and backward passes are computed together with those of other threads."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, lane: _Lane, net: Net, inputs: Inputs) -> Tensor:
@@ -250,7 +254,7 @@ def _stacked(each: Sequence[Tensor]) -> Tensor:
 
 
 def _answers(requests: Sequence[_Forward | _Backward], most: int) -> list[Any]:
-    """The answer to each request. Requests that fit into one batch are computed together."""
+    """The result of each request. Requests of the same kind are computed in one batch."""
     kinds: dict[object, list[int]] = {}
     for k, request in enumerate(requests):
         kinds.setdefault((type(request), request.kind), []).append(k)
@@ -306,7 +310,7 @@ class _Lane:
         self._thread.join()
 
     def ask(self, request: _Forward | _Backward) -> Any:
-        """The answer to a request; in the thread."""
+        """The result of a request. This method is called in the lane's thread, which waits for the result."""
         self.request, self.holds_lock = request, _is_in_cached_property()
         self._stands.release()
         self._go.acquire()

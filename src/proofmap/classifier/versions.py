@@ -1,4 +1,4 @@
-"""Versions of the user's net: whether it has changed, such as by training, since a view of it was made."""
+"""Find out whether the user's net has changed, such as by training, since a view (private copy) of it was made."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class NetVersion:
         ]
 
     def is_old(self) -> bool:
-        """Whether the net has changed since. Training changes batch-norm statistics without changing their version, but it also increases a
-        counter of batches.
+        """Whether the net has changed since this object was made. Training changes batch-norm statistics without a new version of their
+        tensors, but it also increases a counter of batches, which is noticed.
         """
         return self.net is not None and self.state != _state_of(self.net)
 
@@ -28,14 +28,14 @@ class NetVersion:
         return any(tensor._version != version for tensor, version in self._counted)
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy belongs to another net, which does not change when this one is trained."""
+        """The state for a copy. A copy belongs to another net, which does not change when this one is trained."""
         return {"net": None, "state": self.state, "_counted": ()}
 
 
 def tensors_of(net: object) -> list[Tensor]:
     """The weights and then the buffers of a net, each once, in the order of its modules; empty for a function.
 
-    Every call of a classifier asks for them, and ``parameters()`` with ``buffers()`` takes three times as long.
+    Every call of a classifier uses this function. Torch's ``parameters()`` and ``buffers()`` together take three times as long.
     """
     parts: list[nn.Module | None] = [net] if isinstance(net, nn.Module) else []
     seen, weights, buffers = set[nn.Module](), dict[int, Tensor | None](), dict[int, Tensor | None]()

@@ -17,8 +17,8 @@ from proofmap.core.errors import ModelError
 def view_of(net: nn.Module, device: torch.device) -> nn.Module:
     """A copy of the module tree in evaluation mode whose weights share the net's memory and need no gradient.
 
-    Mode, ``requires_grad``, buffers and hooks of the view are separate, so changes to it do not reach the net. Weights are copied
-    only for another device, or if they were made in inference mode, in which they cannot have gradients.
+    Mode, ``requires_grad``, buffers and hooks of the copy are its own, so changes to the copy do not affect the net. Weights are copied
+    only for another device, or if they were made in inference mode, because gradients cannot be computed with such weights.
     """
     # TorchScript copies what it is given instead, so it must be given the weights themselves
     sharing = () if isinstance(net, torch.jit.ScriptModule) else net.parameters()
@@ -85,11 +85,12 @@ def dtype_of(net: object) -> torch.dtype:
 
 
 class LogitsModule(nn.Module):
-    """A module that takes the classifier's images and returns logits ``(N, A)`` in float32 whose softmax is f(x, .).
+    """A module that takes the classifier's images and returns logits ``(N, A)`` in float32. Their softmax is f(x, a), the probabilities of
+    all labels a.
 
-    Logits are minus infinity outside a renormalised label set. Layers are found below ``net``: ``module.net.features[3]``, or by name
-    ``"net.features.3"``. Weights require no gradient; the image does if gradients are enabled, so that a library finds the gradient
-    of every layer.
+    Logits are minus infinity outside a renormalised label set. The net's layers are found below ``net``: ``module.net.features[3]``, or by
+    name ``"net.features.3"``. Weights require no gradient. The images require one if gradients are enabled, so that a library finds the
+    gradient of every layer.
     """
 
     mean: Tensor
