@@ -1,4 +1,4 @@
-"""Nets by name: definitions of this package, hubs, and user files."""
+"""Load nets by name: nets that this package defines, nets of hubs, and nets from user files."""
 
 from proofmap.models.registry import DEFAULT_MODEL, ModelInfo, list_models, load_classifier
 from proofmap.models.spec import ModelSpec

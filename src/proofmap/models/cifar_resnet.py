@@ -1,11 +1,12 @@
-"""Residual nets for 32x32 images, in the two forms the CIFAR experiments use.
+"""Residual nets for 32x32 images, in the two architectures that the CIFAR experiments use.
 
 * Depths 20, 32, 44, 56, 110: He et al., *Deep residual learning* (CVPR 2016), section 4.2: pairs of 3x3
   convolutions, and shortcuts without parameters (option A: every second pixel, new channels zero).
-* Depth 164: bottleneck blocks with a 1x1 convolution on the shortcut if the shape changes. This is the net of the paper; the
-  repository of its weights calls it ResNet-110, because it counts two layers per block instead of three.
+* Depth 164: bottleneck blocks with a 1x1 convolution on the shortcut if the shape changes. This is the net of the paper. The
+  repository with the net's weights calls it ResNet-110, because it counts two layers per block instead of three.
 
-Both have three stages of 16, 32, 64 channels. Every activation is its own module and nothing works in place, for hooks.
+Both have three stages of 16, 32, 64 channels. Every activation is its own module and no operation works in place, so that hooks can be
+used.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Bottleneck(nn.Module):
 
 
 class CifarResNet(nn.Module):
-    """Normalised images ``(N, 3, 32, 32)`` to logits ``(N, num_classes)``.
+    """A net from normalised images ``(N, 3, 32, 32)`` to logits ``(N, num_classes)``.
 
     A basic net of depth d has (d - 2) / 6 blocks per stage, a bottleneck net (d - 2) / 9.
 
@@ -130,7 +131,7 @@ class CifarResNet(nn.Module):
 
 
 def classifier_arguments(depth: int, num_classes: int) -> dict[str, Any]:
-    """The other arguments of Classifier: normalisation and label names."""
+    """The arguments of Classifier for this net, other than the net itself: normalisation and label names."""
     if depth == BOTTLENECK_DEPTH:
         mean, std = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
     else:
@@ -140,7 +141,7 @@ def classifier_arguments(depth: int, num_classes: int) -> dict[str, Any]:
 
 
 def rename_keys(state: State) -> State:
-    """The weights with ``linear`` renamed to ``fc``: checkpoints of the basic nets use the first name for the last layer.
+    """The weights with ``linear`` renamed to ``fc``. Checkpoints of the basic nets call the last layer ``linear``.
 
     >>> list(rename_keys({"linear.bias": Tensor(), "bn1.bias": Tensor()}))
     ['fc.bias', 'bn1.bias']

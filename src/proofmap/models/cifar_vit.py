@@ -1,9 +1,9 @@
 """A vision transformer for 32x32 images, small enough for this package to contain its weights.
 
-The form is that of Dosovitskiy et al., *An image is worth 16x16 words* (ICLR 2021): tokens of 4x4 pixels, a class token,
-learned positions, blocks that normalise first, logits from the class token. Two convolutions with stride 2 make the
-tokens (Xiao et al., *Early convolutions help transformers see better*, NeurIPS 2021), because there are few images to
-learn from. ``benchmarks/train_vit.py`` trains it.
+The architecture is that of Dosovitskiy et al., *An image is worth 16x16 words* (ICLR 2021): tokens of 4x4 pixels, a class token,
+learned position embeddings, pre-norm blocks, logits from the class token. Two convolutions with stride 2 make the
+tokens (Xiao et al., *Early convolutions help transformers see better*, NeurIPS 2021), because there are few training images.
+``benchmarks/train_vit.py`` trains the net.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Attention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then two linear layers, each after a normalisation and with a shortcut."""
+    """A pre-norm transformer block: attention, then a two-layer MLP, each after a layer norm and with a residual connection."""
 
     def __init__(self, dim: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Block(nn.Module):
 
 
 class CifarViT(nn.Module):
-    """Normalised images ``(N, 3, 32, 32)`` to logits ``(N, num_classes)``; 0.88 million weights.
+    """A net from normalised images ``(N, 3, 32, 32)`` to logits ``(N, num_classes)``, with 0.88 million weights.
 
     >>> CifarViT().eval()(torch.zeros(1, 3, 32, 32)).shape
     torch.Size([1, 10])
@@ -82,7 +82,7 @@ class CifarViT(nn.Module):
 
 
 def classifier_arguments() -> dict[str, Any]:
-    """The other arguments of Classifier."""
+    """The arguments of Classifier for this net, other than the net itself."""
     return {
         "size": 32,
         "mean": (0.4914, 0.4822, 0.4465),

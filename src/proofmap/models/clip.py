@@ -3,8 +3,9 @@
     logit_a(x) = scale * cos(image features of x, text features of "a photo of a LABEL.")
 
 as in Radford et al., *Learning transferable visual models from natural language supervision* (ICML 2021). Any checkpoint of Hugging
-Face with the two towers of CLIP works, from a folder or a repository. Checkpoints of SigLIP (Zhai et al. 2023) also have a bias,
-and their labels are independent: ``outputs="sigmoid"``. The sentences are encoded once; the image tower is what is explained.
+Face with the two towers of CLIP (an image encoder and a text encoder) works, from a folder or a repository. Checkpoints of SigLIP (Zhai et
+al. 2023) also have a bias, and their labels are independent: ``outputs="sigmoid"``. The sentences are encoded once. The net that is
+explained is the image encoder.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ TEMPLATE = "a photo of a {}."
 
 
 class ZeroShot(nn.Module):
-    """The image tower of a CLIP-like model with fixed features of sentences: normalised images ``(N, 3, H, W)`` to
-    ``scale * cosine + bias`` ``(N, labels)``.
+    """The image encoder of a CLIP-like model with fixed features of sentences. It maps normalised images ``(N, 3, H, W)`` to the logits
+    ``scale * cosine + bias``, ``(N, labels)``.
     """
 
     sentences: Tensor
@@ -45,13 +46,13 @@ class ZeroShot(nn.Module):
 
 
 def features_of(output: Any) -> Tensor:
-    """The features of a tower. Newer versions of transformers return them inside an output object, which is unpacked."""
+    """The features that an encoder returned. Newer versions of transformers return them inside an output object, which is unpacked."""
     features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
     return features
 
 
 def zero_shot(name: str, labels: Sequence[str], template: str, transformers: Any, **where: Any) -> ZeroShot:
-    """The net for a checkpoint and the labels. ``where`` has further arguments of ``from_pretrained``."""
+    """The zero-shot net for the checkpoint ``name`` and ``labels``. ``where`` has further arguments of ``from_pretrained``."""
     model = transformers.AutoModel.from_pretrained(name, **where).float().eval()
     if not all(hasattr(model, part) for part in ("get_image_features", "get_text_features", "logit_scale")):
         raise ModelError(

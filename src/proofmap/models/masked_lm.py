@@ -1,4 +1,4 @@
-"""Masked language models: the probabilities of tokens at hidden places of a text."""
+"""Masked language models, which give the probabilities of tokens at hidden places of a text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from proofmap.models.readers import special_tokens
 
 
 class MaskedModel:
-    """A masked language model of transformers: tokens ``(N, T)`` and their attention ``(N, T)``, with padding at the end, to logits ``(N, T, V)``.
+    """A masked language model of transformers as a function from tokens ``(N, T)`` and their attention mask ``(N, T)``, with padding at the
+    end, to logits ``(N, T, V)`` over a vocabulary of V tokens.
 
-    Special tokens are put around each text, and none of them is ever predicted.
+    Special tokens are added before and after each text. They are never predicted.
     """
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
@@ -65,7 +66,7 @@ def load_masked_model(name: str) -> MaskedModel:
 
 
 def check_same_tokens(model: MaskedModel, vocabulary: dict[str, int], name: str) -> None:
-    """Raise if the masked language model has other tokens than the net."""
+    """Raise an InputError if the vocabulary of the masked language model differs from ``vocabulary``, that of the net."""
     if model.vocabulary != vocabulary:
         raise InputError(
             f"the masked language model {name} has other tokens than the net, so its words cannot be shown to the net; give one with the same tokenizer"

@@ -1,6 +1,6 @@
-"""Models in files of other libraries, by name: ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``.
+"""Load models from files of other libraries: ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``.
 
-A model of tables needs rows like those that it was fitted on: they are given as ``data``, or named in the model string,
+A model of tables needs rows like those that it was fitted on. They are given as ``data``, or the model string names a file of rows:
 ``onnx:churn.onnx?data=customers.csv&target=churned``.
 """
 
@@ -21,7 +21,7 @@ _PICTURE = 4  # axes: images, channels, height, width
 
 
 def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, Any]]:
-    """The model of a file, and the arguments of Classifier that go with it."""
+    """The model in the file that ``spec`` names, and the other arguments to make a Classifier from it."""
     path = Path(spec.name)
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take the model from.{suggest_path(path)}")

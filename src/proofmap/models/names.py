@@ -32,7 +32,7 @@ def cifar100_names() -> tuple[str, ...]:
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
-    """The same names, with the index added to repeated ones; upper and lower case count as equal.
+    """The names, with the index added to each name that occurs more than once. Upper and lower case count as equal.
 
     >>> distinct(["Cardigan", "cat", "cardigan"])
     ('Cardigan (0)', 'cat', 'cardigan (2)')

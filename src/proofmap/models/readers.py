@@ -1,4 +1,5 @@
-"""Tokenizers of transformers as readers of texts: positions from offsets, tokens, and the embedding of a net."""
+"""Reads texts with a tokenizer of transformers: splits a text into positions (words or tokens that are shown or hidden as a whole), gives the
+tokens of each position, and looks up their embeddings."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from proofmap.core.inputs.tokens import Piece
 from proofmap.core.inputs.words import SPLITS
 
 _MOST = 512
-"""Tokens of a net that does not say how many it takes."""
+"""Maximum number of tokens for a net that does not state its own."""
 
 
 class TokenReader:
@@ -68,7 +69,7 @@ class TokenReader:
 
 
 def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """A text unit as positions: one, or several if it has more tokens than there are slots."""
+    """The part of a text from ``start`` to ``end``, such as a word, as one position, or as several if it has more than ``slots`` tokens."""
     pieces = []
     for k in range(0, len(tokens), slots):
         own = tokens[k : k + slots]
@@ -79,7 +80,7 @@ def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], sl
 
 
 def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
-    """Each token is one position. Tokens that share a character, such as the bytes of an emoji, form one position."""
+    """The positions of a text with one token each. Tokens that share a character, such as the bytes of an emoji, form one position."""
     pieces: list[Piece] = []
     start = 0
     for number, last in tokens:
@@ -94,8 +95,8 @@ def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Pie
 
 
 def special_tokens(tokenizer: Any, pair: bool = False) -> tuple[list[int], list[int]]:
-    """The special tokens that a tokenizer adds before and after a text. For a pair of texts, those before the first text and between the
-    two.
+    """The special tokens that a tokenizer adds before a text, and those that it adds after it. With ``pair``, those before the first of two
+    texts, and those between the two.
     """
     marker = tokenizer("a", add_special_tokens=False)["input_ids"]
     whole = tokenizer("a", "a")["input_ids"] if pair else tokenizer("a")["input_ids"]

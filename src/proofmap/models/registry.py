@@ -1,4 +1,5 @@
-"""Model strings to Classifiers, the list of known models, and nets built by a function in the user's file, ``path/file.py:function``."""
+"""Make Classifiers from model strings, list the known models, and load nets that a function in the user's file makes
+(``path/file.py:function``)."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def call_function_file(
 ) -> Classifier:
     """Run a user's file, call the function without arguments, and return its result as a Classifier.
 
-    The file runs as a module of a private name; modules next to it can be imported.
+    The file runs as a module with a private name. It can import modules from its own folder.
 
     Raises:
         ModelError: the file or the function is missing, raises, or returns something else.
@@ -137,17 +138,18 @@ def load_classifier(
     data: Any = None,
     labels: Sequence[str] | None = None,
 ) -> Classifier:
-    """A net by name, with its weights, preprocessing and label names.
+    """The Classifier of a model string: a net with its weights, preprocessing and label names.
 
     Args:
         spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``torchvision:resnet50``, ``timm:NAME``,
-            ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``, ``FILE.py:FUNCTION``; see :mod:`proofmap.models.spec` and :func:`list_models`.
+            ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``, ``FILE.py:FUNCTION``; see
+            :mod:`proofmap.models.spec` and :func:`list_models`.
         weights: a ``.safetensors`` file or PyTorch checkpoint, instead of the published weights.
         pretrained: False for random weights, the same on every call.
         device: where to run; the CPU by default.
-        batch_size: passes of the net at once; found from the device's memory by default.
-        data: for a model of tables in a file, rows like those that it was fitted on.
-        labels: of a zero-shot model or a language model of texts, such as ``minilm-zero-shot``.
+        batch_size: number of inputs in one pass of the net; by default found from the device's memory.
+        data: for a model of tables in a file, rows like those that the model was fitted on.
+        labels: the label names of a zero-shot model or a language model of texts, such as ``minilm-zero-shot``.
 
     Raises:
         ModelError: there is no such model, or its weights cannot be loaded.
@@ -181,7 +183,7 @@ def load_classifier(
 
 
 def list_models() -> list[ModelInfo]:
-    """The models of :func:`load_classifier`: the nets of this package, then one entry for each hub.
+    """The models that :func:`load_classifier` can load: the nets of this package, then one entry for each family of other models.
 
     >>> [info.name for info in list_models()][:3]
     ['efficientnet-lite0', 'efficientnet-lite1', 'efficientnet-lite2']
@@ -199,7 +201,7 @@ def installed_models() -> list[ModelInfo]:
 
 
 def _file_hint(path: Path) -> str:
-    """A hint on how to write a model string for this file. Empty if it does not look like a file of a model."""
+    """A hint on how to write a model string for the file ``path``; empty if it does not look like a model file."""
     if hint := reader_hint(path, str(path)):
         return hint
     suffix = path.suffix.lower()

@@ -1,4 +1,4 @@
-"""A model as a string: which net, from where, with which weights.
+"""Model strings, which say which net to load, from where, and with which weights:
 
 efficientnet-lite0                        one of our own nets
 cifar10-resnet56@weights.safetensors      ... with the weights of a file
@@ -56,7 +56,7 @@ READERS: Mapping[str, str] = {
     ".json": "xgboost",
     ".ubj": "xgboost",
 }
-"""The scheme that reads files with this ending."""
+"""The scheme that reads files with a suffix, by suffix."""
 
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
 _NAMED = re.compile(
@@ -72,9 +72,9 @@ class ModelSpec:
     Attributes:
         text: the whole string.
         scheme: ``""`` for our own nets, one of :data:`SCHEMES`, or ``file``.
-        name: the net's name there; the path of the Python file for ``file``.
-        function: the function in that file.
-        weights: a file, instead of the published weights.
+        name: the net's name within the scheme, or the path of the Python file for ``file``.
+        function: for ``file``, the function in the Python file that makes the net.
+        weights: a file with weights to use instead of the published ones.
         pretrained: False for a net with random weights.
         options: what follows the question mark, such as ``labels`` of ``clip`` or ``data`` of ``onnx``.
     """
@@ -138,7 +138,7 @@ class ModelSpec:
         return model if self.pretrained else f"{model}?pretrained=false"
 
     def with_arguments(self, *, weights: str | Path | None, pretrained: bool) -> ModelSpec:
-        """The spec, with arguments that the caller gave outside the string."""
+        """The spec, combined with the arguments ``weights`` and ``pretrained`` that the caller gave outside the model string."""
         if weights is not None and self.weights is not None and Path(weights) != self.weights:
             raise InputError(f"model {self.text!r} names one weights file, weights={str(weights)!r} another")
         weights = self.weights if weights is None else Path(weights)

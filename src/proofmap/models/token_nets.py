@@ -1,7 +1,10 @@
-"""Nets of embedded tokens: transformers that are given :class:`~proofmap.core.inputs.tokens.Tokens`, with gradients at the embedding.
+"""Transformers whose inputs are embedded tokens (:class:`~proofmap.core.inputs.tokens.Tokens`), so that they have gradients with respect to
+the embeddings.
 
-A net adds its special tokens, moves the tokens that are there to the front, and passes embeddings and an attention mask on. A
-removed token makes the text shorter. A masked token keeps its place, but no other token attends to it.
+A text is a tensor ``(N, C, S)`` of S slots. Each slot holds a token or is empty, and has a state: 1 for a token that is shown, 0 if there is
+none or it was removed, -1 if attention to it is masked. A net adds its special tokens, moves existing tokens to the front, and passes
+embeddings and an attention mask to the transformer. A removed token makes the text shorter. A masked token keeps its place, but no other
+token attends to it.
 """
 
 from __future__ import annotations
@@ -18,16 +21,17 @@ from torch import Tensor, nn
 from proofmap.core.inputs.tokens import embedded
 
 _AJAR = 1e-3
-"""The least gate of a token that is shown in part."""
+"""The smallest gate (:meth:`TokenNet.gated`) of a token that is partly shown."""
 _NEAR = 1e-3
-"""Largest change of logits by gates at which they are used, relative to the largest logit."""
+"""Gates are used only if they change no logit by more than this, relative to the largest logit."""
 
 
 class TokenNet(nn.Module):
-    """A net of texts ``(N, C, S)``, with special tokens before and after each text. A subclass computes the logits from the transformer.
+    """A net that takes texts ``(N, C, S)`` and adds special tokens before and after each text. Subclasses compute logits with the transformer.
 
-    ``before`` and ``after`` are the embeddings ``(k, d)`` of special tokens. With a ``window``, a text with more tokens is read in windows of this number of
-    tokens, each with special tokens of its own. Its logits are the mean over windows, weighted by their numbers of tokens.
+    ``before`` and ``after`` are the embeddings ``(k, d)`` of the special tokens. If ``window`` is a number, a text with more tokens is read
+    in windows of this number of tokens, each with its own special tokens. The text's logits are the mean over windows, weighted by the
+    number of tokens in each window.
     """
 
     any_length = True
@@ -66,15 +70,18 @@ class TokenNet(nn.Module):
         return self.logits(*self.packed(state, tokens, self.after))
 
     def gated(self, state: Tensor, tokens: Tensor) -> tuple[Tensor, Gates]:
-        """As :meth:`packed`, with hidden tokens too, each behind a gate m_j: 1 if token j is shown, 0 if it is hidden, and in between if it is shown in part.
+        """Embeddings as from :meth:`packed`, but with hidden tokens too, and the gates of all tokens. The gate m_j is 1 if token j is shown, 0
+        if it is hidden, and in between if it is partly shown. Gates enter the attention p_j to token j, with attention score s_j, and the
+        sentence embedding, with last hidden states h_j:
 
-            p_j = m_j exp(s_j) / sum over k of m_k exp(s_k)     (attention to token j),      sentence = sum m_j h_j / sum m_j
+            p_j = m_j exp(s_j) / sum over k of m_k exp(s_k),      sentence = sum m_j h_j / sum m_j
 
-        A token of the fills ``delete`` and ``closed`` has no embedding between shown and hidden, so a gradient at the embedding says little about hiding
-        it. The gradient at the gate of a shown token says what its removal changes. The gradient at the gate of a hidden token is that of
-        the sentence alone. Its attention is left out, because the slope at zero is far steeper than the change up to one. (In a net that
-        reads one token, hidden tokens have no gradient.) Shown tokens have the places that they have without removed ones. Gates have a
-        gradient only in texts with hidden tokens.
+        The fills ``delete`` and ``closed`` hide a token without another embedding, so the gradient with respect to the embedding says
+        little about hiding the token. The gradient with respect to the gate of a shown token says what its removal changes. The gradient
+        with respect to the gate of a hidden token is that of the sentence formula alone. Attention to the token is left out, because the
+        slope at zero is far steeper than the change from zero to one. (In a net that reads one token's hidden state, hidden tokens have no
+        gradient.) Shown tokens have the positions that they would have without the removed tokens. Gates have a gradient only in texts
+        with hidden tokens.
         """
         values = _gates(state, tokens), _holds_token(state, tokens), state.detach().abs() > 0.5
         whole, m, there, kept = self._framed(self.after, tokens, *values)
@@ -85,7 +92,8 @@ class TokenNet(nn.Module):
 
     @torch.no_grad()
     def try_gates(self, x: Tensor, hidden: Sequence[Tensor]) -> None:
-        """Use gates if the model supports them: on texts ``x`` with half of the words ``hidden``, gates must hardly change the logits."""
+        """Use gates from now on if the model supports them. To find out, the first half of each text in ``x`` is replaced by each version
+        in ``hidden``, in which words are hidden; gates must hardly change the logits."""
         for each in hidden:
             mixed = x.clone()
             mixed[..., : x.shape[-1] // 2] = each[..., : x.shape[-1] // 2]
@@ -105,33 +113,34 @@ class TokenNet(nn.Module):
         return _taken(whole, order), (state > 0.5).gather(1, order).to(torch.long)
 
     def _framed(self, after: Tensor, tokens: Tensor, *values: Tensor) -> list[Tensor]:
-        """Tokens ``(N, S, d)`` between the special tokens, and each of the values ``(N, S)`` between ones."""
+        """A list: the tokens ``(N, S, d)`` with the special tokens before and after them, then each of ``values`` ``(N, S)`` with ones in the
+        places of the special tokens."""
         ends = [end.to(tokens).expand(len(tokens), -1, -1) for end in (self.before, after)]
         ones = [[value.new_ones(end.shape[:2]) for end in ends] for value in values]
         framed = [torch.cat([own[0], value, own[1]], dim=1) for own, value in zip(ones, values, strict=True)]
         return [torch.cat([ends[0], tokens, ends[1]], dim=1), *framed]
 
     def order(self, x: Tensor, count: int) -> Tensor:
-        """For each of the ``count`` tokens that the model gets, its index ``(N, count)`` among: special tokens before, slots of the text,
-        special tokens after.
+        """For each of the ``count`` tokens that the model gets, its index ``(N, count)`` in the sequence of special tokens before the text,
+        slots of the text, and special tokens after the text.
         """
         state, tokens = embedded(x)
         return _those_there_first(self._framed(self.after, tokens, state)[1])[:, :count]
 
     @abstractmethod
     def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
-        """Logits ``(N, A)`` of embeddings ``(N, T, d)`` under an attention mask ``(N, T)``, or behind gates."""
+        """Logits ``(N, A)`` of embeddings ``(N, T, d)`` with an attention mask ``(N, T)`` or gates."""
 
 
 @dataclass(frozen=True)
 class Gates:
-    """The gates ``(N, T)`` of tokens, and the position of each token."""
+    """The gates ``m`` ``(N, T)`` of tokens (see :meth:`TokenNet.gated`), and the position ``places`` ``(N, T)`` of each token."""
 
     m: Tensor
     places: Tensor
 
     def bias(self) -> Tensor:
-        """The bias ``(N, 1, T, T)`` that is added to the logits of attention: log m."""
+        """The bias ``(N, 1, T, T)`` that is added to the attention scores: log m."""
         lowest = torch.finfo(self.m.dtype).min / 2
         bias = self.m.clamp_min(_AJAR).log().masked_fill(self.m.detach() <= 0, lowest)
         return bias[:, None, None, :].expand(-1, -1, bias.shape[1], -1)
@@ -153,7 +162,7 @@ def _holds_token(state: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _needs_gates(state: Tensor, tokens: Tensor) -> bool:
-    """Whether a token is shown in part, or is hidden and may have a gradient."""
+    """Whether gates are needed: a token is partly shown, or it is hidden and a gradient may be computed."""
     x, holds = state.detach(), _holds_token(state, tokens)
     asked = (x > 0) & (x < 1)
     if torch.is_grad_enabled() and state.requires_grad:
@@ -170,7 +179,7 @@ def _gates(state: Tensor, tokens: Tensor) -> Tensor:
 
 
 def _those_there_first(state: Tensor) -> Tensor:
-    """The order of tokens ``(N, T)`` with these states ``(N, S)``: first those that exist, then empty ones up to the longest text."""
+    """The indices ``(N, T)`` of the tokens with states ``state``: first the tokens that exist, then empty ones up to the longest text."""
     return _first(state.detach().abs() > 0.5)
 
 
@@ -189,7 +198,8 @@ class SequenceNet(TokenNet):
 class SentenceNet(TokenNet):
     """Zero-shot by sentence embeddings: ``logit_a(x) = scale * cos(sentence of x, sentence of label a)``.
 
-    A sentence is the mean of the last hidden states of all tokens, special ones included, as in Reimers and Gurevych (2019), *Sentence-BERT*.
+    A sentence embedding is the mean of the last hidden states of all tokens, including special tokens, as in Reimers and Gurevych (2019),
+    *Sentence-BERT*.
     """
 
     sentences: Tensor
@@ -213,7 +223,8 @@ def mean_sentence(model: Any, tokens: Tensor, attention: Tensor | Gates) -> Tens
 
 
 class PerLabelNet(TokenNet):
-    """A net that reads the text once for each label, followed by the tokens of that label. ``endings`` holds their embeddings ``(k_a, d)``."""
+    """A net that reads the text once for each label, with the tokens of the label after it. ``endings`` has the embeddings ``(k_a, d)`` of the
+    k_a tokens of each label a."""
 
     def __init__(self, model: nn.Module, before: Tensor, endings: Sequence[Tensor]) -> None:
         super().__init__(model, before, before[:0])
@@ -230,14 +241,14 @@ class PerLabelNet(TokenNet):
 
     @abstractmethod
     def of_label(self, state: Tensor, tokens: Tensor, label: int) -> Tensor:
-        """The logit ``(N,)`` of one label."""
+        """The logits ``(N,)`` of one label for N texts."""
 
     def logits(self, tokens: Tensor, attention: Tensor | Gates) -> Tensor:
         raise NotImplementedError("the logits are those of each label's own pass")
 
 
 class EntailmentNet(PerLabelNet):
-    """Zero-shot by entailment (Yin et al. 2019): the logit of a label is that of "the text entails: this text is about LABEL"."""
+    """Zero-shot by entailment (Yin et al. 2019): the logit of a label is the logit that the text entails "this text is about LABEL"."""
 
     def __init__(self, model: nn.Module, before: Tensor, endings: Sequence[Tensor], entails: int) -> None:
         super().__init__(model, before, endings)
@@ -249,9 +260,9 @@ class EntailmentNet(PerLabelNet):
 
 
 class ContinuationNet(PerLabelNet):
-    """A language model as a classifier: ``logit_a(x) = log p(continuation a | x)``, the sum over the tokens of the continuation.
+    """A language model as a classifier: ``logit_a(x) = log p(continuation a | x)``, a sum over the tokens of the continuation.
 
-    ``continuations`` are the tokens of each label.
+    ``continuations`` has the tokens of each label.
     """
 
     def __init__(
@@ -282,6 +293,6 @@ class ContinuationNet(PerLabelNet):
         return total
 
     def _last(self, state: Tensor) -> tuple[Tensor, Tensor]:
-        """The index of each text, and the place of its last token before a continuation, both ``(N,)``."""
+        """The index of each text, and the index of its last token before a continuation, both ``(N,)``."""
         last = (state.detach().abs() > 0.5).sum(dim=1) + len(self.before) - 1
         return torch.arange(len(state), device=state.device), last

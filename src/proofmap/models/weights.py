@@ -1,7 +1,7 @@
-"""Weights from files, which are not trusted.
+"""Load weights from files that are not trusted.
 
-A file is read as tensors only: ``.safetensors``, or a PyTorch checkpoint through the restricted unpickler (``weights_only=True``),
-which runs no code. A net gets all of its weights, in the right shapes, or none.
+Only tensors are read from a file. It is a ``.safetensors`` file, or a PyTorch checkpoint, which is read by the restricted unpickler
+(``weights_only=True``) that runs no code. A net gets all of its weights, in the right shapes, or none.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ _COUNTER = "num_batches_tracked"  # batch-norm's count of training steps; evalua
 def load_state(path: str | Path, *, sha256: str | None = None) -> State:
     """The weights of a ``.safetensors`` file or a PyTorch checkpoint, by name, on the CPU.
 
-    A checkpoint may have them under ``state_dict`` and with the prefix ``module.`` of ``nn.DataParallel``. ``sha256`` is the expected
-    digest of the file in hexadecimal.
+    A checkpoint may have the weights under the key ``state_dict`` and with the prefix ``module.`` of ``nn.DataParallel``. ``sha256`` is
+    the expected digest of the file in hexadecimal.
 
     Raises:
         ModelError: the file is missing, truncated or altered, or its loading would run code.
