@@ -1,4 +1,4 @@
-"""Datasets in common formats, the loader, sample photographs, and pools of distractors."""
+"""Datasets in common formats, the loader, sample photographs, and pools of distractors (images that are shown behind hidden pixels)."""
 
 from proofmap.data.arrays import ArrayImages, array_file, cifar10, cifar100
 from proofmap.data.dataset import Dataset, choose_names, match_labels, random_choice, true_outputs, truths

@@ -51,14 +51,14 @@ def _encoder() -> Callable[[str, str], bytes]:
 
 
 def _array_maker() -> Callable[..., NDArray[Any]]:
-    """A function that makes arrays for pickle's newest protocol. NumPy refuses Python objects there."""
+    """A function that makes arrays for pickle's newest protocol. NumPy's ``frombuffer`` refuses Python objects."""
     return lambda content, dtype, shape, order: np.frombuffer(content, dtype=dtype).reshape(
         shape, order=order
     )
 
 
 def _array_builder() -> Callable[..., NDArray[Any]]:
-    """A function that makes arrays of other protocols. NumPy 2 moved it, so it is taken from an array."""
+    """NumPy's function that makes arrays for older pickle protocols. NumPy 2 moved this function, so it is taken from an array."""
     builder: Callable[..., NDArray[Any]] = np.empty(0).__reduce__()[0]  # type: ignore[assignment]
     return builder
 
@@ -72,7 +72,7 @@ _REPLACED: dict[tuple[str, str], Callable[[], Callable[..., Any]]] = {
 
 
 def read_cifar(path: str | Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    """Pixels ``(N, 3, 32, 32)`` and (fine) labels ``(N,)`` of one batch file, unchanged."""
+    """Pixels ``(N, 3, 32, 32)`` as bytes, and labels ``(N,)`` (fine labels for CIFAR-100), of one batch file."""
     path = Path(path)
     try:
         content = _ArraysOnly(io.BytesIO(path.read_bytes()), encoding="latin1").load()
@@ -122,7 +122,7 @@ _MOST_SHRUNK = 100
 
 
 class ArrayImages(Dataset):
-    """Pictures ``(N, H, W, C)``, ``(N, C, H, W)`` or gray ``(N, H, W)``: bytes, or floats in [0, 1].
+    """Pictures in an array ``(N, H, W, C)``, ``(N, C, H, W)`` or, for gray, ``(N, H, W)``: bytes, or floats in [0, 1].
 
     C is 1, 3 or 4 (the last is opacity). Floats are rounded to 256 steps. Pictures are taken to be cropped already: they are
     resized to the net's input, and cropped only if the proportions differ.
@@ -132,7 +132,7 @@ class ArrayImages(Dataset):
         labels: integers ``(N,)``; negative for unknown.
         label_names: the names of the labels.
         layout: ``nhwc`` or ``nchw``; ``auto`` infers it from the number of channels.
-        prefix: of the pictures' names: ``test`` gives ``test-00017``.
+        prefix: the beginning of the pictures' names: ``test`` gives ``test-00017``.
     """
 
     cropped = True
@@ -246,7 +246,7 @@ def _cifar(
 
 
 def _layout_of(shape: tuple[int, ...], layout: str) -> str:
-    """``nhw``, ``nhwc`` or ``nchw``."""
+    """The layout of an array of pictures with this shape: ``nhw``, ``nhwc`` or ``nchw``."""
     if layout not in LAYOUTS:
         raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
     if len(shape) == 3 and layout == "auto" and min(shape[1:]) > 0:

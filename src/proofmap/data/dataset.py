@@ -1,4 +1,4 @@
-"""The interface of datasets, the match of their labels with a net's outputs, and choices of items."""
+"""The interface of datasets, functions that match their labels with a net's outputs, and functions that choose items."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Dataset(ABC):
         names: one per item, all distinct. The same data always has the same names.
         labels: the true label of each item, or a list of its true labels, as indices into ``label_names``; None if unknown.
         label_names: the names of the labels; empty if labels are output indices of the net.
-        cropped: pictures are cropped already, so the loader adds no margin before its crop.
-        sequential: items are read fastest in order. The loader then reads with one thread.
+        cropped: whether pictures are cropped already, so that the loader adds no margin before its crop.
+        sequential: whether items are read fastest in order. The loader then reads with one thread.
     """
 
     kind: str = Pictures.kind
@@ -48,7 +48,7 @@ class Dataset(ABC):
     @abstractmethod
     def read(self, i: int) -> Any:
         """Item ``i`` as :meth:`proofmap.core.inputs.Inputs.prepare` takes it: a picture of Pillow in RGB or RGBA, or numbers in the shape
-        and range of the net's input. If it cannot be read, an InputError names it.
+        and range of the net's input. Raises an InputError that names the item if it cannot be read.
         """
 
     @abstractmethod
@@ -58,13 +58,13 @@ class Dataset(ABC):
     def truth(self, i: int) -> int | None:
         """The only true label of item ``i``; None if it is unknown or if there are several.
 
-        :func:`true_outputs` translates it to an output of the net.
+        :func:`true_outputs` translates true labels to output indices of the net.
         """
         labels = self._labels_of(i)
         return labels[0] if len(labels) == 1 else None
 
     def true_labels(self, i: int) -> tuple[int, ...]:
-        """All true labels of item ``i``, each once; empty if they are unknown. Override it if an item can have several."""
+        """All true labels of item ``i``, each once; empty if they are unknown. Override this method if an item can have several."""
         labels, label = self._labels_of(i), self.truth(i)
         return labels if label is None else (label,)
 
@@ -88,7 +88,8 @@ class Dataset(ABC):
         return {label: boxes} if label is not None and boxes else {}
 
     def stamp(self, i: int) -> str:
-        """Text that changes when item ``i`` is stored again; the item is not read for it. Empty if the dataset has no stamps.
+        """A text that changes when item ``i`` is stored again, such as a modification time. The item is not read. Empty if the dataset has
+        no stamps.
 
         An unchanged stamp is taken to mean an unchanged digest.
         """
@@ -124,7 +125,7 @@ def numbered(
 
 _NUMBER = re.compile(r"-?\d+")
 SAME_LIST = 0.95
-"""Share of names at the same place from which two lists are taken to be one list in other words."""
+"""If at least this share of names agrees at the same index, two lists of names are taken to be one list in two vocabularies."""
 
 
 def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[int | None, ...]:
@@ -252,7 +253,7 @@ def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None,
 
 
 def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
-    """Indices of ``n`` random pictures, drawn by name, so that the order of ``names`` does not matter.
+    """Indices of ``n`` random items. The draw depends on their names and the seed, not on the order of ``names``.
 
     A smaller choice is the beginning of a larger one, so a study can grow without starting again.
 
@@ -266,7 +267,7 @@ def random_choice(names: Sequence[str], n: int, *, seed: int = 0) -> list[int]:
 
 
 def choose_names(names: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """The indices of these names, in the order given.
+    """The index in ``names`` of each of the names ``wanted``, in the order of ``wanted``.
 
     >>> choose_names(["a.png", "b.png"], ["b.png"])
     [1]

@@ -1,14 +1,14 @@
-"""The default distractors: images of the study itself, other than the one that is explained.
+"""The default distractors. Distractors are images that are shown behind hidden pixels; by default they are other images of the study itself.
 
-- Images of the study's data as the net sees them, each once, chosen by name with a fixed seed.
-- They are split by content (:func:`proofmap.data.pool.in_part`): methods draw from one half, metrics from the other. A half has up
-  to 256 images.
+- Distractors are images of the study's data as the net sees them, each once, chosen by name with a fixed seed.
+- They are split into two halves by content (:func:`proofmap.data.pool.in_part`): methods draw from one half, metrics from the other. A
+  half has up to 256 images.
 - For a net of photographs, sample photographs of the package are added to a half with fewer than 4 images.
 - If there is only one image, the sample photographs are used (without that image); other nets of pictures get noise.
-- If there are too few images for two halves, methods and metrics draw from all, and the record says so.
+- If there are too few images for two halves, methods and metrics draw from all images, and the record says so.
 
-A net counts as one of photographs if it has three channels and one of the images is in colour. So no photograph of a cat is put
-behind an X-ray picture in gray. An image is never its own distractor: draws skip images with the same content.
+A net counts as a net of photographs if it has three input channels and one of the images is in colour. So no photograph of a cat is shown
+behind a gray X-ray picture. An image is never its own distractor, because images with the same content are not drawn for it.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from proofmap.data.photos import SAMPLES, load_sample
 from proofmap.data.pool import LEVELS, Part, Pool, build_pool, can_be_halved, in_part, mark
 
 MOST = 256
-"""Largest number of own images in a half."""
+"""Largest number of own images (images of the study's data) in a half."""
 ENOUGH = 4
 """Sample photographs are added to a half with fewer own images than this."""
 _COLOURED = 16
-"""A picture is in colour if the channels of a position differ by more than this many levels of 255."""
+"""A picture is in colour if the channels of a pixel differ by more than this number of levels, from 0 to 255."""
 _HALVES: tuple[Part, Part] = ("learn", "judge")
 _CHUNK = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Distractors:
-    """The sources of a pool: own images ``(K, *shape)`` with their marks ``(K,)``, and names of sample photographs. If there are neither,
-    noise.
+    """The images that a pool of distractors is made from: own images ``(K, *shape)``, with the marks ``(K,)`` that identify them, and names of
+    sample photographs. If there are neither, the pool is noise.
     """
 
     images: Tensor
@@ -57,8 +57,8 @@ class Distractors:
         return not len(self.marks) and not self.samples
 
     def pool(self, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
-        """A pool in which every source occurs equally often. Own images are used whole; ``crop`` says how sample photographs are cropped.
-        If a ``part`` is too small, all sources are used.
+        """A pool in which every image is used equally often. Own images are used whole; ``crop`` says how sample photographs are cropped.
+        If ``part`` has too few images, all images are used.
         """
         found = self._part(part, inputs) if part == "all" or self._can_be_halved(inputs) else self
         return replace(found._whole_pool(inputs, size, crop, seed), part="all" if found is self else part)
@@ -69,7 +69,7 @@ class Distractors:
         return can_be_halved(torch.cat([self.marks, torch.tensor(samples, dtype=torch.int64)]))
 
     def _part(self, part: Part, inputs: Inputs) -> Distractors:
-        """The own images of a part, with sample photographs of the part if there are few own images."""
+        """The distractors of one part: its own images and, if there are few of them, its sample photographs."""
         if part == "all":
             return self
         own = in_part(self.marks, part)
@@ -98,7 +98,7 @@ class Distractors:
 
 @lru_cache(maxsize=4)
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
-    """A pool of sample photographs. It is cached, because it takes seconds and every method and metric uses it."""
+    """A pool of sample photographs. The pool is cached, because making it takes seconds and every method and metric uses it."""
     return build_pool(samples, inputs, size=size, crop=crop, seed=seed)
 
 
@@ -114,7 +114,8 @@ def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
 
 
 def from_dataset(dataset: Dataset, inputs: Inputs) -> Distractors | None:
-    """The distractors for a study of a dataset's images; images that cannot be read are skipped."""
+    """The distractors for a study of a dataset, made from its images. Images that cannot be read are skipped. None if the images cannot
+    serve as distractors."""
     order, found = random_choice(dataset.names, len(dataset), seed=0), _Found(inputs)
     chunk = 4 * MOST if dataset.sequential else _CHUNK  # usually one pass over a stream
     while order and not found.is_full:
@@ -129,7 +130,7 @@ def record_of(distractors: Distractors, dataset: Dataset) -> dict[str, Any]:
 
 
 def from_record(record: Mapping[str, Any], dataset: Dataset, inputs: Inputs) -> Distractors:
-    """The distractors in a run's record; an image that is missing or has changed is an error."""
+    """The distractors that a run's record names. Raises an error if an image is missing or has changed."""
     places = {name: i for i, name in enumerate(dataset.names)}
     own: Mapping[str, str] = record["own"]
     for name, digest in own.items():
@@ -167,7 +168,8 @@ def _photographs(n: int) -> str:
 
 
 def _completed(found: Distractors, inputs: Inputs) -> Distractors | None:
-    """Add the sample photographs if there are few own images. A single image is never a distractor."""
+    """The distractors, with sample photographs added if there are few own images. A single image is never a distractor. None if there are
+    no distractors."""
     own = len(found.marks)
     photographs = _are_photographs(found.images, inputs)
     enough = all(int(in_part(found.marks, part).sum()) >= ENOUGH for part in _HALVES)
@@ -200,7 +202,7 @@ def _is_sample_in(part: Part, name: str, inputs: Inputs) -> bool:
 
 
 class _Found:
-    """The user's images by mark, without duplicates, whatever the order in which they were added."""
+    """Collects the user's images by their marks, without duplicates. The result does not depend on the order in which images are added."""
 
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
@@ -224,7 +226,7 @@ class _Found:
                 self._free[half] -= 1
 
     def read(self, dataset: Dataset, indices: Sequence[int]) -> None:
-        """Add those of these images of a dataset that can be read."""
+        """Add the images ``indices`` of a dataset; images that cannot be read are skipped."""
         blocks = [list(indices[start : start + _CHUNK]) for start in range(0, len(indices), _CHUNK)]
         for block in load_listed(dataset, self.inputs, blocks, ahead=1):
             self.add(block.images, [(dataset.names[i], dataset.digest(i)) for i in block.indices])

@@ -1,4 +1,5 @@
-"""Picture files in folders, with or without a sub-folder per label, in tables of files and labels, and as Pascal VOC lays them out."""
+"""Datasets of picture files: in folders, with or without a sub-folder per label, in tables of files and labels, and in the layout of Pascal
+VOC."""
 
 from __future__ import annotations
 
@@ -23,13 +24,13 @@ class ImageFiles(Dataset):
 
     Args:
         root: the folder that contains ``files``.
-        files: paths relative to it.
+        files: paths of the files, relative to ``root``.
         labels: one or several indices into ``label_names`` per file, or None.
         names: one per file; the files' paths by default.
-        settings: the result of :meth:`settings`.
-        boxes: one JSON list of ``[x0, y0, x1, y1]`` per file: boxes of its label, in pixels of the upright picture.
-        objects: boxes by label, for files with objects of several labels.
-        lines: the line of each label in the table ``title``, for messages.
+        settings: what :meth:`settings` returns.
+        boxes: for each file, a JSON list of boxes ``[x0, y0, x1, y1]`` of its label, in pixels of the upright picture.
+        objects: for each file, boxes by label, if files have objects of several labels.
+        lines: for each label of each file, its line number in the table ``title``, for messages.
     """
 
     def __init__(
@@ -125,15 +126,16 @@ def image_folder(path: str | Path) -> ImageFiles:
 
 
 def image_csv(path: str | Path) -> ImageFiles:
-    """The images of a table, in its order, with their labels.
+    """The images that a table lists, in the order of the table, with their labels.
 
-    The first row names the columns, separated by commas, semicolons or tabs. Images are in ``file`` (or ``path``, ``filename``,
-    ``image``), relative to the table's folder. Labels are numbers in ``class_index``, or names or numbers in ``label`` (or
-    ``class``); empty for unknown. ``boxes_xyxy`` (or ``boxes``) may have ``[[x0, y0, x1, y1], ...]``. Names become indices into
-    their alphabetical list; numbers are kept. For files with several labels see :func:`proofmap.data.tables.read_table`.
+    The first row names the columns, separated by commas, semicolons or tabs. The column ``file`` (or ``path``, ``filename``, ``image``) has
+    the paths of images, relative to the table's folder. Labels are numbers in the column ``class_index``, or names or numbers in ``label``
+    (or ``class``); an empty cell is an unknown label. The column ``boxes_xyxy`` (or ``boxes``) may have boxes
+    ``[[x0, y0, x1, y1], ...]``. Label names are replaced by their indices in alphabetical order; numbers are kept. For files with several
+    labels see :func:`proofmap.data.tables.read_table`.
 
     With the columns ``x0``, ``y0``, ``x1``, ``y1`` (or ``xmin``, ``ymin``, ``xmax``, ``ymax``) each line is one object with its label
-    and box. The labels of a file are then those of its objects.
+    and box. The labels of a file are then the labels of its objects.
     """
     table = Path(os.path.abspath(path))
     boxes, objects, lines = None, None, None
@@ -195,7 +197,7 @@ def pascal_voc(path: str | Path, *, split: str = "") -> ImageFiles:
         with an XML file next to each photo, as labelling tools write them.
 
     The corners of a box are pixels inside it, counted from 1: ``xmin, ymin, xmax, ymax`` becomes (xmin - 1, ymin - 1, xmax, ymax).
-    The true labels of a photo are those of its objects.
+    The true labels of a photo are the labels of its objects.
     """
     root = existing_folder(path)
     photos = root / PHOTOS if (root / PHOTOS).is_dir() else root
@@ -232,7 +234,7 @@ def pascal_voc(path: str | Path, *, split: str = "") -> ImageFiles:
 
 
 def read_annotation(path: Path) -> Mapping[str, list[Box]]:
-    """Boxes by name from one file."""
+    """The boxes in one annotation file, by label name."""
     try:
         root = ElementTree.fromstring(text_of(path))
     except ElementTree.ParseError as error:

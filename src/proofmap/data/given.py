@@ -55,7 +55,7 @@ def as_dataset(
               ``shuffle`` and ``drop_last`` have no effect;
             - an iterable of batches, each a tensor or ``(images, labels)``. It must give the same batches each time it is iterated, and is read
               once to count the images.
-        names: one per image; by default those of the files, of the dataset, or ``image-0``, ``row-0``, ...
+        names: one per image; by default the names of the files or of the dataset, or ``image-0``, ``row-0``, ...
         truth: the true labels of each image, by name or index, instead of those in the data. Labels in batches are indices
             into the net's outputs; negative for unknown.
         outputs: the names of the net's outputs, for ``truth`` by name.
@@ -120,11 +120,11 @@ def _open(given: Any, inputs: Inputs) -> Dataset:
 class BatchData(Dataset):
     """Inputs in batches. One batch is in memory at a time.
 
-    An item that is read again must have the same values as before: all methods are judged on the same images.
+    An item that is read again must have the same values as before, so that all methods are judged on the same images.
 
     Args:
         batches: a sequence of batches, or an iterable that gives them again each time.
-        names: one per batch if every batch has one item; otherwise the batches are read once to count their items.
+        names: one name per batch, if every batch has one item. If names are left out, the batches are read once to count their items.
     """
 
     sequential = True
@@ -223,7 +223,7 @@ class _Stream:
 
 
 class _Samples(Sequence[Any]):
-    """The samples of a loader's dataset that its sampler chooses, in the dataset's order, each as a batch of one."""
+    """The items of a loader's dataset that the loader's sampler chooses, in the dataset's order, each as a batch of one."""
 
     def __init__(self, loader: torch_data.DataLoader[Any]) -> None:
         self._dataset, self._collate = loader.dataset, loader.collate_fn
@@ -286,8 +286,9 @@ def is_in_memory(given: Any, inputs: Inputs) -> TypeGuard[InMemory]:
 
 
 def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> Tensor:
-    """Images in memory as the net takes them. Pictures of Pillow are prepared like files. Arrays may hold bytes, have their channels last,
-    or be a single input. A data frame is encoded by its columns; ``truth`` must have its order.
+    """Images in memory as a tensor ``(N, *shape)`` that the net takes. Pictures of Pillow are resized and cropped like files. Arrays may hold
+    bytes, have their channels last, or be a single input. A data frame is encoded by its columns. ``truth`` must have the order of the
+    images.
     """
     check_order(truth, given)
     if inputs.takes(given):
@@ -314,12 +315,12 @@ def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> 
 
 
 def upright(picture: Image.Image) -> Image.Image:
-    """A picture of Pillow turned as its EXIF orientation says, as pictures in files are. ``Image.open`` does not turn it."""
+    """The picture, turned as its EXIF orientation says. Pictures in files are turned in the same way; ``Image.open`` does not turn them."""
     return ImageOps.exif_transpose(picture)
 
 
 def _unpack(batch: Any, inputs: Inputs) -> tuple[list[Any], list[int]]:
-    """The items of a batch, each a picture of Pillow or a tensor ``shape``, and a label of each; -1 for unknown."""
+    """The items of a batch, each a picture of Pillow or a tensor of shape ``shape``, and the label of each item; -1 for unknown."""
     if isinstance(batch, Mapping):
         raise InputError(
             f"a batch is a dict with the keys {', '.join(map(repr, batch))}; expected a tensor or (images, labels). For a DataLoader, "

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face: from the hub, from a folder, or as an object of its library."""
+"""Datasets of Hugging Face: from the hub, from a folder, or as an object of the library ``datasets``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from proofmap.data.texts import one_split, texts_of_rows
 class HuggingFaceImages(Dataset):
     """A ``datasets.Dataset`` with a column of images and, optionally, a column of class labels.
 
-    Images are hashed and decoded here from their bytes, so that a damaged one is named and does not stop the others.
+    Images are hashed and decoded here from their bytes, so that an error names a damaged image and other images can still be read.
 
     Args:
         rows: one split of a dataset, not a stream.
-        image, label: the columns; found by their types by default.
+        image, label: the names of the columns; by default found by their types.
     """
 
     _advice = "name it as hf:ORG/NAME[SPLIT], or save it with save_to_disk(FOLDER) and write hf:FOLDER"
@@ -88,9 +88,10 @@ def hugging_face(
     label: str | None = None,
     text: str | None = None,
 ) -> Dataset:
-    """A dataset of the hub, ``ORG/NAME``, or a folder from ``save_to_disk`` or with files that the library reads.
+    """A dataset of the hub, ``ORG/NAME``, or of a folder that ``save_to_disk`` made or that has files which the library reads.
 
-    ``split`` is needed if there are several; it may be a slice such as ``test[:100]``. ``text`` names the column of texts of a dataset without images.
+    ``split`` is needed if the dataset has several splits; it may be a slice such as ``test[:100]``. ``text`` names the column of texts in a
+    dataset without images.
     """
     library = require("datasets", extra="hf", purpose=f"the Hugging Face dataset {path!r}")
     folder = Path(path).absolute()
@@ -121,7 +122,8 @@ def hugging_face(
 
 
 def _part(rows: Any, split: str, library: Any) -> Any:
-    """A split of a saved dataset, or a slice such as ``test[:100]``. A dataset that was saved without splits has no split name."""
+    """The split ``split`` of a saved dataset, or a slice of it such as ``test[:100]``. A dataset that was saved without a split name counts as
+    the split that is asked for."""
     name = split.partition("[")[0]
     parts = rows if isinstance(rows, library.DatasetDict) else {str(rows.split or name): rows}
     if name not in parts:
@@ -134,7 +136,7 @@ def _part(rows: Any, split: str, library: Any) -> Any:
 
 
 def _column(rows: Any, kind: type, wanted: str | None, title: str) -> str | None:
-    """The wanted column of a type, or the only one."""
+    """The name of the column with the type ``kind``: ``wanted``, or the only column of this type."""
     found = [name for name, feature in rows.features.items() if isinstance(feature, kind)]
     if wanted is not None:
         if wanted not in found:

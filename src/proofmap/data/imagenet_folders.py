@@ -48,9 +48,10 @@ _NUMBER = re.compile(r"(\d+)\.\w+$")
 
 
 def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet") -> ImageFiles:
-    """Imagenette's photos, from the unpacked folder with ``train`` and ``val``, or from one of the two.
+    """Imagenette's photos, from the unpacked folder that contains ``train`` and ``val``, or from one of these two folders.
 
-    ``split`` is ``val`` or ``train``; ``labels`` are those of ``imagenet`` (1000 outputs) or ``imagenette`` (10 outputs).
+    ``split`` is ``val`` or ``train``. ``labels`` says which label indices are used: ``imagenet`` (1000 outputs) or ``imagenette`` (10
+    outputs).
     """
     if labels not in ("imagenet", "imagenette"):
         raise InputError(f"labels must be 'imagenet' (1000) or 'imagenette' (10), not {labels!r}")
@@ -77,8 +78,8 @@ class Corners(Dataset):
     """One corner of each picture of another dataset, instead of its centre.
 
     The shorter side is resized to 256 pixels (the paper says "256 x 256"; the released code keeps the proportions). One of the four
-    corners, 180 x 180 pixels, is cut out and resized to 224 x 224. Both times resizing is bilinear. The corner is drawn from the seed and
-    the picture's content, so it does not depend on other pictures.
+    corners, 180 x 180 pixels, is cut out and resized to 224 x 224. Both steps use bilinear interpolation. The choice of the corner depends
+    on the seed and the picture's content, not on other pictures.
     """
 
     cropped = True
@@ -118,7 +119,7 @@ class Corners(Dataset):
 def imagenette_corner(
     path: str | Path, *, split: str = "val", labels: str = "imagenet", seed: int = 0
 ) -> Corners:
-    """The paper's Imagenette-Corner: one of the :class:`Corners` of each photo of :func:`imagenette`."""
+    """The paper's Imagenette-Corner: a random corner (:class:`Corners`) of each photo of :func:`imagenette`."""
     photos = imagenette(path, split=split, labels=labels)
     return Corners(
         photos,
@@ -195,7 +196,7 @@ def _imagenet_table(table: Path, split: str) -> ImageFiles:
 
 
 def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) -> dict[int, str]:
-    """WordNet ids by output index, for folders per class."""
+    """The WordNet id of each output index, if photos are in one folder per class."""
     if (classes := _first(places, CLASSES)) is not None:
         order = _read_wnids(classes)
         missing = set(present) - set(order)
@@ -247,7 +248,7 @@ def _labels_of_devkit(
 
 
 def _devkit_synsets(path: Path) -> dict[int, str]:
-    """WordNet ids by the devkit's number, from 1; only its first 1000 are classes."""
+    """The WordNet id of each of the devkit's numbers, which start at 1. Only the first 1000 are classes."""
     rows = [line.split() for line in text_of(path).splitlines() if line.strip()]
     pairs = []
     explicit = all(any(word.isdecimal() for word in row[:2]) for row in rows)
@@ -269,7 +270,7 @@ def _devkit_synsets(path: Path) -> dict[int, str]:
 
 
 def _read_wnids(path: Path) -> list[str]:
-    """The WordNet ids that start the lines of a text file, in its order."""
+    """The WordNet ids at the starts of the lines of a text file, in the order of the lines."""
     words = [line.split()[0] for line in text_of(path).splitlines() if line.strip()]
     if not words or not all(map(_WNID.fullmatch, words)) or len(set(words)) != len(words):
         raise InputError(f"{path} must list WordNet ids such as n01440764, one on each line, each once")
@@ -314,11 +315,11 @@ _PHOTO = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
 
 
 def imagenet_real(path: str | Path, *, table: str = "", count: int = 0) -> ImageFiles:
-    """ImageNet's validation photos, in one folder or in folders, with the labels of ``real.json``.
+    """ImageNet's validation photos, in one folder or in sub-folders, with the ReaL labels of ``real.json``.
 
     Args:
-        table: the file of labels, a list for each photo from ILSVRC2012_val_00000001 on; by default ``real.json`` in the folder or
-            in the one above.
+        table: the file with a list of labels for each photo, from ILSVRC2012_val_00000001 on; by default ``real.json`` in the folder or
+            in the folder above.
         count: keep only photos with this number of labels; 0 keeps all.
     """
     root = existing_folder(path)

@@ -23,8 +23,8 @@ Objects = Mapping[int, Sequence[Box]]
 
 
 def among_outputs(objects: Objects, places: Sequence[int | None] | None) -> Objects:
-    """Objects by the outputs of the net, given the output index of each label (:func:`~proofmap.data.dataset.output_places`). Labels that
-    the net does not have are left out.
+    """The boxes of objects by the net's output index instead of the dataset's label. ``places`` has the output index of each label
+    (:func:`~proofmap.data.dataset.output_places`). Labels that the net does not have are left out.
     """
     if places is None:
         return objects
@@ -32,7 +32,7 @@ def among_outputs(objects: Objects, places: Sequence[int | None] | None) -> Obje
 
 
 def true_boxes(objects: Objects, true_labels: Sequence[int]) -> Sequence[Box]:
-    """The boxes of the true label. Empty if there are several true labels, because ``objects`` has the boxes of each."""
+    """The boxes of the true label. Empty if there are several true labels; their boxes are only in ``objects``."""
     return objects.get(true_labels[0], ()) if len(true_labels) == 1 else ()
 
 
@@ -53,7 +53,7 @@ class ImageBlock:
         indices: the pictures that could be read.
         images: these pictures, ``(n, C, H, W)`` in [0, 1] on the classifier's device; n may be 0.
         failures: the pictures that could not be read.
-        objects: for each picture that could be read, boxes by the dataset's label, in positions of the input.
+        objects: for each picture that could be read, the boxes of its objects by the dataset's label, in pixels of the net's input.
     """
 
     indices: tuple[int, ...]
@@ -129,7 +129,7 @@ def load_listed(
 
 
 def _read(dataset: Dataset, inputs: Inputs, index: int, place: NDArray[np.float32]) -> Objects | Unreadable:
-    """Write an item's values to ``place``. Returns its boxes by label, or why it could not be read."""
+    """Write the values of item ``index`` to ``place``. Returns the item's boxes by label, or the reason why it could not be read."""
     try:
         with exit_as_error():
             item, cropped, objects = dataset.read(index), dataset.cropped, dataset.objects(index)
@@ -145,7 +145,7 @@ def _read(dataset: Dataset, inputs: Inputs, index: int, place: NDArray[np.float3
 def _finished(
     members: Sequence[int], images: Tensor, tasks: list[Future[Objects | Unreadable]], device: torch.device
 ) -> ImageBlock:
-    """The block, once all of its items are read."""
+    """Wait until all items of a block are read, and return the block."""
     outcomes = [task.result() for task in tasks]
     failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Unreadable))
     read = {k: found for k, found in enumerate(outcomes) if not isinstance(found, Unreadable)}

@@ -1,4 +1,4 @@
-"""Photos by name, as a classifier takes them; those that ship inside scikit-image's wheel need no download."""
+"""Load photos by name or path, as a classifier takes them. Sample photographs come with scikit-image and need no download."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SAMPLES: dict[str, str] = {
 """Short names of the photographs, and their files."""
 
 SAMPLE = "sample:"
-"""The prefix of a sample's name in a list of files."""
+"""The prefix that marks the name of a sample photograph in a list of files."""
 
 
 def sample_path(name: str) -> Path:
@@ -98,7 +98,7 @@ def load_sample(name: str) -> Image.Image:
 # ---- as tensors -------------------------------------------------------------------------------------------------
 
 LEAST_SHARE = 0.4
-"""A warning is given if the net sees less of a photo's area. ImageNet's crop keeps half of a photo of 3 : 2."""
+"""If the net sees a smaller share of a photo's area than this, a warning is given. ImageNet's crop keeps half of a 3 : 2 photo."""
 
 
 class CropWarning(UserWarning):
@@ -106,10 +106,10 @@ class CropWarning(UserWarning):
 
 
 def load_images(paths: str | Path | Sequence[str | Path], classifier: Classifier) -> NamedImages:
-    """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by its preprocessing.
+    """Photos ``(N, 3, H, W)`` on the classifier's device, resized and cropped by the classifier's preprocessing.
 
-    Gray-scale becomes RGB; transparency shows the classifier's gray. A folder stands for all images inside it, ``sample:cat`` for a
-    sample photograph. The tensor and its parts (``photos[:2]``) have ``file_names``, which tables and pages use: see
+    Gray-scale becomes RGB; transparent pixels show the classifier's gray. A folder stands for all images inside it, ``sample:cat`` for a
+    sample photograph. The tensor and its slices (``photos[:2]``) have ``file_names``, which tables and pages use: see
     :class:`proofmap.core.tensors.NamedImages`.
     """
     given = [paths] if isinstance(paths, (str, Path)) else list(paths)

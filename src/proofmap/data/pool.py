@@ -1,4 +1,5 @@
-"""Pools of distractors: pictures of one size, made once; the same seed gives the same pool."""
+"""Pools of distractors, the images that are shown behind hidden pixels. A pool has pictures of one size and is made once; the same seed gives
+the same pool."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ _KEPT_OPEN = 64
 
 LEVELS = 255  # pictures are compared as bytes
 LEAST = 2
-"""Smallest number of sources in a half of a pool, as one of them may be the image that is explained."""
+"""Smallest number of sources (images that pictures are made from) in a half of a pool. One of them may be the image that is explained."""
 
 Part = Literal["all", "learn", "judge"]
 """The sources of a pool to draw from: all, the half for methods (``learn``), or the half for metrics (``judge``)."""
@@ -35,10 +36,11 @@ Part = Literal["all", "learn", "judge"]
 
 @dataclass(frozen=True)
 class Pool:
-    """Pictures ``(M, *shape)``, and the marks of their S sources: picture k is from source k modulo S.
+    """The M pictures ``(M, *shape)`` of a pool, and the marks of the S images that they were made from (the sources). Picture k was made from
+    source k modulo S.
 
-    A mark (:func:`proofmap.core.streams.content_marks`) identifies a source as the net would see it, so that an image is never its
-    own distractor, not even as a crop. ``part`` is the part of the sources.
+    A mark (:func:`proofmap.core.streams.content_marks`) is a number that identifies a source as the net would see it, so that an image is
+    never its own distractor, not even as a crop. ``part`` says which sources were used.
     """
 
     pictures: Tensor
@@ -47,10 +49,10 @@ class Pool:
 
 
 def in_part(marks: Tensor, part: Part) -> Tensor:
-    """Whether each source ``(N,)`` belongs to a part; sources are given by their marks.
+    """A boolean mask ``(N,)`` of the sources that belong to ``part``. Sources are given by their marks ``(N,)``.
 
-    A random bit, keyed by the mark, decides the half of a source. So the half depends on an image's content alone, and no image is in
-    both halves, even of two pools.
+    A random bit, computed from the mark, decides the half of a source. So the half depends only on the image's content, and no image is in
+    both halves, even in two different pools.
     """
     if part == "all":
         return torch.ones_like(marks, dtype=torch.bool)
@@ -64,13 +66,13 @@ def can_be_halved(marks: Tensor) -> bool:
 
 
 def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
-    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``. The source is a folder, files, an array, a dataset (an object, or a string
-    such as ``cifar10:FOLDER[train]``) or ``"samples"``.
+    """A pool of ``size`` pictures as bytes ``(M, C, H, W)``. ``source`` is a folder, files, an array, a dataset (an object, or a string
+    such as ``cifar10:FOLDER[train]``) or ``"samples"``. Its images are the sources of the pictures.
 
     With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
     1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
-    used once. Sources outside ``part`` are skipped; if a half has fewer than :data:`LEAST` sources, all are used, and ``part`` of
-    the pool is ``all``.
+    used once. Sources outside ``part`` are skipped. If a half has fewer than :data:`LEAST` sources, all sources are used, and the pool's
+    ``part`` is ``all``.
     """
     channels, (height, width) = inputs.channels, inputs.size
     if channels not in (1, 3):
@@ -82,7 +84,7 @@ def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int
     opened: dict[int, tuple[Image.Image, Image.Image]] = {}
 
     def read(which: int) -> tuple[Image.Image, Image.Image]:
-        """A source, unchanged and in the net's colours."""
+        """Source number ``which``: the unchanged image, and the image in the net's colours."""
         if which not in opened:
             if len(opened) >= _KEPT_OPEN:
                 opened.clear()
@@ -91,7 +93,7 @@ def build_pool(source: Any, inputs: Pictures, *, size: int, crop: str, seed: int
         return opened[which]
 
     def picture(which: int, i: int) -> np.ndarray:
-        """Picture i of the pool, from this source."""
+        """Picture ``i`` of the pool, made from source number ``which``."""
         _, coloured = read(which)
         if crop == "random":
             made = _random_crop(coloured, (height, width), streams.key_of(seed, which, i, "crop"))

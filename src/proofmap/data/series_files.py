@@ -1,4 +1,4 @@
-"""Series in files: the .ts format of aeon and sktime, CSV, NumPy, and sound as WAV files."""
+"""Read series from files: the .ts format of aeon and sktime, CSV, NumPy, and sound in WAV files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from proofmap.data.tensors import TensorData
 _MISSING = ("", "?", "nan")
 _TABLES = (".csv", ".tsv")
 MOST_BYTES = 2**28
-"""Of the arrays in an .npz file when they are unpacked."""
+"""Largest size in bytes of the unpacked arrays in an .npz file."""
 
 
 @dataclass(frozen=True)
 class _Read:
-    """Series ``(N, C, T)``, the label of each as written ("" if unknown), names if the file has any, and the rate of sound."""
+    """The content of a file: series ``(N, C, T)``, the label of each series as written ("" if unknown), the names of the series if the file has
+    them, and the sampling rate of sound."""
 
     values: NDArray[np.float32]
     labels: Sequence[str] = ()
@@ -56,12 +57,12 @@ class SeriesFile(TensorData):
 
 
 def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
-    """The series of a file, by its suffix.
+    """The series in a file. The file's suffix says how it is read:
 
-    - ``.ts``: as aeon and sktime write it; labels follow the last colon.
+    - ``.ts``: the format of aeon and sktime; labels follow the last colon.
     - ``.csv``, ``.tsv``: one series of one channel in each row, a time step in each column; ``target`` is the column of labels.
-    - ``.npz``: ``series`` ``(N, C, T)`` or ``(N, T)``, and ``labels``, integers or text.
-    - ``.wav``, or a folder of them: sound from -1 to 1; in a folder with sub-folders these are the labels.
+    - ``.npz``: an array ``series`` ``(N, C, T)`` or ``(N, T)``, and an array ``labels`` of integers or text.
+    - ``.wav``, or a folder of such files: sound with values from -1 to 1. If a folder has sub-folders, their names are the labels.
 
     All series must have the same length. Missing values are refused.
     """
@@ -81,7 +82,8 @@ def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
 
 
 def series_content(content: bytes, name: str, *, target: str = "") -> SeriesFile:
-    """The series of the content of a file, by the suffix of its name; ``target`` is used if a CSV file has such a column."""
+    """The series in the content of a file called ``name``, whose suffix says how it is read. ``target`` is used if a CSV file has such a
+    column."""
     suffix = Path(name).suffix.lower()
     settings: dict[str, object] = {"dataset": "series", "path": name, "target": target}
     if suffix == ".wav":

@@ -1,4 +1,4 @@
-"""A dataset as a string: what kind it is, where it is, and which part of it.
+"""Dataset strings, which say what kind a dataset has, where it is, and which part of it to use:
 
 photos/                             a folder of images, or one with a sub-folder per label
 photos/labels.csv                   a table of files and labels; also .npy and .npz files of NumPy
@@ -54,7 +54,7 @@ _BY_SUFFIX = {
     **dict.fromkeys(LINES, "text"),
 }
 DATA_SUFFIXES = tuple(_BY_SUFFIX)
-"""How the names of files of data end, other than photos."""
+"""The suffixes of data files other than photos."""
 _READ_FOR = {"rows": "table", "series": "series", "text": "text", "tokens": "text"}
 """The kind of data that a CSV file holds for a net that takes these inputs."""
 _COLUMN_OPTIONS = {"column": "--text-column", "target": "--target"}  # on the command line
@@ -66,7 +66,7 @@ class DatasetInfo:
 
     Attributes:
         name: the kind.
-        form: how to write it; capitals stand for your own values, and what follows them is optional.
+        form: how to write the dataset string. Words in capitals stand for your own values, and what follows them is optional.
         description: one line.
     """
 
@@ -76,7 +76,7 @@ class DatasetInfo:
 
 
 def _options(kind: str) -> dict[str, type]:
-    """The settings of a kind, each with its type: the keyword arguments of the function that opens it."""
+    """The settings of a kind of dataset, each with its type. They are the keyword arguments of the function that opens such datasets."""
     parameters = inspect.signature(_OPENERS[kind]).parameters.values()
     settings = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
     return {one.name: int if one.annotation in (int, "int") else str for one in settings}
@@ -102,7 +102,7 @@ def names_data_file(text: str) -> bool:
 
 
 def is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
-    """Whether the data is one CSV file without a kind before it. Then the net decides how it is read.
+    """Whether the data is one CSV file without a kind before it. The net's kind of input then decides how the file is read.
 
     >>> is_open_csv("beats.csv?target=label"), is_open_csv("series:beats.csv"), is_open_csv("photos/")
     (True, False, False)
@@ -113,7 +113,8 @@ def is_open_csv(data: str | Path | Sequence[str | Path]) -> bool:
 
 
 def read_for(data: str | Path | Sequence[str | Path], inputs: str) -> str | Path | Sequence[str | Path]:
-    """The data for a net with these ``inputs``. A CSV file contains rows, series or texts for such nets; for others it is a list of photos.
+    """The data in the form for a net that takes ``inputs``. For a net of rows, series or texts, a CSV file is marked as a file of these; for
+    other nets it is a list of photos, and the data is returned unchanged.
 
     >>> read_for("beats.csv?target=label", "series"), read_for("photos.csv", "pictures")
     ('series:beats.csv?target=label', 'photos.csv')
@@ -189,7 +190,7 @@ def sample_photos() -> ImageFiles:
 
 
 def photographs(places: Sequence[str | Path]) -> ImageFiles:
-    """Photos from files and folders, named by their files; ``sample:cat`` is one that ships with scikit-image."""
+    """The photos in files and folders, named by their files. ``sample:cat`` is a photograph that comes with scikit-image."""
     samples = {place: str(place)[len(SAMPLE) :] for place in places if str(place).startswith(SAMPLE)}
     paths = find_photos(places)
     called = {sample_path(name): name for name in samples.values()}
@@ -202,7 +203,7 @@ def photographs(places: Sequence[str | Path]) -> ImageFiles:
 
 
 def open_data(data: str | Path | Sequence[str | Path]) -> Dataset:
-    """The dataset of one dataset string, or of photos and folders of photos."""
+    """The dataset that ``data`` names: one dataset string, or photos and folders of photos."""
     places = [data] if isinstance(data, (str, Path)) else list(data)
     if not places:
         raise InputError("no data was named; write a folder, photos, or one of 'proofmap list datasets'")

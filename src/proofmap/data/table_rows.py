@@ -22,10 +22,10 @@ class TableData(Dataset):
     """Rows of a data frame of pandas or polars.
 
     Args:
-        frame: the columns that the model takes, in its order, and those named below.
+        frame: the data frame. It has the columns that the model takes, in the model's order, and the columns ``target`` and ``name``.
         target: the column of true labels, which the model does not take. A missing value is an unknown label.
         name: the column of names of rows, which the model does not take; by default the index of pandas, or ``row-0`` and so on.
-        columns: a description of the columns, if the rows are too few to describe themselves.
+        columns: a description of the columns, if the frame has too few rows to describe its columns (ranges, categories) itself.
 
     >>> import pandas as pd  # doctest: +SKIP
     >>> TableData(pd.read_csv("customers.csv"), target="churned")  # doctest: +SKIP
@@ -83,7 +83,7 @@ class TableData(Dataset):
 def table_file(path: str | Path, *, target: str = "", name: str = "") -> TableData:
     """The rows of a CSV or Parquet file, as pandas reads it.
 
-    Text that is a date in every row, such as ``2024-05-31``, is refused: as a category it would have a value for every day.
+    A column that has a date in every row, such as ``2024-05-31``, is refused: as a category it would have a value for every day.
     """
     file = Path(os.path.abspath(path))
     if not file.is_file():

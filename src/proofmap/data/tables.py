@@ -1,4 +1,4 @@
-"""Tables of files with their labels, and of the objects in files."""
+"""Read tables that list files with their labels, or the objects in files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ INDEX_COLUMNS = ("class_index",)
 LABEL_COLUMNS = ("label", "class")
 BOX_COLUMNS = ("boxes_xyxy", "boxes")
 SEPARATORS = re.compile(r"[;|]")
-"""Separators of labels in a cell. A comma is not one, as names such as "tench, Tinca tinca" have commas."""
+"""Separators of labels in a cell. A comma is not a separator, because names such as "tench, Tinca tinca" have commas."""
 CORNER_COLUMNS = (("x0", "y0", "x1", "y1"), ("xmin", "ymin", "xmax", "ymax"))
 
 Things = dict[str, list[Box]]
-"""Boxes by label, as written, in one picture."""
+"""The boxes of objects in one picture, by label as it is written in the table."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class LabelTable:
     """The content of a table.
 
     Attributes:
-        files: in the order of their first lines.
-        labels: the labels of each file, as written, with the line of each.
-        boxes: the cell of boxes of each file; None without such a column.
+        files: the paths of the files, in the order of their first lines.
+        labels: for each file, its labels as written, each with its line number.
+        boxes: for each file, the cell with its boxes; None if there is no column of boxes.
     """
 
     files: list[str]
@@ -41,11 +41,11 @@ class LabelTable:
 
 
 def read_table(path: Path) -> LabelTable:
-    """Files, labels and boxes from a CSV file.
+    """Read files, labels and boxes from a CSV file.
 
-    A file may have several labels: in a line each, in one cell separated by ``;`` or ``|``, or in a column each, with 1 if the file
-    has the label and 0 if not. A table has columns for labels if it has no column of labels and more than half of its other cells
-    are 0 or 1.
+    A file may have several labels: one in each of several lines, several in one cell, separated by ``;`` or ``|``, or in one column for each
+    label, with 1 if the file has the label and 0 if not. The last form is used if no column is named ``class_index``, ``label`` or
+    ``class``, and more than half of the other cells are 0 or 1.
     """
     header, columns, opened = _opened(path)
     rows = list(opened)
@@ -164,7 +164,8 @@ def read_things(path: Path) -> dict[str, Things]:
 def labelled_objects(
     found: Sequence[Mapping[str, Sequence[Box]]], path: Path
 ) -> tuple[list[tuple[int, ...]], list[str], list[dict[int, Sequence[Box]]]]:
-    """The labels of each picture, the names of labels, and boxes by label, from the objects of each picture."""
+    """From the boxes of each picture by label name: the label indices of each picture, the names of all labels, and the boxes of each picture
+    by label index."""
     index, names = label_indices((label for things in found for label in things), path)
     objects = [{index[label]: boxes for label, boxes in things.items()} for things in found]
     return [tuple(things) for things in objects], names, objects
@@ -174,7 +175,7 @@ def labelled_objects(
 
 
 def _opened(path: Path) -> tuple[str, list[str], Iterator[tuple[int, list[str]]]]:
-    """The first line of a table, its columns, and the rows below with their line numbers."""
+    """The first line of a table, the names of its columns, and the rows below with their line numbers."""
     text = text_of(path)
     header = text.partition("\n")[0].rstrip("\r")
     return header, *table_rows(text, max(",;\t", key=header.count), path)
@@ -183,7 +184,8 @@ def _opened(path: Path) -> tuple[str, list[str], Iterator[tuple[int, list[str]]]
 def table_rows(
     text: str, delimiter: str, path: str | Path
 ) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
-    """The columns that the first row of a table names, and the rows below with their line numbers. A row has one field for each column."""
+    """The names of a table's columns, from its first row, and the rows below with their line numbers. Each row must have one field for each
+    column."""
     rows = _rows(text, delimiter, path)
     columns = [name.strip() for name in next(rows, (0, []))[1]]
 
@@ -234,7 +236,7 @@ def _rows(text: str, delimiter: str, path: str | Path) -> Iterator[tuple[int, li
 
 
 def label_indices(labels: Iterable[str], path: Path) -> tuple[dict[str, int], list[str]]:
-    """The index of each label, and the names of the indices (empty if labels are numbers already)."""
+    """The index of each label, and the names of labels by index (empty if labels are numbers already)."""
     known = set(labels)
     numbers = {label for label in known if label.isdecimal()}
     if numbers and numbers != known:

@@ -1,4 +1,4 @@
-"""Inputs that are held in memory in the form that the net takes them."""
+"""Datasets whose items are held in memory, in the form that the net takes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from proofmap.data.dataset import Dataset
 class TensorData(Dataset):
     """Series ``(N, C, T)``, rows of a table ``(N, columns)`` or pictures ``(N, C, H, W)``, held in memory.
 
-    Values are given before normalisation, which the classifier's :class:`~proofmap.core.inputs.Inputs` apply. Nothing else is done to
-    them, so pictures must be in [0, 1] and have the net's size. :class:`~proofmap.data.ArrayImages` holds pictures that are resized. An item with NaN
-    or infinity cannot be read; the others can.
+    Values are given before normalisation, which the classifier applies. They are not changed otherwise, so pictures must be in [0, 1] and
+    have the net's size. Use :class:`~proofmap.data.ArrayImages` for pictures that must be resized. An item with NaN or infinity cannot be
+    read; other items can.
 
     Args:
         values: the numbers, a tensor or an array.
@@ -29,7 +29,7 @@ class TensorData(Dataset):
         kind: ``pictures``, ``series``, ``rows`` or another registered kind of input.
         names: one per item, all distinct; by default ``image-00000``, ``series-00000`` or ``row-00000`` and so on.
         label_names: the names of the labels.
-        missing: whether NaN is a missing value. Set it for rows if the net accepts NaN.
+        missing: whether NaN means a missing value, so that items with NaN can be read. Set it for rows if the net accepts NaN.
 
     >>> beats = TensorData([[[0.1, 0.9, 0.2]], [[0.3, 0.2, 0.1]]], [1, 0], kind="series", title="beats")
     >>> beats

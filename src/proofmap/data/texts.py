@@ -61,7 +61,8 @@ class TextData(Dataset):
 
 
 def text_file(path: str | Path, *, column: str = "", target: str = "", name: str = "") -> TextData:
-    """The texts of a file: its lines that are not empty, or a column of a CSV, TSV, JSONL or Parquet file."""
+    """The texts of a file: its non-empty lines, or the column ``column`` of a CSV, TSV, JSONL or Parquet file. ``target`` and ``name`` are
+    the columns of true labels and of names."""
     file = Path(os.path.abspath(path))
     if not file.is_file():
         raise InputError(f"there is no file {path}.{suggest_path(path)}")
@@ -97,7 +98,7 @@ def text_file(path: str | Path, *, column: str = "", target: str = "", name: str
 
 
 def is_rows(given: object) -> bool:
-    """Whether an object is a ``datasets.Dataset`` of Hugging Face, several splits of one, or has the same columns."""
+    """Whether an object is a ``datasets.Dataset`` of Hugging Face, a dictionary of its splits, or an object with the same interface."""
     if isinstance(given, Mapping):
         return bool(given) and all(is_rows(part) for part in given.values())
     return hasattr(given, "column_names") and hasattr(given, "features") and hasattr(given, "__getitem__")
@@ -122,7 +123,8 @@ def texts_of_rows(
     title: str = "texts",
     settings: Mapping[str, object] | None = None,
 ) -> TextData:
-    """The texts of a ``datasets.Dataset``: those of a column, by default ``text`` or the only column of strings. Class labels become their names."""
+    """The texts in a column of a ``datasets.Dataset``: by default ``text``, or the only column of strings. Class labels are replaced by their
+    names."""
     rows = one_split(rows, title).with_format(None)  # columns as lists, whatever format the dataset has
     have, kinds = rows.column_names, rows.features
     strings = [name for name in have if str(getattr(kinds[name], "dtype", "")) in ("string", "large_string")]
@@ -147,7 +149,7 @@ def texts_of_rows(
 
 
 def _check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]) -> None:
-    """Refuse columns that a table does not have. An empty name is no column."""
+    """Raise an InputError if a table does not have the columns ``wanted``. Empty names are skipped."""
     for name in wanted:
         if name and name not in have:
             raise InputError(
@@ -156,7 +158,7 @@ def _check_columns(title: str | Path, wanted: Sequence[str], have: Sequence[str]
 
 
 def _read(file: Path) -> str:
-    """The content of a file; its lines end with ``\\n``, and other separators, such as U+2028, belong to a text."""
+    """The content of a file, in which lines end with ``\\n``. Other line separators, such as U+2028, are part of a text."""
     try:
         return file.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:

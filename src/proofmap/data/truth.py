@@ -1,4 +1,5 @@
-"""True labels and boxes as people pass them: by name or index, one or several for an input, in columns, from datasets with classes."""
+"""Read true labels and boxes in the forms in which users pass them: by name or index, one or several for an input, in columns, or from
+datasets with classes."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ _UNKNOWN = (None, NO_LABEL, -100)  # the last is what torch's losses ignore
 
 
 def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image") -> list[tuple[int, ...]]:
-    """The true labels of ``n`` inputs as output indices, each once. A row is empty if the labels are unknown. Messages call an input
-    ``item``.
+    """The true labels of each of ``n`` inputs as output indices, each index once. A tuple is empty if the labels are unknown. Messages call
+    an input ``item``.
 
     >>> label_rows(["dog", None, [0, "dog"], -1, -100], ["cat", "dog"], 5)
     [(1,), (), (0, 1), (), ()]
@@ -36,7 +37,7 @@ def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image"
 
 
 def _check_columns(truth: Any, outputs: Sequence[str], item: str) -> None:
-    """Refuse true labels as a column of 0 and 1 for each output: they would be read as indices, the labels 0 and 1 for every input."""
+    """Refuse true labels that are given as a table with a column of 0 and 1 for each output. They would be read as the label indices 0 and 1."""
     try:
         table = np.asarray(truth.detach().cpu() if isinstance(truth, Tensor) else truth)
     except ValueError:  # rows of different lengths
@@ -57,9 +58,11 @@ def _as_list(entry: object) -> Sequence[Any]:
 
 
 def names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
-    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if labels must be
-    found by name. Empty if labels are indices of the outputs: the dataset has no names or changes its labels itself, or the names are as many
-    as the outputs and contradict no output.
+    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if its labels must be
+    matched with the net's outputs by name.
+
+    Empty if the labels are output indices already. This is so if the dataset has no names, if it changes its labels itself, or if there are
+    as many names as outputs and no name contradicts the name of its output.
     """
     data = given.dataset if isinstance(given, torch_data.DataLoader) else given
     while isinstance(data, torch_data.Subset):
@@ -80,7 +83,7 @@ def names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
 
 
 def check_order(truth: Any, given: Any) -> None:
-    """Refuse true labels in a Series of pandas whose index has the rows of a frame in another order."""
+    """Refuse true labels in a pandas Series if its index has the rows of the data frame ``given`` in another order."""
     own, rows = getattr(truth, "index", None), getattr(given, "index", None)
     if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
         return
@@ -94,7 +97,7 @@ def check_order(truth: Any, given: Any) -> None:
 def checked_boxes(
     boxes: Sequence[Sequence[Box]], truth: Tensor | None, names: Sequence[str], inputs: Inputs
 ) -> list[list[Box]]:
-    """The boxes of each input's true label as plain numbers, or an empty list if none were given. An InputError says what is wrong."""
+    """The boxes of each input's true label as plain numbers; an empty list if no boxes were given. Raises an InputError if boxes are wrong."""
     if len(boxes) == 0:
         return []
     if len(boxes) != len(names):
@@ -115,7 +118,7 @@ def checked_objects(
     names: Sequence[str],
     inputs: Inputs,
 ) -> list[dict[int, list[Box]]]:
-    """The boxes of each label of each input, by output index, or an empty list if none were given."""
+    """For each input, the boxes of its labels, by output index; an empty list if no boxes were given."""
     if len(objects) == 0:
         return []
     if len(objects) != len(names):
