@@ -1,7 +1,7 @@
 """Contracts for authors of plug-ins: checks that every method, metric, fill, game, dataset, executor and kind of input must pass.
 
-``check_method(MyMethod())`` runs all checks and raises one AssertionError that names each broken promise;
-``check_method.checks`` are the single checks, for parametrised tests::
+A contract is a list of promises, and there is one check for each. ``check_method(MyMethod())`` runs all checks and raises one
+AssertionError that names each broken promise. ``check_method.checks`` has the single checks, for parametrised tests::
 
     import pytest
     from proofmap.testing import check_method

@@ -31,7 +31,7 @@ THREADS = 4
 
 
 def some(dataset: Dataset) -> list[int]:
-    """Indices of items, spread evenly over the dataset; all of a small one."""
+    """Indices of up to :data:`MOST` items, spread evenly over the dataset; all indices if the dataset is small."""
     n = len(dataset)
     return sorted({i * n // MOST for i in range(MOST)}) if n > MOST else list(range(n))
 
@@ -43,7 +43,7 @@ def content(item: Any) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def read_some(dataset: Dataset) -> tuple[dict[int, Any], dict[int, str]]:
-    """Some items by index, and the error messages of those that cannot be read."""
+    """Some items of the dataset by index, and the error messages of items that cannot be read, also by index."""
     items, messages = {}, {}
     for i in some(dataset):
         try:
@@ -224,7 +224,7 @@ def a_stamp_is_text_and_stays(dataset: Dataset) -> None:
 
 @check_dataset.promise
 def its_settings_open_the_same_dataset_again(dataset: Dataset) -> None:
-    """Skipped for a dataset in memory: its settings() raises an InputError or names no dataset."""
+    """This check is skipped for a dataset in memory, whose ``settings()`` raises an InputError or names no dataset."""
     try:
         settings = dataset.settings()
     except InputError:

@@ -1,7 +1,8 @@
-"""The contract of executors: each unit once, drawn late, errors unchanged, nothing left behind.
+"""The contract of executors, which run the units (small jobs) of a study in workers. Each unit is run once and is drawn from its iterator
+only shortly before it is needed, errors are passed on unchanged, and no thread or process is left behind.
 
-:mod:`proofmap.study.executors.executor` explains the promises. The checks run in the main thread of a POSIX system, as one of them
-sends an interrupt.
+:mod:`proofmap.study.executors.executor` explains the promises. The checks must run in the main thread of a POSIX system, because one of
+them sends an interrupt.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ FAR_AHEAD = 2048  # units
 
 
 def until(condition: Callable[[], bool]) -> bool:
-    """Wait for the condition, with a time limit."""
+    """Wait until the condition is true or :data:`LONG` seconds have passed. Returns whether the condition is true."""
     end = time.monotonic() + LONG
     while not condition() and time.monotonic() < end:
         time.sleep(0.01)
@@ -47,7 +48,7 @@ def until(condition: Callable[[], bool]) -> bool:
 
 
 def assert_nothing_is_left(threads_before: set[threading.Thread], process: int | None = None) -> None:
-    """Assert that no new thread is left in this process, and that a worker process has ended."""
+    """Assert that this process has no threads other than ``threads_before``, and that the worker process ``process`` has ended."""
 
     def rest() -> set[threading.Thread]:
         return set(threading.enumerate()) - threads_before
@@ -58,7 +59,7 @@ def assert_nothing_is_left(threads_before: set[threading.Thread], process: int |
 
 
 def drawn_ahead(executor: Executor, units: int = 5000) -> int:
-    """The largest number of units that the executor has drawn from an endless iterator and not handed back."""
+    """The largest number of units that the executor had drawn from an endless iterator and whose results it had not returned yet."""
     drawn, furthest = 0, 0
     consumer = threading.current_thread()
 
@@ -113,7 +114,7 @@ def make_convolver() -> Callable[[int], NDArray[np.float32]]:
 
 
 def make_endless(started: Path) -> Callable[[int], Where]:
-    """A worker. Its first unit returns the process and thread that computed it; the other units never end."""
+    """A worker function. Unit 0 returns the ids of the process and the thread that computed it; other units never end."""
 
     def work(unit: int) -> Where:
         if unit > 0:

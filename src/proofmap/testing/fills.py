@@ -1,4 +1,5 @@
-"""The contract of fills: backgrounds are inputs, and depend only on the net, the image and the key."""
+"""The contract of fills. A fill makes the backgrounds that hidden positions show. Backgrounds must be valid inputs of the net, and depend only
+on the net, the image and the random stream key."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ N = 4
 
 @dataclass(frozen=True)
 class Trial:
-    """A net of one kind of input, images ``(N, *shape)`` for it, and stream keys ``(N,)``."""
+    """A net that takes one kind of input, N images ``(N, *shape)`` for it, and random stream keys ``(N,)``."""
 
     classifier: Classifier
     images: Tensor
@@ -65,7 +66,7 @@ def served(fill: Fill) -> list[Trial]:
 
 
 def other_net(tried: Trial) -> Classifier:
-    """A net of the same shape whose inputs have another mean."""
+    """A classifier whose inputs have the same shape as in ``tried``, but another mean."""
     inputs = tried.classifier.inputs
     return shared_classifier(dataclasses.replace(inputs, mean=tuple(0.5 * m + 0.1 for m in inputs.mean)))
 

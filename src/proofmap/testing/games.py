@@ -1,4 +1,5 @@
-"""The contract of games: curves depend only on the net, the image, its map and the seed."""
+"""The contract of games. A game reveals or hides positions step by step in a map's order; the label's probability at each step is a curve.
+Curves must depend only on the net, the image, its map and the seed."""
 
 from __future__ import annotations
 
@@ -37,19 +38,19 @@ LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
 
 
 def maps(inputs: Inputs = PICTURES) -> Tensor:
-    """Maps ``(N, L, *positions)``, no two of which are equal."""
+    """Random maps ``(N, L, *positions)`` for N images and L labels, no two of which are equal."""
     return normal(*LABELS.shape, *inputs.positions, seed=1)
 
 
 def played(game: Game, classifier: Classifier | None = None, order: Tensor | None = None) -> Curves:
-    """The curves of a game on pictures: all of them, or those in ``order``."""
+    """The curves of a game on the test pictures: all pictures, or those with the indices ``order``."""
     f, order = classifier or shared_classifier(PICTURES), torch.arange(N) if order is None else order
     return play(game.prepare(f), f, values(PICTURES, N)[order], maps()[order], LABELS[order])
 
 
 @remembered
 def usual(game: Game) -> Curves:
-    """The curves of all pictures, for comparison."""
+    """The curves of a game on all test pictures, for comparison."""
     return played(game)
 
 
@@ -210,7 +211,7 @@ def an_image_alone_gets_the_curve_it_gets_among_others(game: Game) -> None:
 
 @check_game.promise
 def series_and_rows_are_played_or_refused(game: Game) -> None:
-    """A fill may refuse a kind of input with an InputError, and so may a game."""
+    """A game, or its fill (what hidden positions show), may refuse a kind of input with an InputError."""
     for inputs in (SERIES, ROWS):
         f = shared_classifier(inputs)
         with may_be_refused(inputs):

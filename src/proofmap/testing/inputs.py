@@ -1,5 +1,5 @@
-"""The contract of kinds of input: each value belongs to one position, records describe the inputs, and inputs can be read, filled
-and drawn."""
+"""The contract of kinds of input: each value belongs to one position (a part that is shown or hidden as a whole), records describe the inputs,
+and inputs can be read, filled and drawn."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from proofmap.testing.nets import values
 from proofmap.testing.plugins import Contract, raises, shared_classifier
 
 check_inputs: Contract[Inputs] = Contract("kind of input")
-"""Checks a kind of input, given a small one: raises one AssertionError that names every broken promise."""
+"""Checks a kind of input, given as a small instance: raises one AssertionError that names every broken promise."""
 
 _N = 3
 
 
 def _owners(inputs: Inputs) -> Tensor:
-    """The position of each value ``shape``."""
+    """The index of the position that each value of an input belongs to, in the shape ``shape`` of the input."""
     places = inputs.over_channels(torch.arange(inputs.count).view(inputs.positions))
     return places.expand(inputs.shape)
 

@@ -47,7 +47,7 @@ NEEDS, FAMILIES = {*get_args(Need)}, {*get_args(Family)}
 
 
 def classifier(method: Method, batch_size: int = 64) -> Classifier:
-    """A small net that the method can explain: with convolutions, or with attention."""
+    """A classifier with a small net that the method can explain: with convolutions, or with attention."""
     return shared_classifier(PICTURES, batch_size=batch_size, attention=attends(method))
 
 
@@ -66,7 +66,7 @@ def images() -> Tensor:
 
 @remembered
 def usual(method: Method) -> Tensor:
-    """The maps of all images and labels, for comparison."""
+    """The method's maps for all test images and labels, for comparison."""
     return method(classifier(method), images(), LABELS)
 
 
@@ -173,7 +173,7 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
 
 @check_method.promise
 def inputs_that_lack_what_it_needs_are_refused(method: Method) -> None:
-    """No map without meaning is made, such as one of the first words of a row or the middle of a text."""
+    """A method must not return maps without meaning, such as a map of "the first words" for a row or of "the middle" for a text."""
     for inputs in (SERIES, ROWS, TEXT):
         lacking = [n for n, (there, _) in INPUT_NEEDS.items() if n in method.needs and not there(inputs)]
         if not lacking:
@@ -187,7 +187,7 @@ def inputs_that_lack_what_it_needs_are_refused(method: Method) -> None:
 
 @check_method.promise
 def pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps(method: Method) -> None:
-    """A method made for colour pictures may refuse other channels in an InputError, but no size."""
+    """A method for colour pictures may refuse other numbers of channels with an InputError, but it must accept every size."""
     for channels, size in ((3, (7, 9)), (1, (9, 7)), (4, (5, 11))):
         inputs = Pictures(size=size, mean=(0.4,) * channels, std=(0.25,) * channels)
         what = f"pictures of {channels} channels and {size[0]} x {size[1]} pixels"
@@ -208,7 +208,7 @@ def nets_of_half_precision_get_maps(method: Method) -> None:
 
 @check_method.promise
 def nets_without_convolution_and_functions_get_maps_or_are_refused(method: Method) -> None:
-    """If a method needs a layer, or needs to see into the net, its InputError says so."""
+    """A method that needs a layer, or access to the inside of the net, must raise an InputError that says so."""
     net = linear_net(PICTURES)
     for what, given in (("a net without convolution", net), ("a function", lambda x: net(x))):
         with may_be_refused(PICTURES, what):
@@ -218,8 +218,8 @@ def nets_without_convolution_and_functions_get_maps_or_are_refused(method: Metho
 
 @check_method.promise
 def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Method) -> None:
-    """Controls, and methods that never run the net (their cost is 0), are not checked. A stochastic method may keep a trace of noise,
-    such as the start of its masks.
+    """Control methods, and methods that never run the net (their cost is 0), are not checked. The map of a stochastic method may have some
+    noise, such as that of the initial masks.
     """
     cost = method.cost(LABELS.shape[1])
     if method.family == "control" or (cost is not None and cost.passes == 0):
@@ -235,7 +235,7 @@ def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Metho
 
 
 def spread(maps: Tensor) -> Tensor:
-    """The range of values of each map ``(N, L)``."""
+    """The range of values (largest minus smallest) of each map, ``(N, L)``."""
     return maps.flatten(2).amax(dim=2) - maps.flatten(2).amin(dim=2)
 
 
@@ -319,7 +319,7 @@ def the_global_random_state_is_not_touched(method: Method) -> None:
 
 
 class CountedProgress:
-    """Progress that counts the announced passes and the passes done."""
+    """A progress object that counts the passes that a method announces and the passes that it reports as done."""
 
     def __init__(self) -> None:
         self.announced, self.done = 0, 0

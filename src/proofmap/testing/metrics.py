@@ -1,7 +1,7 @@
-"""The contract of metrics: a metric's description is true, and a value depends on its own image alone.
+"""The contract of metrics: a metric's description is true, and the value of an image does not depend on other images.
 
-Some promises are about metrics with a value per image, others about metrics of whole runs. A promise about one kind is not checked for
-the other.
+Some promises are about metrics with a value per image, others about metrics with values for whole runs. A promise about one kind of metric is
+not checked for the other kind.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ OBJECTS: Sequence[Mapping[int, Sequence[Box]]] = (
 )
 USUAL_METHOD = GradientInput()
 LOOKS = 3
-"""Passes that a metric need not announce: f of the image, and the checks of a net that the metric makes."""
+"""Passes per image that a metric need not announce: those for the probabilities f of the image, and for the checks of a net that the metric
+makes."""
 
 
 @dataclass
 class Watched(Judged):
-    """Records the games that are asked for."""
+    """Judged maps that record which games a metric plays. A game reveals or hides positions step by step in a map's order."""
 
     asked: list[ReadyGame] = field(default_factory=list)
 
@@ -72,7 +73,7 @@ def usual_maps(
     order: tuple[int, ...] = tuple(range(N)),
     labels: tuple[tuple[int, ...], ...] = tuple(map(tuple, LABELS.tolist())),
 ) -> Tensor:
-    """A method's maps on the usual net. Cached, because most promises about metrics need the same ones."""
+    """A method's maps for some of the test inputs, on the test net. They are cached, because most promises about metrics need the same maps."""
     some = list(order)
     return method(shared_classifier(inputs), values(inputs, N)[some], torch.tensor(labels)[some])
 
@@ -86,7 +87,7 @@ def judged(
     inputs: Inputs = PICTURES,
     maps: Tensor | None = None,
 ) -> Watched:
-    """A method's maps on some of the images, with everything that a metric may ask for."""
+    """A method's maps for some of the test images, with everything that a metric may need: images, labels, truth and boxes."""
     f, some = classifier or shared_classifier(inputs), list(order)
     x, ready = values(inputs, N)[some], method.prepare(f)
     if maps is None and classifier is None:
@@ -101,7 +102,8 @@ def judged(
 
 @dataclass(frozen=True)
 class Judgement:
-    """The judged maps, and the resulting values of images and pairs. Cached, because many promises need the same ones."""
+    """The judged maps, and the metric's values for images and for pairs of an image and a label. Judgements are cached, because many promises
+    need the same one."""
 
     judged: Watched
     values: Tensor
@@ -111,14 +113,14 @@ class Judgement:
 
 @remembered
 def called(metric: Metric) -> Judgement:
-    """A call with all images, and one for the pairs."""
+    """The judgement from direct calls of the metric: its values for all test images, and its values for pairs of an image and a label."""
     j = judged()
     return Judgement(j, metric(j), metric.pairs(j))
 
 
 @remembered
 def measured(metric: Metric) -> Judgement:
-    """A measurement of all images, as an evaluation makes it."""
+    """The judgement of all test images as an evaluation computes it, with the number of calls for pairs."""
     calls = 0
 
     def counted(self: Metric, judged: Judged) -> Tensor | None:
@@ -133,7 +135,7 @@ def measured(metric: Metric) -> Judgement:
 
 
 def usual(metric: Metric) -> Tensor:
-    """The values of all images, for comparison."""
+    """The metric's values for all test images, for comparison."""
     return called(metric).values
 
 
@@ -321,7 +323,7 @@ IMAGES = 7
 
 
 def run_values(methods: Sequence[int] = (0, 1, 2, 3), images: int = IMAGES) -> RunValues:
-    """Scores of some methods on some images; some images do not count."""
+    """Random scores of some methods on some images, for metrics of whole runs. Some scores are NaN: these images do not count."""
     found: dict[str, dict[str, Tensor]] = {}
     for k in methods:
         table = normal(len(SCORES), IMAGES, seed=k).sigmoid() / 2 + 0.1 * k
@@ -331,7 +333,8 @@ def run_values(methods: Sequence[int] = (0, 1, 2, 3), images: int = IMAGES) -> R
 
 
 def numbers(found: Sequence[RunValue]) -> dict[str, tuple[Any, int]]:
-    """Values by subject, with None in place of NaN, so that they can be compared."""
+    """Value and number of images by subject (what the value is about, such as a method or a pair of methods). NaN is replaced by None, so that
+    values can be compared."""
     return {v.subject: (None if math.isnan(v.value) else v.value, v.n) for v in found}
 
 

@@ -1,4 +1,4 @@
-"""Small nets, small inputs and a counter of passes for tests, the same on every machine."""
+"""Small nets and inputs for tests, the same on every machine, and a counter of the passes through a net."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SERIES = Series(length=12, mean=(1.0, -2.0), std=(3.0, 0.5))
 ROWS = Rows(columns=7, mean=(0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0), std=(1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0))
 TEXT = Text(length=5, width=8)
 KINDS: tuple[Inputs, ...] = (PICTURES, SERIES, ROWS)
-"""One input of each kind, to test plug-ins on."""
+"""Descriptions of small inputs, one of each kind, to test plug-ins on."""
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -49,7 +49,7 @@ def values(inputs: Inputs, n: int, *, seed: int = 0) -> Tensor:
 
 
 def conv_net(labels: int = 4, *, seed: int = 0, channels: int = 3, width: int = 6) -> nn.Sequential:
-    """Two convolutions, each followed by a rectifier; then global pooling and a linear head."""
+    """A net of two convolutions, each followed by a ReLU, then global pooling and a linear head. Weights depend only on the seed."""
     net = nn.Sequential(
         nn.Conv2d(channels, width, 3, padding=1),
         nn.ReLU(),
@@ -90,12 +90,12 @@ def token_net(size: tuple[int, int], labels: int = 4, *, seed: int = 0, channels
 def conv_classifier(
     size: int | tuple[int, int] = 8, labels: int = 4, *, seed: int = 0, **options: Any
 ) -> Classifier:
-    """A classifier of :func:`conv_net` with a normalisation; ``options`` are arguments of Classifier."""
+    """A classifier with the net :func:`conv_net` and a normalisation. ``options`` are arguments of Classifier."""
     return Classifier(conv_net(labels, seed=seed), size=size, **{"mean": MEAN, "std": STD, **options})
 
 
 def picture_net(inputs: Pictures, labels: int = 4, *, attention: bool = False) -> nn.Module:
-    """:func:`conv_net`; :func:`token_net` for plug-ins that need attention."""
+    """A net for pictures: :func:`conv_net`, or, with ``attention``, :func:`token_net` for plug-ins that need attention layers."""
     if attention:
         return token_net(inputs.size, labels, channels=inputs.channels)
     return conv_net(labels, channels=inputs.channels)
@@ -104,7 +104,7 @@ def picture_net(inputs: Pictures, labels: int = 4, *, attention: bool = False) -
 def classifier_of(
     inputs: Inputs, labels: int = 4, *, batch_size: int = 64, attention: bool = False
 ) -> Classifier:
-    """A small net of one kind of input: :func:`picture_net` for pictures, :func:`linear_net` for others."""
+    """A classifier with a small net for ``inputs``: :func:`picture_net` for pictures, :func:`linear_net` for other kinds."""
     if isinstance(inputs, Pictures):
         net = picture_net(inputs, labels, attention=attention)
     else:
@@ -113,13 +113,13 @@ def classifier_of(
 
 
 def linear_net(inputs: Inputs, labels: int = 4) -> nn.Sequential:
-    """Two linear layers with a rectifier between them, for any kind of input."""
+    """A net of two linear layers with a ReLU between them, for any kind of input."""
     layers = nn.Flatten(), nn.Linear(math.prod(inputs.shape), 16), nn.ReLU(), nn.Linear(16, labels)
     return drawn(nn.Sequential(*layers))
 
 
 def blinded(net: nn.Module) -> nn.Module:
-    """The net with a last layer that ignores the features: logits are the same for all images."""
+    """The net, with the weights of its last linear layer set to zero, so that logits are the same for all images."""
     last = [layer for layer in net.modules() if isinstance(layer, nn.Linear)][-1]
     nn.init.zeros_(last.weight)
     return net
@@ -135,7 +135,7 @@ def drawn(net: Net, seed: int = 0) -> Net:
 
 
 class PassCounter:
-    """Counts batches and images that go through a net; copies of the net share it."""
+    """Counts the batches and images that go through a net. Copies of the net share the counter."""
 
     def __init__(self) -> None:
         self.passes, self.images = 0, 0
@@ -164,7 +164,7 @@ class Counted(nn.Module):
 def counted_classifier(
     net: nn.Module | None = None, *, size: int | tuple[int, int] = 8, **options: Any
 ) -> tuple[Classifier, PassCounter]:
-    """A classifier of a net (by default :func:`conv_net`), and the counter of its passes, which starts at zero."""
+    """A classifier with the net ``net`` (by default :func:`conv_net`), and the counter of the net's passes, which starts at zero."""
     inner = Counted(net or conv_net())
     f = Classifier(inner, size=size, **{"mean": MEAN, "std": STD, "batch_size": 64, **options})
     inner.tally.reset()
@@ -178,7 +178,8 @@ WIDTH, SLOTS, MASK, UNKNOWN = 8, 3, 0, 1
 
 
 class ToyReader:
-    """Splits words into tokens of three letters. The number of a token is computed from its letters."""
+    """A tokenizer for tests, with embeddings. It splits words into tokens of three letters. The vocabulary id of a token is computed from
+    its letters."""
 
     most = 40
     has_mask = True
@@ -218,5 +219,5 @@ class ToyReader:
 
 
 def toy_tokens(length: int = 12) -> Tokens:
-    """The inputs of nets of toy tokens: texts of up to ``length`` words."""
+    """The description of inputs that :class:`ToyReader` tokenizes: texts of up to ``length`` words."""
     return Tokens(width=WIDTH, slots=SLOTS, length=length, reader=ToyReader())

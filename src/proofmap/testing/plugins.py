@@ -1,4 +1,4 @@
-"""What a contract is, and the promises and helpers that the contracts of methods, fills, games and metrics share."""
+"""The class of contracts, and the promises and helpers that the contracts of methods, fills, games and metrics share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ raises = TestCase().assertRaisesRegex
 
 @dataclass(frozen=True)
 class Check(Generic[Thing]):
-    """One promise. A call with a plug-in that breaks it raises an AssertionError with the promise. ``str(check)`` is a test id."""
+    """The check of one promise. ``check(plugin)`` raises an AssertionError with the promise if the plug-in breaks it. ``str(check)`` is a test
+    id."""
 
     function: Callable[[Thing], None]
 
@@ -53,7 +54,7 @@ class Check(Generic[Thing]):
 
 
 class Contract(Generic[Thing]):
-    """The promises of one ``kind`` of plug-in. A call with a plug-in runs all ``checks`` and reports each broken promise.
+    """The promises of one ``kind`` of plug-in. ``contract(plugin)`` runs all ``checks`` and reports each broken promise.
 
     >>> check_even = Contract[int]("even number")
     >>> @check_even.promise
@@ -98,7 +99,7 @@ _SEPARATORS = " :,=()"
 
 
 def its_settings_are_frozen_keyword_only_and_recorded(plugin: Plugin) -> None:
-    """A frozen dataclass, keyword-only, whose ``settings()`` are all of its settings as plain data."""
+    """The plug-in must be a frozen, keyword-only dataclass whose ``settings()`` returns all of its settings as plain data."""
     kind = type(plugin)
     assert dataclasses.is_dataclass(plugin), f"{kind.__name__} is not a dataclass"
     assert kind.__dataclass_params__.frozen, "the dataclass is not frozen"
@@ -145,7 +146,7 @@ def is_plain_name(name: object) -> bool:
 
 
 def plugin_contract(kind: type[P]) -> Contract[P]:
-    """The contract of a kind of plug-in, with the promises that every description keeps."""
+    """A new contract for a kind of plug-in, with the promises that all kinds of plug-in share."""
     contract: Contract[P] = Contract(kind.noun)
     contract.promise(its_settings_are_frozen_keyword_only_and_recorded)
     contract.promise(it_compares_by_its_settings_and_can_be_a_key)
@@ -157,7 +158,7 @@ def plugin_contract(kind: type[P]) -> Contract[P]:
 
 
 def remembered(function: Callable[[P], Answer]) -> Callable[[P], Answer]:
-    """Cache the last result of a function, as many promises about a plug-in need the same maps."""
+    """A decorator that caches the last result of a function, because many promises about a plug-in need the same maps."""
     last: list[tuple[P, Answer]] = []
 
     @functools.wraps(function)
@@ -173,7 +174,8 @@ _shared: dict[tuple[Inputs, int, bool], tuple[Classifier, dict[str, Tensor]]] = 
 
 
 def shared_classifier(inputs: Inputs, *, batch_size: int = 64, attention: bool = False) -> Classifier:
-    """:func:`classifier_of`, cached while it is unchanged, as making and freezing a net takes longer than most checks."""
+    """The classifier of :func:`classifier_of`. It is cached as long as it is unchanged, because making and freezing a net takes longer than
+    most checks."""
     key = inputs, batch_size, attention
     if key not in _shared or not _is_untouched(*_shared[key]):
         f = classifier_of(inputs, batch_size=batch_size, attention=attention)
@@ -201,7 +203,7 @@ def _state(classifier: Classifier) -> dict[str, Tensor]:
 
 
 def assert_close(found: Tensor, expected: Tensor, what: str, when: str) -> None:
-    """Assert equality up to the rounding of another batch; NaN equals NaN."""
+    """Assert that two tensors are equal up to the rounding differences between batches. NaN equals NaN."""
     assert found.shape == expected.shape, (
         f"{what} {when} are {tuple(found.shape)}, not {tuple(expected.shape)}"
     )
@@ -217,9 +219,10 @@ def assert_close(found: Tensor, expected: Tensor, what: str, when: str) -> None:
 
 @contextmanager
 def may_be_refused(inputs: Inputs, what: str = "", *, allowed: bool = True) -> Iterator[None]:
-    """Allow an InputError in the block, as a plug-in need not support every kind of input; other errors fail.
+    """Allow an InputError in the block, because a plug-in need not support every kind of input. Other errors fail the check.
 
-    ``what`` names the case if it is more specific than the kind of input. Without ``allowed`` an InputError fails, too.
+    ``what`` names the case in messages if it is more specific than the kind of input. With ``allowed=False``, an InputError fails the
+    check too.
     """
     try:
         yield
@@ -235,7 +238,7 @@ def may_be_refused(inputs: Inputs, what: str = "", *, allowed: bool = True) -> I
 
 
 def with_another_seed(compute: Callable[[], Answer]) -> tuple[Answer, bool]:
-    """The result under another global seed of torch, and whether the global generator was left unchanged."""
+    """The result of ``compute()`` under another global seed of torch, and whether it left the global generator unchanged."""
     with torch.random.fork_rng(devices=[]):
         before = torch.manual_seed(8_191_031).get_state()
         found = compute()
@@ -251,7 +254,7 @@ def assert_global_randomness_is_not_used(found: tuple[Tensor, bool], expected: T
 
 
 def assert_net_stays_as_it_is(run: Callable[[Classifier], object], *, attention: bool = False) -> None:
-    """Assert that a net in training mode is the same after its classifier was used."""
+    """Assert that ``run(classifier)`` does not change the classifier's net, which is in training mode."""
     net = nn.Sequential(picture_net(PICTURES, attention=attention), nn.Dropout(0.5)).train()
     before = copy.deepcopy(net.state_dict())
     run(Classifier(net, inputs=PICTURES, batch_size=64))
