@@ -1,7 +1,7 @@
-"""Numbers of results: arrays of NumPy inside, tensors when they are read.
+"""Fields of results that are stored as NumPy arrays and converted to tensors when they are first read.
 
-A finished run is read and audited with NumPy alone, because importing torch takes seconds. Users read tensors: the fields of
-:class:`~proofmap.MethodResult` and :class:`~proofmap.Evaluation` are declared here. A tensor shares its memory with the array.
+Reading and auditing a finished run needs only NumPy, because importing torch takes seconds. Users get tensors from the fields of
+:class:`~proofmap.MethodResult` and :class:`~proofmap.Evaluation`, which use :class:`HoldsArrays`. A tensor shares its memory with the array.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ Array = NDArray[Any]
 
 
 def as_array(values: Tensor | Array) -> Array:
-    """The values as an array; those of a tensor on the CPU are not copied."""
+    """The values as a NumPy array. A tensor on the CPU is not copied."""
     return values if isinstance(values, np.ndarray) else values.detach().cpu().numpy()
 
 
 def as_tensor(values: Tensor | Array) -> Tensor:
-    """The values as a tensor; those of an array are not copied."""
+    """The values as a tensor. An array is not copied."""
     return torch.from_numpy(values) if isinstance(values, np.ndarray) else values
 
 
 @dataclass(frozen=True)
 class CurveArrays:
-    """The fields of :class:`~proofmap.metrics.curves.Curves` that are stored, as arrays."""
+    """The stored fields of :class:`~proofmap.metrics.curves.Curves`, with NumPy arrays instead of tensors."""
 
     game: str
     labels: Array
@@ -63,7 +63,7 @@ class CurveArrays:
 
 
 def as_tensors(columns: Mapping[str, Tensor | Array]) -> Mapping[str, Tensor]:
-    """The columns as tensors. If they are tensors already, the same object is returned, so that a user can add a column to it."""
+    """The columns as tensors. If all columns are tensors already, the same mapping is returned, so that a user can add a column to it."""
     if not any(isinstance(values, np.ndarray) for values in columns.values()):
         return cast("Mapping[str, Tensor]", columns)
     return {name: as_tensor(values) for name, values in columns.items()}
@@ -74,7 +74,7 @@ def as_curves(curves: Curves | CurveArrays) -> Curves:
 
 
 class ReadAs:
-    """A field of a dataclass that is converted when it is first read."""
+    """Descriptor for a field of a dataclass. The field's value is converted by ``convert`` when it is read."""
 
     def __init__(self, name: str, convert: Callable[[Any], Any]) -> None:
         self.name, self.convert = name, convert
@@ -91,8 +91,9 @@ class ReadAs:
 
 
 class HoldsArrays:
-    """Base class of dataclasses whose fields may be given as arrays and are read as tensors. A subclass names these fields:
-    ``tensors``, ``tables`` of tensors, and ``curves``.
+    """Base class of dataclasses whose fields may be given as NumPy arrays and are read as tensors.
+
+    A subclass lists the names of these fields: ``tensors``, ``tables`` (mappings from names to tensors) and ``curves``.
 
     >>> @dataclass
     ... class Answers(HoldsArrays, tensors=["labels"]):
@@ -111,19 +112,18 @@ class HoldsArrays:
 
     @classmethod
     def from_arrays(cls, **values: Any) -> Self:
-        """Create an object from values that may be arrays. The constructor does the same, but for type checkers it takes only
-        tensors."""
+        """Create an object from values that may be arrays. The constructor does the same, but its type annotations allow only tensors."""
         return cls(**values)
 
     def array(self, name: str) -> Array:
-        """A tensor of this name as an array."""
+        """The field ``name``, one of ``tensors``, as a NumPy array."""
         return as_array(vars(self)[name])
 
     def arrays(self, table: str) -> dict[str, Array]:
-        """A table of tensors, as arrays."""
+        """The field ``table``, one of ``tables``, as a dict of NumPy arrays."""
         return {name: as_array(values) for name, values in vars(self)[table].items()}
 
     def replaced(self, **changes: Any) -> Self:
-        """:func:`dataclasses.replace`, but fields that are held as arrays are not converted."""
+        """A copy with these fields changed, like :func:`dataclasses.replace`, but arrays in the other fields are not converted to tensors."""
         held = {each.name: vars(self)[each.name] for each in fields(self)}  # type: ignore[arg-type]
         return self.from_arrays(**{**held, **changes})

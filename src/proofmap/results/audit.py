@@ -1,7 +1,7 @@
-"""Is a method good enough? Scores against bars, for pipelines that must fail when a map proves nothing.
+"""Is a method good enough? Compares scores with bars (thresholds), for pipelines that must fail when a map proves nothing.
 
-Maps that do not use the net are compared with the same bars, as controls. If one of them reaches every bar, the bars
-distinguish nothing, or the net does not see its input, and the audit fails whatever the methods score.
+Controls are methods whose maps do not use the net. They are compared with the same bars. If a control reaches every bar, then the bars
+distinguish nothing, or the net ignores its input; the audit fails, whatever the other methods score.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from proofmap.results.tables import Cells, Tables, metric_words
 
 @dataclass(frozen=True)
 class AuditLine:
-    """The score of one method against one bar."""
+    """The comparison of one score of one method with its bar."""
 
     method: str
     metric: str
@@ -40,7 +40,7 @@ class AuditLine:
 
     @property
     def what(self) -> str:
-        """The bar in words."""
+        """The bar as text, such as ``>= 0.8``."""
         return f"{'>=' if self.higher_is_better else '<='} {self.bar:g}"
 
     @property
@@ -50,18 +50,19 @@ class AuditLine:
 
 @dataclass(frozen=True)
 class AuditResult(Tables):
-    """Passes if every line and every drop passes and no control reaches all of its bars. Prints as a table."""
+    """The result of :func:`audit`. The audit passes if every line and every drop passes and no control reaches all bars. Prints as
+    tables."""
 
     lines: tuple[AuditLine, ...]
     use: Use
     controls: tuple[AuditLine, ...] = ()
-    """Methods that know nothing of the net, held against the same bars: each must miss one."""
+    """Comparisons of the controls (maps that do not use the net) with the same bars. Each control must miss at least one bar."""
     drops: tuple[DropLine, ...] = ()
-    """Scores held against those of another run."""
+    """Comparisons of scores with those of another run."""
     drop_notes: tuple[str, ...] = ()
-    """How that run differs."""
+    """Notes on how the other run differs from this one."""
     companions: tuple[AuditLine, ...] = ()
-    """The methods' own maps, blurred or shown for every label, with the same bars: for comparison, they decide nothing."""
+    """Comparisons of the methods' own maps, blurred or shown for every label, with the same bars. They do not decide the audit."""
     soundness_notes: tuple[str, ...] = ()
     """Reasons why a method's soundness does not come from its maps."""
 
@@ -71,7 +72,7 @@ class AuditResult(Tables):
 
     @property
     def held(self) -> tuple[AuditLine | DropLine, ...]:
-        """The lines that must pass: the bars of methods, and the drops. The bars of controls are not among them."""
+        """The comparisons that must pass: those of methods with bars, and the drops. Those of controls are not included."""
         return (*self.lines, *self.drops)
 
     @property
@@ -110,7 +111,7 @@ class AuditResult(Tables):
         return "the mean counts" if self.use == "mean" else "the whole 95 % interval counts"
 
     def footer(self) -> list[str]:
-        """The verdict."""
+        """The verdict in one line, such as ``audit passed (the mean counts)``."""
         failed = sum(not line.passes for line in self.held)
         missed = [f"{failed} of {counted(len(self.held), 'bar')} missed"] if failed else []
         verb = "passes, which knows" if len(self.too_good) == 1 else "pass, which know"
@@ -119,7 +120,7 @@ class AuditResult(Tables):
         return [f"audit {verdict} ({self.rule})"]
 
     def tables(self) -> list[Cells]:
-        """The bars, with the controls at the end; then the drops."""
+        """Header and rows of up to two tables: the comparisons with bars (methods, then controls), and the drops."""
         bars = tables.cells_of(
             self._bars,
             ("method", lambda line: line.method),
@@ -163,17 +164,18 @@ def audit(
     against: Results | None = None,
     max_drop: float | Mapping[str, float] | None = None,
 ) -> AuditResult:
-    """Compare every method, or the named ones, with bars, another evaluation, or both. Every control must miss at least one bar.
+    """Compare the scores of methods with bars, with another evaluation, or with both. Every control must miss at least one bar.
 
-    The controls are the label-free methods of :data:`~proofmap.results.controls.NOISE` in the evaluation. A control that is named as a
-    method, or that is judged alone, must reach the bars like any other method. ``blurred:METHOD`` and ``top-label:METHOD`` are only
-    shown for comparison, next to METHOD, unless they are named.
+    The controls are the label-free methods of :data:`~proofmap.results.controls.NOISE` in the evaluation. A control that ``method`` names,
+    or that was judged without other methods, must reach the bars like any other method. The rows ``blurred:METHOD`` and
+    ``top-label:METHOD`` are only shown for comparison, unless ``method`` names them.
 
     Args:
         min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name.
         bars: more bars by the name of a score: a minimum if higher is better, a maximum if lower is better.
-        use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` asks that the whole 95 % interval
-            is on the good side, so that few images cannot pass by luck. A score without a counted image fails.
+        method: names of the methods to audit; by default all methods that are not controls.
+        use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` requires that the whole 95 % interval
+            is on the good side, so that few images cannot pass by luck. A score that counts no image fails.
         against: another evaluation of the same images, such as that of yesterday's net. A drop is the mean difference over the images
             that both evaluations count.
         max_drop: how much any score may get worse; or a limit for each named score, in which case only these scores are checked.
@@ -260,11 +262,11 @@ _NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of 
 
 
 def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None = None) -> str:
-    """One ``testcase`` per bar, per score that is compared with another run, and per control. The test of a control fails
-    if it reaches all bars.
+    """The audit as JUnit XML, with one ``testcase`` per bar, per score that is compared with another run, and per control. The test of a
+    control fails if the control reaches all bars.
 
     Args:
-        run: what was audited; test reports group by it.
+        run: the name of the audited run, by which test reports group the tests.
         also: further requirements of the run, by name, each with the reason why it is not met (empty if it is met).
     """
     cases = [_of_line(line) for line in result.lines] + [_of_drop(line) for line in result.drops]
@@ -303,5 +305,5 @@ def _of_drop(line: DropLine) -> tuple[str, str, str, str]:
 
 
 def _text(text: str) -> str:
-    """The text in one line of characters that XML can hold."""
+    """The text in one line; characters that XML does not allow become ``?``."""
     return _NOT_XML.sub("?", one_line(text))

@@ -1,12 +1,13 @@
 """Compares a method's areas with the strongest and the weakest proof found for each pair.
 
-For a pair (x, a) of an image and a label, A is the insertion area of a method's map and f = f(x, a). A run that also judged
-a method with ``target=weakest`` and one with ``target=strongest`` knows areas that some map reaches:
+A pair (x, a) is an image and a label. A is the area under the insertion curve of a method's map for the pair, and f = f(x, a) is the net's
+probability of the label. A method with ``target=weakest`` searches for the map with the smallest area, and one with ``target=strongest`` for
+the map with the largest. If a run judged both, these areas are known for each pair:
 
-    lo = the smallest area of all methods,      hi = the largest,
+    lo = the smallest area of all methods       hi = the largest area of all methods
 
-which are the areas of these two methods unless another method goes beyond them. With alpha and beta of :mod:`proofmap.metrics.proof` and
-their floors e1 and e2:
+Usually they are the areas of the two searching methods, but another method may go beyond them. Completeness alpha, soundness beta and their
+floors e1 and e2 are defined in :mod:`proofmap.metrics.proof`:
 
     overshoot = -log beta(A, f)                 = log A - log max(f, e2), or 0 where that is negative
     of it by choice = -log beta(A, max(f, lo))  = log A - log max(f, e2, lo), or 0
@@ -14,8 +15,9 @@ their floors e1 and e2:
     of it by choice = -log alpha(A, min(f, hi)) = log min(f, hi) - log max(A, e1), or 0
 
 The part *by choice* is what a map at the bound would have avoided. If even the weakest proof exceeds f, an overshoot up to lo is
-forced. f can be matched where lo <= max(f, e2), and hi >= f or f < e1: orders of the positions lead from one bound to the
-other by swaps of two neighbours, each of which changes a single term of the area. All are means over pairs, in natural logarithms.
+forced. Some map can match f if lo <= max(f, e2), and hi >= f or f < e1. The reason: an order of the positions that reaches one bound can be
+turned into an order that reaches the other by swaps of two neighbours, and each swap changes a single term of the area. The tables show means
+of these numbers over pairs, in natural logarithms.
 
 lo and hi come from a search, not from a proof. A longer search can only widen the interval [lo, hi]. So the parts by choice, and the share
 of pairs that can be matched, are lower bounds.
@@ -43,18 +45,21 @@ from proofmap.results.records import MethodResult, setting_text
 from proofmap.results.tables import Cells, Table
 
 TARGETS = ("weakest", "strongest")
-"""Values of a method's setting ``target`` whose areas are a bound."""
+"""Values of a method's setting ``target`` with which the method searches for a bound."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """For every pair ``(N, L)``, the areas that methods reached, in float64; NaN if a bound is not known."""
+    """f and the bounds of the area for every (image, label) pair, as float64 tensors ``(N, L)``; NaN if a bound is not known.
+
+    ``bounding`` are the methods that search for a bound, ``others`` all other methods.
+    """
 
     f: Tensor
     low: Tensor
     high: Tensor
     weakest: Tensor
-    """The smallest area of the methods with ``target=weakest``: ``low`` before other methods widened it."""
+    """The smallest area of the methods with ``target=weakest``. ``low`` is smaller if another method has a smaller area."""
     strongest: Tensor
     e1: float
     e2: float
@@ -66,27 +71,27 @@ class Reach:
         return _areas(result).masked_fill(self.low.isnan(), torch.nan)
 
     def matchable(self) -> Tensor:
-        """1 if f, with its floors, lies between the bounds, else 0; NaN if they are not known."""
+        """``(N, L)``: 1 if f lies between the bounds (with the floors e1 and e2), else 0; NaN if the bounds are not known."""
         yes = ~(self.forced_over() | self.forced_under())
         return yes.double().masked_fill(self.low.isnan(), torch.nan)
 
     def forced_over(self) -> Tensor:
-        """Pairs for which even the weakest proof is too strong."""
+        """A mask ``(N, L)`` of the pairs for which even the weakest proof is too strong."""
         return self.low > self.f.clamp_min(self.e2)
 
     def forced_under(self) -> Tensor:
-        """Pairs for which even the strongest proof is too weak."""
+        """A mask ``(N, L)`` of the pairs for which even the strongest proof is too weak."""
         return (self.high < self.f) & (self.f >= self.e1)
 
 
 def has_bounds(evaluation: Evaluation) -> bool:
-    """Whether both bounds and another method were judged."""
+    """Whether the evaluation has a method for each of the two bounds, and at least one other method."""
     targets = [_target(result) for result in evaluation.results]
     return {*TARGETS, None} <= set(targets)
 
 
 def reach(evaluation: Evaluation) -> Reach:
-    """The areas reached for every pair. Raises if the evaluation does not have both bounds and another method."""
+    """The bounds of the area for every pair. Raises :class:`InputError` unless the evaluation has both bounds and another method."""
     by_target = {t: [r for r in evaluation.results if _target(r) == t] for t in (*TARGETS, None)}
     _check(evaluation, by_target)
     weakest = _smallest([_areas(r) for r in by_target["weakest"]])
@@ -179,19 +184,19 @@ class MethodBounds:
     shortfall: PairMean
     shortfall_by_choice: PairMean
     below_weakest: int
-    """Pairs on which its proof is weaker than the weakest one, which widens the interval."""
+    """Number of pairs on which the method's proof is weaker than the weakest one found by the search. These pairs get a lower bound."""
     above_strongest: int
 
 
 @dataclass(frozen=True)
 class Bounds(Table):
-    """Every method against the bounds, and whether f can be matched. Prints as a table."""
+    """The comparison of every method with the bounds, and the share of pairs whose f can be matched. Prints as a table."""
 
     methods: tuple[MethodBounds, ...]
     matchable: PairMean
-    """Share of pairs whose f lies between the bounds, floors counted."""
+    """Share of pairs whose f lies between the bounds, with the floors e1 and e2."""
     forced_over: int
-    """Pairs on which even the weakest proof is too strong."""
+    """Number of pairs on which even the weakest proof is too strong."""
     forced_under: int
     notes: tuple[str, ...]
 
@@ -220,11 +225,10 @@ class Bounds(Table):
 
 
 def bounds(results: Results) -> Bounds:
-    """Overshoot and shortfall of every method except the bounds, and the part of each *by choice*, as the docstring of this module defines
-    them.
+    """The overshoot and shortfall of every method, and the part of each *by choice*. The docstring of this module defines these numbers.
 
-    The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``; if there are several of either,
-    the most extreme area counts. Pairs without both bounds, or without an area of the method, do not count.
+    The evaluation must have judged ``belief-mask:target=weakest`` and ``belief-mask:target=strongest``, which are not in the result. If
+    there are several methods for a bound, the most extreme area counts. A pair does not count if a bound or the method's area is missing.
     """
     evaluation = evaluation_of(results)
     found = reach(evaluation)
@@ -276,7 +280,7 @@ def _matchable_note(matchable: PairMean, over: int, under: int) -> str:
 
 
 def _beaten_notes(found: Reach, methods: Sequence[MethodBounds]) -> list[str]:
-    """Notes on methods that exceed the bounds, with their numbers of pairs. The bounds of these pairs were widened."""
+    """Notes that name the methods that go beyond the bounds found by the search, with the number of pairs on which each does."""
     below = {m.method: m.below_weakest for m in methods if m.below_weakest}
     above = {m.method: m.above_strongest for m in methods if m.above_strongest}
     notes = []
@@ -311,7 +315,7 @@ def _meaning_notes(evaluation: Evaluation, found: Reach) -> list[str]:
 
 
 def _search_words(result: MethodResult) -> str:
-    """A bound in words, with the effort of its search: ``belief-mask:target=weakest (passes 200, grid 56, fills gray, blur)``."""
+    """The name of a bounding method with its search effort: ``belief-mask:target=weakest (passes 200, grid 56, fills gray, blur)``."""
     settings = result.settings
     words = [f"{key} {settings[key]}" for key in ("passes", "grid") if key in settings]
     fills = settings.get("fills")
@@ -322,7 +326,7 @@ def _search_words(result: MethodResult) -> str:
 
 
 def _flat_record(record: Mapping[str, object]) -> dict[str, object]:
-    """A record whose means are columns: ``overshoot``, ``overshoot_low``, ``overshoot_high``, ``overshoot_n``."""
+    """The record with each mean split into columns: ``overshoot``, ``overshoot_low``, ``overshoot_high``, ``overshoot_n``."""
     flat: dict[str, object] = {}
     for key, value in record.items():
         if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Can the numbers of two runs be compared? Which images and metrics they share, and how they differ."""
+"""Can the scores of two runs be compared? Finds the images and metrics that two runs share, and how the runs differ."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ MUST_AGREE = (
     "renormalise",
     "labels",
 )
-"""Settings of an evaluation that must be equal in two runs; a setting that a run does not record is not checked."""
+"""Settings of an evaluation that must be equal in two runs. A setting that one of the runs does not record is not checked."""
 SAME_F = 0.01
-"""Largest difference of f for the same net and picture; half precision and other devices stay well below."""
+"""If f (the net's probability of a label) differs by more than this, the nets or images differ. The difference between devices, or between
+half and full precision, is well below."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One method of one run."""
+    """One method of one run. ``name`` is the method's name in messages, such as ``run/method``."""
 
     run: str
     evaluation: Evaluation
@@ -45,7 +46,7 @@ class Entry:
 
 
 def shared_metrics(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
-    """The names of the metrics that both methods have. If ``metrics`` is given, only these; both methods must have them."""
+    """The names of the metrics that both methods have. If ``metrics`` is given, only these are returned, and both methods must have them."""
     names = [s.name for s in method.result.scores if s.name in against.result.arrays("values")]
     for asked in metrics or ():
         if asked not in names:
@@ -56,7 +57,8 @@ def shared_metrics(method: Entry, against: Entry, metrics: Sequence[str] | None)
 
 
 def shared_images(method: Entry, against: Entry) -> tuple[list[int], list[int]]:
-    """The rows of the images in both evaluations, in the method's order, matched by name."""
+    """The images that both evaluations have, matched by name: their row indices in ``method`` and in ``against``, in the order of
+    ``method``."""
     if method.evaluation is against.evaluation:
         rows = list(range(len(method.evaluation)))
         return rows, rows
@@ -70,7 +72,7 @@ def shared_images(method: Entry, against: Entry) -> tuple[list[int], list[int]]:
 
 
 def what_differs(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[str]:
-    """Why the numbers of two runs cannot be compared; empty if they can."""
+    """The reasons why the scores of two runs cannot be compared; empty if they can be compared."""
     if method.evaluation is against.evaluation:
         return []
     ours, theirs = method.evaluation.settings, against.evaluation.settings
@@ -91,7 +93,8 @@ def what_differs(method: Entry, against: Entry, metrics: Sequence[str] | None) -
 
 
 def _different_images(method: Entry, against: Entry) -> list[str]:
-    """Images whose labels or f differ between the runs. Equal settings and names do not imply equal weights and pictures."""
+    """A list with one sentence on the first image whose labels or f differ between the runs; empty if there is none. This check is needed
+    because equal settings and names do not imply equal weights and pictures."""
     rows, others = shared_images(method, against)
     ours, theirs = method.evaluation, against.evaluation
     for i, j in zip(rows, others, strict=True):

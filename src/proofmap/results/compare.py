@@ -1,4 +1,4 @@
-"""Which method is better, and how certain is that? Paired differences over the images that two methods share."""
+"""Which of two methods is better, and how certain is the answer? Paired differences over the images that both methods share."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Difference:
-    """A metric of a method minus that of a baseline, image by image, over the images that both count."""
+    """The mean difference of one metric, method minus baseline, over the n images that count for both, with its 95 % interval and test."""
 
     metric: str
     higher_is_better: bool
@@ -47,13 +47,13 @@ class Difference:
     high: float
     n: int
     p: float
-    """Share of random signs whose mean difference is as far from zero (sign-flip test, two-sided)."""
+    """Two-sided p-value of the sign-flip test: the share of random sign patterns whose mean difference is at least as far from zero."""
     wins: float
     """Share of images on which the method is better; a tie counts as half."""
     corrected_p: float
     """p corrected for the number of comparisons in the table (Holm)."""
     images_needed: int | None
-    """Number of images that decide such a line in four of five cases; None if no number does."""
+    """Number of images with which a difference of this size is decided in four of five cases; None if no number is enough."""
 
     @property
     def verdict(self) -> Verdict:
@@ -118,18 +118,19 @@ def compare(
     detect: float | None = None,
     seed: int = 0,
 ) -> Comparison:
-    """Paired differences of methods, for every metric that two methods share, over the images that count for both.
+    """Paired differences between methods, for every metric that two methods share, over the images that count for both.
 
-    With one evaluation: all pairs of its methods, or all methods against ``baseline``. With several evaluations by name: each method
-    against the same method of the first run that has it, or every method against ``baseline`` (``method`` or ``run/method``). Images
-    are matched by name.
+    With one evaluation, all pairs of its methods are compared, or all methods with ``baseline``. With a mapping of names to evaluations
+    (runs), each method is compared with the same method of the first run that has it, or every method with ``baseline`` (``method`` or
+    ``run/method``). Images of different runs are matched by name.
 
     Args:
         methods: compare only these (``method`` or ``run/method``), with one another or with ``baseline``.
-        metrics: names of scores; all that two methods share when left out.
-        allow_mismatch: compare runs of other nets, label rules or metric settings, too, and note what differs; by default they are
-            refused.
-        detect: report how many images a difference of this size needs, instead of the difference that was found.
+        metrics: names of the scores to compare; by default all that two methods share.
+        allow_mismatch: also compare runs with different nets, label rules or metric settings, and add a note on what differs. By default
+            such runs are refused.
+        detect: report the number of images needed for a difference of this size, instead of the difference that was found.
+        seed: seed of the random sign patterns of the test.
     """
     if detect is not None and not (math.isfinite(detect) and detect > 0):
         raise InputError(f"detect must be a difference above 0, not {detect}")
@@ -173,8 +174,8 @@ def compare(
 def _test_notes(
     differences: Sequence[Difference], detect: float | None, inputs: Inputs, fewer: Sequence[str]
 ) -> list[str]:
-    """Notes on how the lines were tested, and on differences that cannot be decided with this number of images. ``fewer`` are the options
-    that would leave fewer lines."""
+    """Notes on how the lines were tested, and a warning if this number of images can never decide a line. ``fewer`` names the command-line
+    options that would leave fewer lines to test."""
     lines = len(differences)
     one_of = "a difference of its size" if detect is None else f"a difference of {detect:g}"
     notes = [
@@ -203,14 +204,14 @@ def _test_notes(
 
 
 def resamples_for(lines: int) -> int:
-    """The number of random sign patterns. It is large enough that the smallest possible corrected p is .01 or below."""
+    """The number of random sign patterns for a table of ``lines`` lines, so large that the smallest possible corrected p is at most .01."""
     return max(10_000, 100 * lines)
 
 
 def _pairs(
     entries: Sequence[Entry], baseline: str | None, methods: Sequence[str] | None, *, several: bool
 ) -> list[tuple[Entry, Entry]]:
-    """(method, baseline) pairs as :func:`compare` describes them."""
+    """The (method, baseline) pairs to compare, chosen as :func:`compare` describes. ``several`` is True if there are several runs."""
 
     def named(name: str) -> list[Entry]:
         if not (found := [e for e in entries if name in (e.name, e.result.name)]):
@@ -273,7 +274,7 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
 
 @np.errstate(over="ignore", invalid="ignore")  # infinite values
 def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """The difference of every column, with its p-value. Columns of the same length are tested with the same random signs, in one pass."""
+    """The :class:`Difference` of every column. Columns of the same length are tested in one pass with the same random signs."""
     p = np.full(len(columns), np.nan)
     for n in {len(column.values) for column in columns}:
         same = [k for k, column in enumerate(columns) if len(column.values) == n]
@@ -331,7 +332,7 @@ def _image_notes(method: Entry, against: Entry) -> list[str]:
 
 
 def three_decimals(value: float) -> str:
-    """Three decimals, without the leading zero.
+    """The value as text with three decimals, without the leading zero.
 
     >>> three_decimals(0.25), three_decimals(-0.5), three_decimals(1.25)
     ('.250', '-.500', '1.250')
@@ -340,7 +341,7 @@ def three_decimals(value: float) -> str:
 
 
 def signed(value: float) -> str:
-    """Three decimals with a sign, without the leading zero.
+    """The value as text with a sign and three decimals, without the leading zero.
 
     >>> signed(0.0412), signed(-0.5), signed(1.25)
     ('+.041', '-.500', '+1.250')
@@ -349,12 +350,12 @@ def signed(value: float) -> str:
 
 
 def signed_interval(low: float, high: float) -> str:
-    """``[+.012, +.034]``, or a dash if there is no interval."""
+    """The interval as text, such as ``[+.012, +.034]``, or a dash if there is no interval."""
     return "-" if math.isnan(low) else f"[{signed(low)}, {signed(high)}]"
 
 
 def p_text(value: float) -> str:
-    """A p-value with three decimals, or ``<.001``."""
+    """A p-value as text with three decimals, or ``<.001``."""
     if math.isnan(value):
         return "-"
     return "<.001" if value < 0.001 else f"{value:.3f}".removeprefix("0")

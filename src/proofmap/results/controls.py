@@ -1,7 +1,7 @@
-"""What controls say about methods: which rows of an evaluation are controls, and when they explain a method's soundness.
+"""Controls: which rows of an evaluation are controls, and when they explain a method's soundness.
 
-A control is not a proposed method. A ``noise`` row does not use the net (:data:`NOISE`). A ``blurred`` row has a judged method's maps,
-blurred. A ``cheating`` row shows a judged method's map of the top label for every label.
+A control is a row that is judged only for comparison. There are three kinds. A ``noise`` row does not use the net (:data:`NOISE`). A
+``blurred`` row has the blurred maps of a judged method. A ``cheating`` row uses a judged method's map of the top label for every label.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from proofmap.results.records import SOUNDNESS, MethodResult
 from proofmap.results.tables import number
 
 NOISE = ("random", "centered-gaussian", "edges")
-"""Label-free methods that know nothing of the net."""
+"""Names of methods with one map for all labels that do not use the net."""
 Role = Literal["method", "noise", "blurred", "cheating"]
 _COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheating"}
 
 NEARLY = 0.9
-"""A control explains soundness if it reaches this share of it and the method is not clearly above the control."""
+"""A control explains a method's soundness if it reaches this share of the method's mean and the method is not clearly above the control."""
 NO_EFFORT = "soundness not clearly higher than that of one map for all labels"
-"""The first words of a note on methods that are not above a map that is the same for every label."""
+"""The first words of the note on methods whose soundness is not clearly above that of a control with one map for all labels."""
 BY_BLUR = "soundness explained by blur"
-"""The first words of a note on methods that are not above their blurred maps."""
+"""The first words of the note on methods whose soundness is not clearly above that of blurred maps."""
 FROM_FILL = 0.5
-"""The fill explains soundness if it alone gives more than this share of the least sound label's area."""
+"""The fill (what replaces hidden positions) explains soundness if it alone gives more than this share of the least sound label's area."""
 
 
 def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
-    """The role of a row. A wrapper is a control if the method inside it is judged too."""
+    """The role of the row ``result`` among all rows ``results``. A blurred or top-label row is a control only if the method that it wraps
+    is judged too."""
     if result.label_free and result.settings.get("method") in NOISE:
         return "noise"
     role = _COMPANIONS.get(result.settings.get("method"))
@@ -49,11 +50,12 @@ def _has_settings(result: MethodResult, record: Mapping[str, object]) -> bool:
 
 
 def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None) -> list[str]:
-    """Notes on methods whose soundness has another cause than their maps: it is no higher than that of blurred maps or of one map for all
-    labels, or the fill alone proves the labels.
+    """Notes on methods whose soundness is explained by something other than their maps: by blur, by one map for all labels, or by the fill
+    alone.
 
-    A control explains a method's soundness if its mean is at least nine tenths of the method's mean, and if the 95 % interval of the
-    paired differences does not lie above zero (for one image: if the difference is not above zero).
+    A control explains a method's soundness if two conditions hold. The control's mean soundness is at least nine tenths of the method's.
+    And the 95 % interval of the paired differences, method minus control, does not lie above zero (for one image: the difference is not
+    above zero).
     """
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
     own = [
@@ -86,7 +88,8 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
 
 
 def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) -> Iterator[str]:
-    """Texts such as ``grad-cam .81 (random .84)``: a method, and the best control that the method does not exceed."""
+    """Texts such as ``grad-cam .81 (random .84)``, one per method whose soundness a control explains: the method, and the best control
+    that it is not clearly above."""
     for result in own:
         values = soundness_values(result)
         if values is None:
@@ -107,7 +110,8 @@ def soundness_values(result: MethodResult) -> Doubles | None:
 
 @np.errstate(invalid="ignore")  # infinite values
 def is_above(values: Doubles, control: Doubles) -> bool:
-    """Whether the whole 95 % interval of the mean paired difference is above zero. For one image, whether the difference is above zero."""
+    """Whether the 95 % interval of the mean paired difference, ``values - control``, lies above zero. For one image, whether the difference
+    is above zero."""
     differences = values - control
     if int((~np.isnan(differences)).sum()) < 2:
         return float(np.nansum(differences)) > 0
@@ -115,8 +119,11 @@ def is_above(values: Doubles, control: Doubles) -> bool:
 
 
 def _share_of_fill(result: MethodResult) -> float:
-    """The share of the area that the fill alone gives: f(fill, a) / AUC(a), at most 1, for the least sound label a, averaged over images
-    with soundness below 1. 0 if there are none, or if the curve does not start with nothing shown.
+    """The share of the area that the fill alone gives, averaged over the images with soundness below 1.
+
+    For one image, the share is f(fill, a) / AUC(a), at most 1, where a is the least sound label, AUC(a) the area under its insertion curve,
+    and f(fill, a) its probability if nothing is shown. The result is 0 if there are no such images, or if the curve does not start with
+    nothing shown.
     """
     pairs, curves = result.pair_array(SOUNDNESS), result.curve_arrays
     if pairs is None or int(curves.counts[0]) != 0 or curves.game != "insertion":

@@ -1,4 +1,4 @@
-"""The connection between results and the report: results call these functions to show and save themselves."""
+"""The interface through which results show and save themselves. It keeps :mod:`proofmap.results` from importing :mod:`proofmap.report`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _load: Callable[[], Display] | None = None
 
 
 def set_display(load: Callable[[], Display]) -> None:
-    """Set the implementation; ``load`` is called when a result is first shown or saved."""
+    """Set the function that returns the implementation. ``load`` is called whenever a result is shown or saved."""
     global _load
     _load = load
 

@@ -1,4 +1,4 @@
-"""Did scores drop since another run? Paired differences over the images of both runs against the largest drop allowed."""
+"""Did scores drop since another run? Compares paired differences, over the images of both runs, with the largest drop allowed."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, setting_text
 
 SAME_IN_BOTH = ("labels", "label_set", "renormalise", "outputs")
-"""Settings of an evaluation that must agree. The net and its preprocessing may differ."""
+"""Settings of an evaluation that must be equal in both runs. The net and its preprocessing may differ."""
 OF_THE_NET = ("color",)
-"""Settings of a score that come from the net, such as the gray of a fill."""
+"""Settings of a score that depend on the net and may therefore differ, such as the gray of a fill."""
 ROUNDING = 1e-6
 """Tolerance for float32: a drop of exactly the limit passes."""
 
 Use = Literal["mean", "interval"]
-"""What is compared with a bar: the ``mean`` over images, or the whole 95 % ``interval`` (its end nearer to failing)."""
+"""What is compared with a bar: the ``mean`` over images, or the whole 95 % ``interval`` (the worse of its two ends)."""
 
 
 @dataclass(frozen=True)
 class DropLine:
-    """The change of one score, image by image, and the largest drop allowed."""
+    """The paired change of one score since another run, and whether it stays within the largest drop allowed."""
 
     method: str
     metric: str
@@ -48,7 +48,7 @@ class DropLine:
 
     @property
     def bar(self) -> str:
-        """The bar in words."""
+        """The allowed change as text, such as ``-0.05 at most``."""
         return f"{'-' if self.higher_is_better else '+'}{self.max_drop:g} at most"
 
     @property
@@ -59,7 +59,7 @@ class DropLine:
 
 
 def drop_cells(lines: Sequence[DropLine]) -> tables.Cells:
-    """Header and one row of cells per line."""
+    """Header and one row of cells per :class:`DropLine`."""
     return tables.cells_of(
         lines,
         ("method", lambda d: d.method),
@@ -81,11 +81,13 @@ def find_drops(
     methods: Sequence[str],
     use: Use = "mean",
 ) -> tuple[tuple[DropLine, ...], tuple[str, ...]]:
-    """A line per method and metric, and notes about both runs.
+    """One :class:`DropLine` per method and metric, and notes on how the two runs differ.
 
     Args:
-        max_drop: how much any score may get worse; or a limit for each named score, and then only these are checked.
+        against: the earlier evaluation.
+        max_drop: how much any score may get worse; or a limit for each named score, in which case only these scores are checked.
         methods: names of methods in both evaluations, judged by the same metrics with the same settings.
+        use: whether the mean or the whole 95 % interval of the change is compared with the limit.
     """
     limits = dict(max_drop) if isinstance(max_drop, Mapping) else {"": float(max_drop)}
     for what, limit in limits.items():
@@ -108,7 +110,7 @@ def find_drops(
 
 
 def _line(method: str, d: Difference, limit: float, use: Use, counted_before: bool) -> DropLine:
-    """The verdict on one difference. A score that counted no image before cannot drop."""
+    """The :class:`DropLine` of one difference. A score that counted no image in the other run cannot drop, so it passes."""
     up = 1 if d.higher_is_better else -1
     end = d.low if d.higher_is_better else d.high
     judged = up * (d.difference if use == "mean" else end)
@@ -146,7 +148,7 @@ def _result(evaluation: Evaluation, name: str, where: str) -> MethodResult:
 
 
 def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> list[str]:
-    """The metrics to check: the named ones, or all. Both runs must have them with the same settings."""
+    """The metrics to check: the named ones, or all. Raises :class:`InputError` unless both runs have them with the same settings."""
     scores = {"this run": now.scores, "the other run": before.scores}
     wanted = list(named) or list(dict.fromkeys(s.name for there in scores.values() for s in there))
     for name in wanted:

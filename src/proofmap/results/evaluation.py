@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class HasEvaluation(Protocol):
-    """Something that holds or reads an evaluation: a :class:`~proofmap.Run`, a :class:`~proofmap.Proof`, the outcome of a study."""
+    """An object with an evaluation: a :class:`~proofmap.Run`, a :class:`~proofmap.Proof`, or the outcome of a study."""
 
     @property
     def evaluation(self) -> Evaluation | Callable[[], Evaluation]: ...
@@ -31,12 +31,15 @@ class HasEvaluation(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
-    """The results of methods on images: the one type that tables, comparisons, audits, reports and figures read.
+    """The results of methods on N images. Tables, comparisons, audits, reports and figures all read this type.
 
-    :func:`proofmap.evaluate` returns one; :meth:`proofmap.Run.evaluation` reads one from a run directory. It prints as a table.
+    :func:`proofmap.evaluate` returns an evaluation, and :meth:`proofmap.Run.evaluation` reads one from a run directory. It prints as a table.
 
-    All images have numbers. Pixels and maps take memory, so only the ``pictured`` images have them: ``images`` is ``(P, *shape)``
-    (see :attr:`inputs`) and belongs to the rows ``pictured`` of ``image_names``, ``labels`` and ``f``.
+    ``labels`` ``(N, L)`` has a row of labels for each image, padded with -1, and ``f`` ``(N, L)`` the net's probabilities of these labels.
+    In the methods, ``index`` is the index of an image, and ``place`` is the index of a label in the image's row of labels.
+
+    Scores are stored for all images. Pixels and maps take memory, so they are stored only for the P images whose indices are in
+    ``pictured``: ``images`` is ``(P, *shape)`` (see :attr:`inputs`).
     """
 
     results: tuple[MethodResult, ...]
@@ -48,7 +51,7 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
     settings: Mapping[str, object]
     pictured: tuple[int, ...] = ()
     run_scores: tuple[RunScore, ...] = ()
-    """Numbers about the run as a whole, computed from the values of all methods."""
+    """Scores of the run as a whole, computed from the values of all methods."""
 
     def __len__(self) -> int:
         """The number of images."""
@@ -56,15 +59,15 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
 
     @cached_property
     def inputs(self) -> Inputs:
-        """The kind of input: how it is composed and shown, and the names of its positions."""
+        """The kind of input (images, series, rows of a table, texts), which knows the shape of inputs and the names of their positions."""
         return inputs_of(self.settings)
 
     def image_of(self, index: int) -> Tensor:
-        """A pictured image as the net takes it, such as ``(C, H, W)``."""
+        """A pictured image as the net takes it, such as ``(C, H, W)``. Raises :class:`InputError` if its pixels were not kept."""
         return self.images[self._place(index)]
 
     def map_of(self, result: MethodResult, index: int, place: int) -> Tensor:
-        """The map ``(*positions,)`` of a pictured image for the label at this index of its row of labels."""
+        """The map ``(*positions,)`` of a pictured image for the label at ``place``."""
         return result.maps[self._place(index), 0 if result.label_free else place]
 
     def maps_of(self, result: MethodResult) -> Tensor:
@@ -72,17 +75,17 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         return result.maps.expand(-1, self.labels.shape[1], *result.maps.shape[2:])
 
     def places_of(self, index: int) -> list[int]:
-        """The indices in an image's row of labels that hold a label, not padding."""
+        """The indices in an image's row of labels that are not padding."""
         return [
             place for place, label in enumerate(self.array("labels")[index].tolist()) if label != NO_LABEL
         ]
 
     def label_name(self, index: int, place: int) -> str:
-        """The name of the label at an index of an image's row of labels."""
+        """The name of the label at ``place`` of an image."""
         return self.label_names[int(self.array("labels")[index, place])]
 
     def count_of(self, index: int) -> int:
-        """The number of positions of a pictured input. For a text, its own number of positions, without the padding for longer texts."""
+        """The number of positions of a pictured input. For a text this is its own length, without padding."""
         lengths = self.inputs.lengths(self.image_of(index)[None])
         return self.inputs.count if lengths is None else int(lengths[0])
 
@@ -106,9 +109,9 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         )
 
     def select_images(self, places: Sequence[int]) -> Evaluation:
-        """The evaluation of the images with these indices, in this order. Means and intervals are over these images.
+        """The evaluation restricted to the images with the indices ``places``, in this order. Means and intervals are computed again.
 
-        Numbers about the run as a whole are left out.
+        ``run_scores`` is empty in the result.
         """
         outside = [place for place in places if not 0 <= place < len(self)]
         if outside or not places:
@@ -130,11 +133,13 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         )
 
     def table(self, width: int | None = None) -> str:
-        """The scores as text: one line per method, one column per metric, intervals in brackets; stacked if wider than ``width``."""
+        """The scores as text, with one line per method, one column per metric and intervals in brackets. A table wider than ``width``
+        columns is stacked."""
         return display().score_table(self, width)
 
     def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
-        """The numbers as a pandas DataFrame, one row per value: ``scores`` (means with intervals), ``per_image`` or ``per_label``."""
+        """A table as a pandas DataFrame with one row per value. ``table`` is ``scores`` (means with intervals), ``per_image`` or
+        ``per_label``."""
         return display().dataframe(self, table)
 
     def __str__(self) -> str:
@@ -150,16 +155,16 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         return display().evaluation_html(self)
 
     def save(self, folder: str | Path, *, pictures: bool = True) -> list[Path]:
-        """Write ``scores.csv``, ``pairs.csv``, ``evaluation.json`` and the pictures; returns what was written."""
+        """Write ``scores.csv``, ``pairs.csv``, ``evaluation.json`` and the pictures into ``folder``. Returns the paths of the files."""
         return display().save_evaluation(self, folder, pictures=pictures)
 
 
 Results = Evaluation | HasEvaluation
-"""What comparisons, audits, analyses, reports and figures take."""
+"""The type of results that comparisons, audits, analyses, reports and figures take."""
 
 
 def evaluation_of(results: Results) -> Evaluation:
-    """The evaluation itself, or the one that a run, a proof or the outcome of a study has."""
+    """The evaluation of ``results``: the argument itself, or the evaluation of a run, a proof or the outcome of a study."""
     if isinstance(results, Evaluation):
         return results
     found = getattr(results, "evaluation", None)

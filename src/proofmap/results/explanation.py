@@ -1,4 +1,4 @@
-"""Maps for several labels, of one or several methods, and what each map proves."""
+"""The results of ``explain``: maps for several labels, from one or several methods, and what each map proves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from proofmap.results.score_tables import pair_table, pairs_html
 
 @dataclass(frozen=True)
 class PairScores:
-    """What each map proves: a sequence of rows, method by method, that prints as a table."""
+    """A sequence of rows that say what each map proves, one per method, image and label. Prints as a table."""
 
     evaluation: Evaluation
 
@@ -63,7 +63,7 @@ class Proof:
 
     @property
     def result(self) -> MethodResult:
-        """The result of the only method. An error if there are several."""
+        """The result of the only method. Raises :class:`InputError` if there are several methods."""
         if len(self.methods) > 1:
             raise InputError(
                 f"there are {len(self.methods)} methods; name one, such as proof[{self.methods[0]!r}].maps"
@@ -72,21 +72,22 @@ class Proof:
 
     @property
     def maps(self) -> Tensor:
-        """The maps ``(N, L, *positions)``, such as ``(N, L, H, W)``. An error if there are several methods."""
+        """The maps ``(N, L, *positions)``, such as ``(N, L, H, W)``. Raises :class:`InputError` if there are several methods."""
         return self.evaluation.maps_of(self.result)
 
     @property
     def labels(self) -> Tensor:
-        """Indices ``(N, L)`` into the classifier's outputs, padded with -1."""
+        """The explained labels ``(N, L)`` as indices into the classifier's outputs, padded with -1."""
         return self.evaluation.labels
 
     @property
     def scores(self) -> PairScores:
-        """One row per method, image and label: f, completeness, soundness, insertion (the AUC). Prints as a table."""
+        """One row per method, image and label, with f (the net's probability of the label), completeness, soundness and insertion (the AUC).
+        Prints as a table."""
         return PairScores(self.evaluation)
 
     def table(self, width: int | None = None) -> str:
-        """What each map proves, as text; stacked if wider than ``width``."""
+        """A text table of what each map proves. A table wider than ``width`` columns is stacked."""
         return self.scores.table(width)
 
     def __str__(self) -> str:

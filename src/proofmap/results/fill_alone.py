@@ -1,9 +1,10 @@
 """Labels that the fill alone gives: the net believes them when no part of the image is shown.
 
-f(fill, a) is where an insertion curve begins. A label is given by the fill on an image
+The fill is what replaces hidden positions. f(fill, a) is the probability of label a if every position is hidden, which is where an
+insertion curve begins. On an image, the fill alone *gives* label a if
 
-    where f(fill, a) >= .9, or
-    where the map is too strong (soundness below .8), and f(fill, a) is at least .01 and at least AUC / 2.
+    f(fill, a) >= .9, or
+    the map is too strong (soundness below .8), and f(fill, a) is at least .01 and at least AUC / 2.
 
 Completeness and soundness of such a label say more about the fill than about the map, so they carry a mark.
 """
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 
 MARK = "†"
 GIVEN = 0.9
-"""A label with at least this probability on the fill alone is given by it."""
+"""The fill alone gives a label if f(fill, a) is at least this."""
 WORTH_NAMING = 0.01
-"""A label with less on the fill alone is not given by it: every net gives every label a little."""
+"""The fill alone never gives a label if f(fill, a) is below this: every net gives every label a small probability."""
 _NAMED = 3
 _BETTER = ("blur", "near-rows")
-"""Fills that are suggested first, where they make sense: close to what a net has seen."""
+"""Fills that are suggested first, if the inputs have them: their pixels are close to what a net was trained on."""
 
 
 def f_of_fill(curves: Curves) -> Tensor:
-    """f(fill, a) ``(N, L)``. NaN if the curve does not start with nothing shown, or if it does not contain probabilities."""
+    """f(fill, a) of every pair ``(N, L)``. All NaN if the curves do not start with nothing shown, or do not contain probabilities."""
     begins = curves.game == "insertion" and "target" not in curves.settings and int(curves.counts[0]) == 0
     found = curves.probabilities[:, :, 0] if begins else torch.full_like(curves.f, torch.nan)
     return found.double().cpu()
@@ -55,14 +56,14 @@ def given_by_fill(result: MethodResult) -> Tensor:
 
 
 def fill_words(result: MethodResult, index: int, place: int) -> str:
-    """A note such as ``gray alone: f = .98`` if the fill alone gives the label of this pair; otherwise empty."""
+    """A note such as ``gray alone: f = .98`` if the fill alone gives the label at ``place`` of image ``index``; otherwise empty."""
     if not bool(given_by_fill(result)[index, place]):
         return ""
     return f"{_fill(result)} alone: f = {number(float(f_of_fill(result.insertion)[index, place]))}"
 
 
 def is_marked(evaluation: Evaluation, score: Score) -> bool:
-    """Whether a score of completeness or soundness depends on labels that the fill alone gives."""
+    """Whether tables mark a score: it is completeness, soundness or best effort, and the fill of its curves gives a label on some image."""
     drawn = evaluation.results[0].curve_settings.get("fill")
     same_fill = setting_text(score.settings.get("fill", drawn)) == setting_text(drawn)
     rests = score.kind in (COMPLETENESS, SOUNDNESS, BEST_EFFORT) and same_fill
@@ -70,7 +71,7 @@ def is_marked(evaluation: Evaluation, score: Score) -> bool:
 
 
 def fill_records(result: MethodResult) -> list[dict[str, object]]:
-    """Records of the (image, label) pairs whose label the fill alone already gives, as plain data."""
+    """One record per (image, label) pair whose label the fill alone gives, as plain data."""
     alone, labels = f_of_fill(result.insertion), result.insertion.labels.tolist()
     return [
         {
@@ -85,8 +86,8 @@ def fill_records(result: MethodResult) -> list[dict[str, object]]:
 
 
 def fill_notes(evaluation: Evaluation) -> list[str]:
-    """Notes on labels that the fill alone gives: which they are, what this means, and how to judge with another fill. Empty if no score
-    of a table carries the mark.
+    """Notes on labels that the fill alone gives: which labels, what this means for scores, and how to judge with another fill. Empty if no
+    score is marked.
     """
     if not any(is_marked(evaluation, score) for score in evaluation.results[0].scores):
         return []
@@ -96,7 +97,7 @@ def fill_notes(evaluation: Evaluation) -> list[str]:
 
 
 def fill_causes(evaluation: Evaluation) -> list[str]:
-    """The first part of :func:`fill_notes`, for pictures: without advice on another fill."""
+    """The notes of :func:`fill_notes` without the advice on another fill, for pictures."""
     if not any(bool(given_by_fill(result).any()) for result in evaluation.results):
         return []
     fill, labels = _fill(evaluation.results[0]), ", ".join(_labels(evaluation))
@@ -111,13 +112,13 @@ def other_fill(evaluation: Evaluation) -> str:
 
 
 def fill_text(evaluation: Evaluation) -> str:
-    """The fill of the curves. For inputs other than pictures, its meaning is added: ``gray (the mean of each channel)``."""
+    """The name of the curves' fill. For inputs other than pictures, the meaning of gray is added: ``gray (the mean of each channel)``."""
     fill, words = _fill(evaluation.results[0]), evaluation.inputs.neutral_words
     return f"{fill} ({words})" if fill == "gray" and words else fill
 
 
 def _labels(evaluation: Evaluation) -> Iterator[str]:
-    """Texts such as ``'cat' f = .98 (2 images)``. Labels on most images come first."""
+    """Texts such as ``'cat' f = .98 (2 images)``, one per label that the fill alone gives. Labels given on the most images come first."""
     given = torch.stack([given_by_fill(result) for result in evaluation.results]).any(dim=0)
     alone, labels = f_of_fill(evaluation.results[0].insertion), evaluation.labels.cpu()
     found, counts = labels[given].unique(return_counts=True)
@@ -142,9 +143,9 @@ _MOST = 3
 
 
 def scores_by_fill(scores: Sequence[Score]) -> dict[str, dict[str, Score]]:
-    """``{fill: {kind: score}}`` if a kind of score was computed with several fills; otherwise empty.
+    """The scores as ``{fill: {kind: score}}`` if the same kinds of score were computed with several fills; otherwise empty.
 
-    Scores that use no fill are under every fill.
+    A score that uses no fill is repeated under every fill.
     """
     found: dict[str, dict[str, Score]] = {}
     without = [score for score in scores if "fill" not in score.settings]
@@ -161,7 +162,10 @@ def scores_by_fill(scores: Sequence[Score]) -> dict[str, dict[str, Score]]:
 
 
 def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
-    """Header and one row per method and fill; only if :func:`scores_by_fill` finds several. A fill that gives labels alone is marked."""
+    """Header and one row per method and fill, for evaluations in which :func:`scores_by_fill` finds several fills.
+
+    ``†`` marks a fill that alone gives a label, and ``label_free_mark`` a method with one map for all labels.
+    """
     first = scores_by_fill(evaluation.results[0].scores)
     kinds = next(iter(first.values()))
     marks = {
@@ -185,7 +189,7 @@ def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
 
 
 def fill_spread(evaluation: Evaluation) -> dict[str, dict[str, float]]:
-    """How much each method's mean score changes between fills, ``{kind: {method: largest - smallest}}``; empty with one fill."""
+    """The range of each method's mean score over fills, as ``{kind: {method: largest - smallest}}``; empty if there is only one fill."""
     found: dict[str, dict[str, float]] = {}
     for result in evaluation.results:
         of_fills = scores_by_fill(result.scores)
@@ -200,7 +204,7 @@ def fill_spread(evaluation: Evaluation) -> dict[str, dict[str, float]]:
 
 
 def spread_notes(evaluation: Evaluation) -> list[str]:
-    """One line for each kind of score: ``between fills completeness moves by .31 (belief-order), .02 (random)``."""
+    """One note per kind of score: ``between fills the mean completeness moves by .31 (belief-order), .02 (random)``."""
     lines = []
     for kind, moved in fill_spread(evaluation).items():
         order = sorted(moved, key=lambda method: -moved[method])

@@ -1,9 +1,8 @@
-"""The frontier of a family of settings: the methods that no other method beats in every score.
+"""The Pareto frontier of methods or settings: the methods that no other method dominates.
 
-Settings trade completeness against soundness, so there is rarely a best one. A method is dominated by another one whose means, over the
-images that both count, are at least as good in all scores and better in one. It is clearly dominated if one of these advantages is
-statistically decided (:mod:`proofmap.results.compare`). The methods that are not dominated are the frontier. Which of them to take
-is a choice, not a result.
+Settings trade completeness against soundness, so there is rarely a best one. Method A dominates method B if A's means, over the images that
+both count, are at least as good as B's in all scores and better in one. B is *clearly* dominated if one of these advantages is statistically
+decided (:mod:`proofmap.results.compare`). The frontier does not say which of its methods to take: that is a choice, not a result.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from proofmap.results.tables import Cells, Table
 
 @dataclass(frozen=True)
 class Place:
-    """One method: its means, and which methods dominate it."""
+    """The place of one method: its means, the methods that dominate it, and those that clearly dominate it."""
 
     method: str
     means: tuple[float, ...]
@@ -39,7 +38,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Frontier(Table):
-    """Every method and what dominates it. Prints as a table, the frontier first."""
+    """All methods, each with the methods that dominate it. Prints as a table, with the frontier first."""
 
     scores: tuple[str, ...]
     places: tuple[Place, ...]
@@ -47,7 +46,7 @@ class Frontier(Table):
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that none dominates."""
+        """The methods on the frontier: those that no other method dominates."""
         return tuple(place.method for place in self.places if place.on_frontier)
 
     def cells(self) -> Cells:
@@ -69,7 +68,7 @@ class Frontier(Table):
 
 
 def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Frontier:
-    """The methods of an evaluation that are not dominated by another one.
+    """The frontier of an evaluation's methods: which methods are dominated by another one, and which are not.
 
     Args:
         scores: names of the scores to compare; by default the first of completeness, soundness and best effort.
@@ -115,7 +114,7 @@ def frontier(results: Results, *, scores: Sequence[str] | None = None) -> Fronti
 
 
 def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str) -> tuple[bool, bool]:
-    """Whether a method dominates another, and whether it is decidedly better in at least one score."""
+    """Whether method ``one`` dominates method ``other``, and whether a difference in at least one score is statistically decided."""
     better, decided = False, False
     for score in scores:
         gain, verdict = _gain(compared, score, one, other)
@@ -127,7 +126,7 @@ def _dominates(compared: Comparison, scores: Sequence[str], one: str, other: str
 
 
 def _gain(compared: Comparison, score: str, one: str, other: str) -> tuple[float, bool]:
-    """By how much a method is better than another, and whether this difference is decided. Either of the two may be the baseline."""
+    """By how much method ``one`` is better than method ``other``, and whether this difference is decided. Either may be the baseline."""
     for d in compared.differences:
         if d.metric == score and {d.method, d.baseline} == {one, other}:
             sign = (1 if d.higher_is_better else -1) * (1 if d.method == one else -1)

@@ -1,27 +1,28 @@
-"""The interval of a mean over images. Its coverage is close to the stated level also for few images.
+"""The confidence interval of a mean over images. Its coverage is close to the stated level even for few images.
 
-Of n values with the mean m, the standard deviation s (n - 1 degrees of freedom) and the skewness g, let t be the quantile of
-Student's distribution with n - 1 degrees of freedom. There are two well-known intervals, m - s / sqrt(n) * h(t) to m - s / sqrt(n) * h(-t):
+Let m be the mean of n values, s their standard deviation (n - 1 degrees of freedom), g their skewness, and t the quantile of Student's
+distribution with n - 1 degrees of freedom. Two well-known intervals have the form m - s / sqrt(n) * h(t) to m - s / sqrt(n) * h(-t):
 
     Student's    h(t) = t                                                   exact for normal values
     Hall's       h(t) = 3 / a * (cbrt(1 + a (t - a / 6)) - 1),              a = g / sqrt(n)
 
-Hall's (1992) removes the skewness, but overcorrects if values pile up at both ends. The interval used here lies halfway between the
-two. In simulations with 10 or more images it covers the mean in 92 to 99 % of cases, for all shapes of values that scores have.
-Bootstrap percentiles need about 50 images for this. docs/results/intervals.md has the table. Nothing is drawn, so there is no seed.
+Hall's interval (1992) corrects for the skewness, but overcorrects if values pile up at both ends. The interval used here lies halfway
+between the two. In simulations with 10 or more images it covers the mean in 92 to 99 % of cases, for all shapes of values that scores have.
+Bootstrap percentiles need about 50 images for this coverage. docs/results/intervals.md has the table. No random numbers are used, so there
+is no seed.
 
-A sample may not show all values. If a share q = 1 - ((1 - level) / 2)^(1/n) of all images had values that the sample
-does not show, n images would miss them with probability (1 - level) / 2. A sample is taken to show all values within 20 standard
-deviations of its mean. Values between there and a limit L may be hidden. The ends therefore also reach at least
+A sample may not show all values that images can have. Suppose that a share q = 1 - ((1 - level) / 2)^(1/n) of all images has values
+that the sample does not show: n images miss all of them with probability (1 - level) / 2. A sample is assumed to show all values
+within 20 standard deviations of its mean. Values between there and a limit L, the least or greatest possible value, may be missing. The
+ends of the interval therefore reach at least
 
-    m - q max(0, m - L - 20 s)      for a lower limit L,        m + q max(0, L - m - 20 s)      for an upper one
+    m - q max(0, m - L - 20 s)      for a lower limit L,        m + q max(0, L - m - 20 s)      for an upper limit L
 
-and no end goes beyond its limit. If 5 images all have the value 1, the lower end is .48; the same if they differ from 1 by a
-ten-thousandth.
-A side whose limit is within 20 s, or that has no limit, keeps the interval above.
+and no end goes beyond its limit. If 5 images all have the value 1, the lower end is .48; it is about the same if they differ from 1 by a
+ten-thousandth. On a side without a limit, or with a limit within 20 s, the end stays as defined above.
 
-The ends are continuous in the values: m and s are, s h is (h depends on g alone, which is bounded for a given n, so s h goes to 0 with s),
-and so are minimum and maximum. Values that differ by rounding have intervals that differ by about as little.
+The ends are continuous functions of the values. m and s are continuous, and so are minimum and maximum. s h is continuous because h depends
+only on g, which is bounded for a given n, so s h goes to 0 with s. Values that differ by rounding therefore have nearly equal intervals.
 """
 
 from __future__ import annotations
@@ -38,12 +39,12 @@ Limits = tuple[float, float]
 NO_LIMITS: Limits = (-math.inf, math.inf)
 
 _SHOWN = 20
-"""A sample shows what values are like within this many standard deviations of its mean; docs/results/intervals.md compares others."""
+"""A sample is assumed to show all values within this many standard deviations of its mean; docs/results/intervals.md compares other numbers."""
 _EQUAL = 1e-12  # values that differ by less than this share of their size differ by rounding: their skewness is noise
 
 
 def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS) -> Doubles:
-    """Intervals ``(K, 2)`` of the means of K columns of ``(N, K)`` values, one row per image; NaN entries do not count.
+    """Intervals ``(K, 2)`` of the means of the K columns of ``values`` ``(N, K)``, which has one row per image. NaN entries do not count.
 
     The interval of a column is NaN if fewer than two images count, or if a value is infinite.
 
@@ -84,14 +85,14 @@ def mean_intervals(values: ArrayLike, *, level: float = 0.95, limits: Limits = N
 def mean_interval(
     values: ArrayLike, *, level: float = 0.95, limits: Limits = NO_LIMITS
 ) -> tuple[float, float]:
-    """The interval of the mean of one column ``(N,)``; see :func:`mean_intervals`."""
+    """The ends of the interval of the mean of ``values`` ``(N,)``, one per image; see :func:`mean_intervals`."""
     low, high = mean_intervals(doubles(values)[:, None], level=level, limits=limits)[0].tolist()
     return low, high
 
 
 def pooled_interval(values: ArrayLike, *, limits: Limits = NO_LIMITS) -> tuple[float, float]:
-    """The interval of the mean R over all (image, label) pairs, from values ``(N, L)``. Images are sampled, not pairs: an image
-    counts with all its labels.
+    """The ends of the interval of the mean R over all (image, label) pairs, from ``values`` ``(N, L)``. The interval is over images, not
+    over pairs.
 
         R = sum_i s_i / sum_i c_i,      s_i the sum and c_i the number of image i's values that count
 
@@ -110,19 +111,20 @@ def pooled_interval(values: ArrayLike, *, limits: Limits = NO_LIMITS) -> tuple[f
 
 
 def doubles(values: ArrayLike) -> Doubles:
-    """Values as a float64 array; a tensor may be on any device."""
+    """The values as a float64 NumPy array. A tensor may be on any device."""
     return np.asarray(values.cpu() if hasattr(values, "cpu") else values, dtype=np.float64)
 
 
 def _hall(t: Doubles, a: Doubles) -> Doubles:
-    """The inverse of Hall's transformation: the value of the statistic whose transformation is t."""
+    """The inverse of Hall's transformation at ``t``: h(t) in the docstring of the module, with ``a`` = g / sqrt(n)."""
     base = 1 + a * (t - a / 6)
     found = 3 / a * (np.sign(base) * np.abs(base) ** (1 / 3) - 1)
     return np.where(np.abs(a) < 1e-6, t - a * (1 / 6 + t**2 / 3), found)
 
 
 def _hidden_range(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
-    """How far values may lie beyond those in the sample, down or up to the limit; 0 if there is no limit."""
+    """The distance from 20 standard deviations around the mean to the limit: the range of values that a sample may miss. 0 if there is no
+    limit, or if the limit is closer."""
     if math.isinf(limit):
         return np.zeros_like(mean)
     return np.maximum(np.abs(mean - limit) - _SHOWN * deviation, 0.0)
@@ -130,9 +132,9 @@ def _hidden_range(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
 
 @cache
 def student_quantile(p: float, freedom: int) -> float:
-    """The quantile of Student's distribution at p, 1/2 < p < 1; NaN if there are no degrees of freedom.
+    """The quantile of Student's distribution at ``p``, 1/2 < p < 1, with ``freedom`` degrees of freedom; NaN if ``freedom`` is 0.
 
-    By bisection of its distribution function, or beyond 1,000 degrees of freedom by the expansion around the normal one.
+    It is computed by bisection of the distribution function. Above 1,000 degrees of freedom, an expansion around the normal quantile is used.
 
     >>> round(student_quantile(0.975, 4), 6), round(student_quantile(0.975, 5_000), 6)
     (2.776445, 1.960439)
@@ -152,7 +154,7 @@ def student_quantile(p: float, freedom: int) -> float:
 
 
 def _student_within(t: float, freedom: int) -> float:
-    """The probability that Student's distribution gives to [-t, t]: a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4)."""
+    """The probability of [-t, t] under Student's distribution, as a finite sum (Abramowitz and Stegun 26.7.3, 26.7.4)."""
     angle = math.atan(t / math.sqrt(freedom))
     sine, cosine = math.sin(angle), math.cos(angle)
     odd = freedom % 2

@@ -1,4 +1,4 @@
-"""The label matrix: the mean area of every label's probability under every label's map."""
+"""The label matrix: the area under the insertion curve (AUC) of every label, while the map of every label decides what is shown."""
 
 from __future__ import annotations
 
@@ -19,24 +19,26 @@ from proofmap.results.tables import Cells, Tables
 
 @dataclass(frozen=True, eq=False)
 class LabelMatrices(Tables):
-    """Row a, column b: the mean over images of the AUC of label b under the map of label a.
+    """One label matrix per method. Cell (a, b), in row a and column b, is the mean over images of the AUC of label b under the map of label a.
 
-    A sound proof has a diagonal near f, and columns that stay below f. A value above the f of its column means that pixels shown for one
-    label prove another label more than the net believes it. Prints as one table per method, with f in the last row.
+    f is the net's probability of a label on the whole image. A sound proof has a diagonal near f, and columns that stay below f. A value
+    above the f of its column means that pixels shown for one label prove another label more than the net believes it. Prints as one table
+    per method, with f in the last row.
     """
 
     labels: tuple[int, ...] | None
-    """The labels of rows and columns, if all images share them; None if they go by place, image by image."""
+    """The labels of rows and columns if all images have the same labels; None if row 1 is the first label of each image, and so on."""
     names: tuple[str, ...]
-    """What rows and columns are called: the labels' names, or ``label 1`` for the first label of each image."""
+    """The names of rows and columns: the labels' names, or ``label 1`` for the first label of each image."""
     methods: tuple[str, ...]
     areas: tuple[Tensor | None, ...]
-    """``(L, L)`` of each method; None if the matrix was not kept."""
+    """The matrix ``(L, L)`` of each method; None if it was not kept."""
     f: Tensor
     """``(L,)``: the mean probability of each label."""
     notes: tuple[str, ...]
     raised: tuple[Tensor | None, ...] = ()
-    """``(L, L)`` of each method: on how many images the map of a raises b more than a itself; None if the matrix was not kept."""
+    """For each method a tensor ``(L, L)``: the number of images on which the map of label a raises label b more than a itself. None if the
+    matrix was not kept."""
     images: int = 0
     item: str = "image"
     """The word for one input: image, series, row."""
@@ -44,9 +46,9 @@ class LabelMatrices(Tables):
     def answers(self) -> dict[str, str]:
         """For each method with a matrix, a sentence that says whether its maps prove only their own label, with the worst cell.
 
-        The mean cell (a, b) should not be above the diagonal (a, a): else the map of a shows more of b than of a. The worst cell is the
-        one that is furthest above it. Rows of labels that the net does not believe (mean f < .01) are left out: their maps should prove
-        nothing.
+        Cell (a, b) should not be larger than the diagonal cell (a, a) of its row: otherwise the map of label a raises label b more than a.
+        The worst cell exceeds its diagonal cell by the most. Rows of labels that the net does not believe (mean f < .01) are left out,
+        because their maps should prove nothing.
         """
         found: dict[str, str] = {}
         asked = self.f >= UNBELIEVED
@@ -126,10 +128,10 @@ class LabelMatrices(Tables):
 def label_matrices(
     results: Results, *, methods: Sequence[str] | None = None, by_label: bool = True
 ) -> LabelMatrices:
-    """The mean matrix of each method, or of the named ones.
+    """The label matrices of all methods, or of the named ones, averaged over images.
 
-    Rows and columns are labels if all images were judged for the same ones (unless ``by_label`` is False), otherwise ranks: the first
-    label of each image, the second, and so on.
+    If all images were judged for the same labels, a row or column is a label. Otherwise, or if ``by_label`` is False, row 1 is the first
+    label of each image, row 2 the second, and so on.
     """
     evaluation = evaluation_of(results)
     chosen = (
@@ -170,11 +172,11 @@ def label_matrices(
 
 
 def _images_above_diagonal(matrix: Tensor) -> Tensor:
-    """The number of images ``(L, L)`` on which cell (a, b) of ``(N, L, L)`` is larger than cell (a, a)."""
+    """For each cell (a, b), the number of images ``(L, L)`` on which it is larger than cell (a, a), from matrices ``(N, L, L)``."""
     return (matrix > matrix.diagonal(dim1=1, dim2=2)[:, :, None]).sum(dim=0)
 
 
 def _ordered(matrix: Tensor, order: Tensor) -> Tensor:
-    """The matrices ``(N, L, L)`` with rows and columns rearranged in each image's own order ``(N, L)``."""
+    """The matrices ``(N, L, L)`` with the rows and columns of image i rearranged by the indices ``order[i]``, from ``order`` ``(N, L)``."""
     rows = matrix.gather(1, order[:, :, None].expand_as(matrix))
     return rows.gather(2, order[:, None, :].expand_as(matrix))

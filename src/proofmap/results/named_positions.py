@@ -1,4 +1,8 @@
-"""The names of the positions that prove a label, such as columns or segments of time, for tables and files."""
+"""The names of the positions that prove a label, for tables and files. A position is, for example, a column of a table or a segment of time.
+
+In this module, f is the net's probability of a label, and a label *reaches the belief* when its probability is at least .9 f. ``index`` is the
+index of an input, and ``place`` the index of a label in the input's row of labels.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,8 @@ _SHOWN = 3
 
 
 def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> list[int]:
-    """The positions of an input in the order of the map, best first. Equal values keep their order, and padding is left out."""
+    """The indices of an input's positions, sorted by the map, best first. Positions with equal values keep their order. Padding is left
+    out."""
     from proofmap.core.ranking import rank
 
     heat = evaluation.map_of(result, index, place)
@@ -30,8 +35,10 @@ def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int,
 
 
 def proof_count(evaluation: Evaluation, shape: ProofShape, count: int | None = None) -> int:
-    """The number of top positions at which the label reaches the belief (.9 f), out of ``count`` (by default all positions). 0 if
-    the net does not believe the label."""
+    """The number of top positions that must be shown until the label reaches the belief (.9 f). 0 if the net does not believe the label.
+
+    ``count`` is the input's own number of positions, by default that of all inputs.
+    """
     if shape.reach is None:
         return 0
     whole = evaluation.inputs.count
@@ -40,7 +47,8 @@ def proof_count(evaluation: Evaluation, shape: ProofShape, count: int | None = N
 
 
 def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> np.ndarray:
-    """The probability of the label while 0, 1, ..., n positions are shown; between the steps of the curve it is interpolated."""
+    """The probability of the label while 0, 1, ..., n positions are shown, as an array ``(n + 1,)``. Values between the points of the
+    insertion curve are interpolated."""
     points = result.insertion.probabilities[index, place].double().cpu().numpy()
     count, shares = evaluation.count_of(index), result.insertion.counts.double().numpy()
     own, first = np.unique(np.round(shares * count / evaluation.inputs.count), return_index=True)
@@ -61,10 +69,10 @@ def proof_names(evaluation: Evaluation, result: MethodResult, index: int, place:
 
 
 def position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
-    """One record per method, input with stored maps, label and position, in the order of the map.
+    """One record per method, input, label and position, in the order of the map. Inputs whose maps were not kept are left out.
 
-    ``probability`` is that of the label while this position and those before it are shown; ``proves`` says whether it is among
-    the top positions that together reach the belief.
+    ``probability`` is the label's probability while this position and those before it are shown. ``proves`` says whether the position is
+    among the top positions that together reach the belief.
     """
     inputs = evaluation.inputs
     for result in evaluation.results:

@@ -1,4 +1,7 @@
-"""Notes below tables: what scores depend on, which images and labels they count, which labels are wrong ones, and what they guarantee."""
+"""Notes below tables: what scores depend on, what they guarantee, and which images and labels they count.
+
+In this module, f is the net's probability of a label, and ``place`` is the index of a label in its image's row of the label table ``(N, L)``.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,13 @@ from proofmap.results.statistics import Score
 from proofmap.results.tables import metric_words, number
 
 WRONG_WORDS = "a wrong one, to test"
-"""What stands next to the name of a wrong label."""
+"""The remark next to the name of a wrong label."""
 Kind = Literal["", "near", "far"]
 _HARDLY = 0.01
 
 
 def wrong_kind(evaluation: Evaluation, index: int, place: int) -> Kind:
-    """``near`` or ``far`` for a wrong label that ``+wrong`` added; empty for other labels."""
+    """``near`` or ``far`` if the label at ``place`` is a wrong one that the label rule ``+wrong`` added; otherwise empty."""
     first = first_wrong(str(evaluation.settings.get("labels", "")))
     if first is None or place < first or int(evaluation.array("labels")[index, place]) == NO_LABEL:
         return ""
@@ -49,7 +52,7 @@ def rule_words(rule: str) -> str:
 
 
 def thresholds_words(evaluation: Evaluation) -> str:
-    """The thresholds of the scores, such as ``e1 = 0.01, e2 = 0.001``. If scores use different ones, their names are added."""
+    """The thresholds of the scores, such as ``e1 = 0.01, e2 = 0.001``. If scores use different thresholds, the scores' names are added."""
     parts = []
     for threshold in ("e1", "e2"):
         users: dict[str, list[str]] = {}
@@ -62,7 +65,10 @@ def thresholds_words(evaluation: Evaluation) -> str:
 
 
 def distractor_notes(evaluation: Evaluation) -> list[str]:
-    """Notes on the source of random images: ``distractors: learned on 41 of your own images``."""
+    """A note on the pool from which random images (distractors) were drawn: ``distractors: learned on 41 of your own images``.
+
+    The list is empty if no random images were drawn.
+    """
     methods = {result.name: result.settings for result in evaluation.results}
     scores = {score.name: score.settings for score in evaluation.results[0].scores}
     found = distractor_words(methods, scores)
@@ -72,10 +78,10 @@ def distractor_notes(evaluation: Evaluation) -> list[str]:
 def distractor_words(
     methods: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]
 ) -> str:
-    """A sentence on the random images that methods learned on and that metrics judged on, from their records. It says whether an image can
-    be in both.
+    """A text that says which random images the methods learned on and which the metrics judged on, and whether an image can be in both.
 
-    Methods or metrics are named if their pools differ. Empty if no random images were drawn.
+    ``methods`` and ``metrics`` map names to recorded settings. Names are added if methods or metrics use different pools of images. The
+    text is empty if no random images were drawn.
     """
     learned, judged = _users(methods), _users(metrics)
     parts = [
@@ -90,7 +96,8 @@ def distractor_words(
 
 
 def _users(records: Mapping[str, Mapping[str, Any]]) -> dict[tuple[str, str], list[str]]:
-    """For each pool of images (in words) and part of it, the names of the methods or metrics that draw from it."""
+    """For each (pool, part), the names of the methods or metrics that draw from it. The pool of images is given in words; the part is
+    ``learn`` or ``judge``."""
     from proofmap.fills import pools_in
 
     users: dict[tuple[str, str], list[str]] = {}
@@ -105,7 +112,7 @@ def _named(users: Mapping[tuple[str, str], Sequence[str]]) -> list[str]:
 
 
 def coverage_words(evaluation: Evaluation) -> str:
-    """How many of the labels that count were judged for an image: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
+    """The number of labels judged per image, out of all labels in the label set: ``5 of 1,000 labels``, ``2 to 7 of 10 labels``."""
     judged = (evaluation.array("labels") != NO_LABEL).sum(axis=1)
     least, most = int(judged.min()), int(judged.max())
     label_set = evaluation.settings.get("label_set", "all")
@@ -121,8 +128,8 @@ def coverage_words(evaluation: Evaluation) -> str:
 
 
 def coverage_notes(evaluation: Evaluation) -> list[str]:
-    """Notes on the labels that soundness is the worst case of: how many they are, and whether the net's probabilities selected
-    them."""
+    """Notes on the labels over which soundness takes the worst case: their number, and a warning if only labels that the net believes were
+    judged."""
     sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
     names = [score.name for score in sound]
     if not names:
@@ -142,7 +149,7 @@ def coverage_notes(evaluation: Evaluation) -> list[str]:
 
 
 def certificate_notes(evaluation: Evaluation) -> list[str]:
-    """Notes on scores with a certificate (what it guarantees) and on scores that depend on a search (how much was searched)."""
+    """One note per score with a certificate, which says what it guarantees, and per score with a search, which says how much was searched."""
     scores = evaluation.results[0].scores
     return [
         f"{s.name}: {s.settings[key]}"
@@ -153,7 +160,7 @@ def certificate_notes(evaluation: Evaluation) -> list[str]:
 
 
 def different_images(evaluation: Evaluation) -> list[bool]:
-    """For each score, whether the methods' means are over different images; a method that counts none has no mean."""
+    """For each score, whether the methods' means are over different images. A method that counts no image is left out."""
     found = []
     for scores in zip(*(r.scores for r in evaluation.results), strict=True):
         with_images = [(s, r) for s, r in zip(scores, evaluation.results, strict=True) if s.n]
@@ -173,8 +180,8 @@ def subject_words(evaluation: Evaluation) -> str:
 
 
 def counting_notes(evaluation: Evaluation) -> list[str]:
-    """How many images best effort counts and by which rule, which other scores leave images out, and where methods count different
-    images."""
+    """Notes on the images that scores count: how many best effort counts and by which rule, which other scores leave images out, and for
+    which scores the methods count different images."""
     n, noun, notes = len(evaluation), evaluation.inputs.noun, []
     uneven_names: dict[str, list[str]] = {}
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
@@ -199,7 +206,8 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
 
 
 def flat_notes(evaluation: Evaluation) -> list[str]:
-    """A note if f is the same whatever is shown. For a net that ignores its input, every map is complete and sound."""
+    """A list with one note if f hardly changes whatever part of the image is shown. If a net ignores its input, every map is complete and
+    sound."""
     moved = 0.0
     for curves in (result.curve_arrays for result in evaluation.results):
         own = curves.probabilities[curves.labels != NO_LABEL]
@@ -212,7 +220,7 @@ def flat_notes(evaluation: Evaluation) -> list[str]:
 
 
 def one_position_notes(evaluation: Evaluation) -> list[str]:
-    """A note on the number of inputs with a single position. All maps of such an input show the same, so every map is complete and
+    """A list with one note if some inputs have a single position. All maps of such an input show the same, so every map is complete and
     sound."""
     inputs = evaluation.inputs
     if inputs.count > 1 and not isinstance(inputs, TextInputs):
@@ -226,9 +234,7 @@ def one_position_notes(evaluation: Evaluation) -> list[str]:
 
 
 def best_effort_rule(score: Score) -> str:
-    """The rule, from the score's settings, that decides which images a best-effort score counts. Empty for other scores and for scores of
-    other packages.
-    """
+    """The rule that decides which images a best-effort score counts, in words. Empty for other scores and for scores of other packages."""
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""
     from proofmap.metrics.proof import SECOND_LABEL_FLOOR
@@ -252,7 +258,7 @@ def only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
 
 
 def run_notes(evaluation: Evaluation) -> list[str]:
-    """The numbers about the run as a whole, a line per metric."""
+    """Notes with the scores of the run as a whole, one line per metric."""
     lines: dict[str, list[str]] = {}
     for score in evaluation.run_scores:
         lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")

@@ -1,4 +1,4 @@
-"""Two methods on the same images: how likely a mean difference of this size is by chance, and how many images are needed to decide.
+"""Tests for two methods on the same images: how likely a mean difference is by chance, and how many images are needed to decide.
 
 Images differ far more than methods, so differences are taken image by image before they are averaged.
 """
@@ -16,15 +16,16 @@ from proofmap.results.intervals import Doubles, doubles
 
 _BLOCK = 2_000_000  # numbers drawn at once
 _EXACT = 12
-"""Up to this many images all sign patterns are tried; for more images, ``resamples`` random ones."""
+"""Up to this many images, all sign patterns are tried. For more images, ``resamples`` random patterns are tried."""
 
 
 @np.errstate(over="ignore", invalid="ignore")  # sums of infinite values
 def sign_flip_p(differences: ArrayLike, *, resamples: int = 10_000, seed: int = 0) -> Doubles:
-    """Two-sided p-values ``(K,)`` for columns of ``(N, K)``: how often a mean at least this far from zero arises by chance.
+    """Two-sided p-values ``(K,)`` of the sign-flip test, one for each column of ``differences`` ``(N, K)``.
 
-    If two methods were equally good, each image's difference would have either sign with equal probability. All sign patterns
-    are tried for up to 12 images, else the observed one and ``resamples`` random ones. NaN entries do not count.
+    A p-value is the share of sign patterns with which the mean is at least as far from zero as the observed mean. If two methods were
+    equally good, each image's difference would have either sign with equal probability. For up to 12 images, all sign patterns are tried;
+    for more, the observed one and ``resamples`` random ones. NaN entries do not count.
 
     >>> sign_flip_p([[1.0], [2.0], [3.0]])  # 2 of the 8 patterns
     array([0.25])
@@ -42,12 +43,12 @@ def sign_flip_p(differences: ArrayLike, *, resamples: int = 10_000, seed: int = 
 
 
 def holm(p: ArrayLike) -> Doubles:
-    """p-values ``(K,)`` corrected for their number by Holm's step-down rule; NaN entries do not count.
+    """The p-values ``(K,)`` corrected for multiple comparisons by Holm's step-down rule. NaN entries stay NaN and do not count.
 
         corrected_(i) = max over j <= i of min(1, (K - j + 1) p_(j))        with p_(1) <= ... <= p_(K)
 
-    If every line with a corrected p below .05 is called decided, the chance of at least one false call among all lines is at most
-    5 %, however the lines depend on one another.
+    If every comparison with a corrected p below .05 is called decided, the probability of at least one false call among all comparisons is
+    at most 5 %, however the comparisons depend on one another.
 
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
@@ -61,7 +62,8 @@ def holm(p: ArrayLike) -> Doubles:
 
 
 def smallest_p(n: int, resamples: int = 10_000) -> float:
-    """The smallest p that :func:`sign_flip_p` can give for ``n`` images: at least two of the 2^n sign patterns are as extreme as the data.
+    """The smallest p-value that :func:`sign_flip_p` can give for ``n`` images. Two of the 2^n sign patterns are always as extreme as the data:
+    the observed one and its opposite.
 
     >>> smallest_p(5), smallest_p(6)
     (0.0625, 0.03125)
@@ -70,7 +72,7 @@ def smallest_p(n: int, resamples: int = 10_000) -> float:
 
 
 def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
-    """The fewest images with which a p below ``level``, corrected for this number of comparisons, is possible.
+    """The fewest images with which a p-value below ``level`` is possible after correction for ``comparisons`` comparisons.
 
     >>> fewest_images(), fewest_images(10)
     (6, 9)
@@ -84,12 +86,14 @@ def fewest_images(comparisons: int = 1, *, level: float = 0.05) -> int:
 def images_needed(
     difference: float, spread: float, *, comparisons: int = 1, level: float = 0.05, power: float = 0.8
 ) -> int | None:
-    """The number of images needed to tell two methods apart with probability ``power``; None if no number suffices. Their means differ by
-    ``difference``; the differences on single images have the standard deviation ``spread``.
+    """The number of images needed to tell two methods apart with probability ``power``; None if no number is enough.
+
+    The methods' means differ by ``difference``, and the differences on single images have the standard deviation ``spread``.
 
         n = (z_{1 - a/2} + z_power)^2 (spread / difference)^2 + z_{1 - a/2}^2 / 2,      a = level / comparisons
 
-    the usual normal formula with Guenther's term for few images, and never below :func:`fewest_images`.
+    z_p is the normal quantile at p. This is the usual normal formula with Guenther's term for few images. The result is never below
+    :func:`fewest_images`.
 
     >>> images_needed(0.5, 1.0), images_needed(0.05, 1.0), images_needed(0.0, 1.0)
     (34, 3142, None)
@@ -103,7 +107,8 @@ def images_needed(
 
 
 def _sign_patterns(n: int, resamples: int, seed: int) -> Iterator[Doubles]:
-    """Rows of +1 and -1, ``(R, n)`` at a time. Random signs are the lowest bits of a Mersenne Twister, as in ``torch.randint(2, ...)``."""
+    """Blocks ``(R, n)`` of sign patterns, one row of +1 and -1 per pattern. Random signs are the lowest bits of a Mersenne Twister, as in
+    ``torch.randint(2, ...)``."""
     if n <= _EXACT:
         numbers = np.arange(2**n)[:, None]
         yield 2.0 * doubles((numbers >> np.arange(n)) & 1) - 1

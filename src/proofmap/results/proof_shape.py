@@ -1,11 +1,12 @@
 """Four numbers that summarise one proof: the net's belief, the average and the peak of the insertion curve, and how few positions
 are enough.
 
-These are the numbers of the small picture of a proof, and of the words next to it, on every page, sheet and terminal:
+A proof is a map of an image x for a label a. F(s) is the label's probability while the share s of the positions is shown, best first.
+The small picture of a proof, and the words next to it, use the same four numbers in reports, sheets and the terminal:
 
-    belief    f(x, a), on the whole image
+    belief    f(x, a), the probability of the label on the whole image
     average   the AUC: the mean of the insertion curve F(s)
-    peak      the largest F(s) at which something is shown
+    peak      the largest F(s) with s > 0
     reach     the least share s with F(s) >= .9 f; None if the net does not believe the label (f < e1)
 """
 
@@ -20,7 +21,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 
 BAR = 0.8
-"""A map with completeness and soundness at or above this matches the net's belief."""
+"""The bar: a map whose completeness and soundness are both at least this matches the net's belief."""
 OTHER_CURVE = (
     "Completeness and soundness were scored on another insertion curve than the one whose AUC is shown."
 )
@@ -30,11 +31,11 @@ Word = Literal["weak", "match", "strong", "unknown"]
 
 @dataclass(frozen=True)
 class Strength:
-    """A proof in a word: too ``weak`` (incomplete), too ``strong`` (unsound), a ``match``, or ``unknown``."""
+    """The strength of a proof in one word: too ``weak`` (incomplete), too ``strong`` (unsound), a ``match``, or ``unknown``."""
 
     word: Word
     below: float | None = None
-    """The value that misses the bar, in two decimals as tables print it; .798 reads as .79, because it is below a bar of .8."""
+    """The completeness or soundness that is below the bar, rounded to two decimals but never up to the bar: .798 becomes .79."""
 
 
 def strength(completeness: float, soundness: float) -> Strength:
@@ -58,7 +59,8 @@ def _rounded_below_bar(value: float) -> float:
 
 
 def proof_values(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> tuple[float, float]:
-    """Completeness and soundness of one map, from the first score of each kind. A value that is missing is computed from the drawn curve."""
+    """The completeness and soundness of the map for the label at ``place`` of an image, from the first score of each kind. A missing value
+    is computed from the stored insertion curve."""
     from proofmap.metrics import proof
 
     f, auc = evaluation.f[index, place].cpu(), result.insertion.auc[index, place].cpu()
@@ -89,15 +91,14 @@ def judged_on_another_curve(evaluation: Evaluation) -> bool:
 
 
 NOTICED = 0.1
-"""A label that the net does not believe and that reaches this probability on some part of the image is worth a word, although the average
-is low."""
+"""If a label that the net does not believe reaches this probability at the peak, the summary says so, even if the average is low."""
 BAR_WIDTH = 20
-"""Characters of the picture in a terminal."""
+"""Width in characters of the picture of a proof in a terminal."""
 
 
 @dataclass(frozen=True)
 class ProofShape:
-    """What one map proves; the docstring of the module defines the numbers."""
+    """The numbers that summarise one proof; the docstring of the module defines them."""
 
     belief: float
     average: float
@@ -106,7 +107,7 @@ class ProofShape:
     strength: Strength
     soundness: float
     overshoot: float
-    """The peak in units of max(f, e2), as the metric ``peak`` has it."""
+    """The peak divided by max(f, e2), as in the metric ``peak``."""
 
     @property
     def summary(self) -> str:
@@ -129,7 +130,7 @@ class ProofShape:
         return f"on average as strong as the belief{peak}"
 
     def text(self, width: int = BAR_WIDTH) -> str:
-        """The picture in characters: a bar up to the average, ``│`` at the belief, a line up to the peak.
+        """The picture of the proof in ``width`` characters: a bar up to the average, ``│`` at the belief, a line up to the peak.
 
         >>> shape = ProofShape(0.4, 0.45, 0.75, 0.05, Strength("match"), 0.9, 1.9)
         >>> shape.text(20)
@@ -143,7 +144,7 @@ class ProofShape:
 
 
 def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> ProofShape:
-    """The shape of the proof of one label of one image, computed from the curve that is shown."""
+    """The :class:`ProofShape` of the map for the label at ``place`` of an image, computed from the stored insertion curve."""
     from proofmap.metrics.curve_shape import peak_of, reach_of
 
     curves = result.insertion
@@ -171,15 +172,15 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
 
 
 def _own_share(share: float, count: int, positions: int) -> float:
-    """The share of an input's ``count`` positions that is shown at a point of the curve. The points have the same shares for all
-    inputs, so for each input the share is rounded to whole positions."""
+    """The share of an input's own ``count`` positions that is shown at a point of the curve. All inputs use the same points, given as shares
+    of ``positions``, so the share is rounded to whole positions of this input."""
     return (
         share if count == positions else max(1, round(round(share * positions) * count / positions)) / count
     )
 
 
 def percent(probability: float) -> str:
-    """A probability in percent.
+    """A probability as text in percent.
 
     >>> percent(0.364), percent(0.004), percent(0.0), percent(0.9999)
     ('36 %', 'less than 1 %', '0 %', 'more than 99 %')
@@ -198,7 +199,7 @@ def _at_most(peak: float) -> str:
 
 
 def times(ratio: float) -> str:
-    """How many times as much, in words.
+    """A ratio in words.
 
     >>> times(1.9), times(23.4), times(4000)
     ('1.9 times', '23 times', 'more than 1,000 times')

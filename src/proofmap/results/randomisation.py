@@ -1,4 +1,4 @@
-"""Sanity checks of methods as records and tables: how similar maps are before and after layers are randomised, and a verdict."""
+"""Results of sanity checks, as records and tables: how similar maps are before and after layers of the net are randomised, and a verdict."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ Order = Literal["cascading", "bottom-up", "independent", "last", "labels"]
 Verdict = Literal["passes", "fails", "undecided"]
 
 BAR = 0.5
-"""Maps that correlate more than this with those of a net that has learned nothing hardly depend on what was learned."""
+"""If maps correlate more than this with the maps of a randomised net, they hardly depend on what the net has learned."""
 DECISIVE = ("rank", "abs-rank")
-"""The similarities that a verdict goes by; SSIM of smooth maps is high whatever they show."""
+"""The similarities that decide the verdict. SSIM is not among them: SSIM of smooth maps is high whatever they show."""
 RISE = "complexity-rise"
 FLOOR = "other image"
 
 
 @dataclass(frozen=True)
 class SanityLine:
-    """One similarity between a method's maps before and after some layers were randomised.
+    """One similarity between a method's maps before and after some layers were randomised: the mean over n images with its 95 % interval.
 
     Attributes:
-        order: in which order layers are randomised; ``labels`` is a net that was trained on shuffled labels.
+        order: the order in which layers are randomised. ``labels`` means a second net that was trained on shuffled labels.
         step: the number of groups of layers that were randomised, from 1.
         layers: the randomised layers, in words.
         drawn, of: the number of randomised layers, and the number of all layers.
@@ -64,12 +64,12 @@ class MethodVerdict:
 
 @dataclass(frozen=True)
 class SanityChecks(Tables):
-    """What sanity checks found about methods. Prints as two tables.
+    """The results of sanity checks of several methods. Prints as two tables.
 
     Attributes:
-        lines: every number, by method, order, step and measure.
-        floors: the same similarities between maps of two different images, on the unchanged net: what any two maps of a method have in
-            common. ``order`` has no meaning there.
+        lines: one similarity per method, order, step and measure.
+        floors: the same similarities between maps of two different images, on the unchanged net. They show how similar any two maps of a
+            method are. ``order`` has no meaning here.
         notes: how to read the numbers.
     """
 
@@ -92,10 +92,11 @@ class SanityChecks(Tables):
         raise InputError(f"there is no {measure} of {method!r} at step {step} of {order}")
 
     def verdicts(self) -> tuple[MethodVerdict, ...]:
-        """One for each method.
+        """One verdict per method.
 
-        It uses the lines with the most layers randomised, and those of a net trained on shuffled labels. It is ``passes`` if the whole
-        interval of every rank correlation is below .5, ``fails`` if the whole interval of one is above, else ``undecided``.
+        A verdict uses the lines with the most layers randomised, and those of a net trained on shuffled labels. It is ``passes`` if the
+        interval of every rank correlation lies below .5, ``fails`` if the interval of at least one lies above .5, and otherwise
+        ``undecided``.
         """
         return tuple(self._verdict(method) for method in self.methods)
 
@@ -116,7 +117,7 @@ class SanityChecks(Tables):
         return MethodVerdict(method, "undecided", f"{what}; more of them may tell")
 
     def tables(self) -> list[Cells]:
-        """Header and rows of two tables: every step, with what any two images have in common; then the verdicts."""
+        """Header and rows of two tables: the similarities of every step, with the floors; and the verdicts."""
         rows = []
         for method in self.methods:
             steps = dict.fromkeys((a.order, a.step, a.layers) for a in self.lines if a.method == method)
@@ -142,7 +143,7 @@ class SanityChecks(Tables):
 def sanity_notes(
     images: int, draws: str, orders: Sequence[Order], *, model: str, labels: str, seed: int, inputs: Inputs
 ) -> list[str]:
-    """Notes on how the numbers were computed, and on what is missing."""
+    """Notes on how the similarities were computed, and on a missing label randomisation."""
     notes = [
         f"{counted(images, inputs.singular)}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over {inputs.noun}; "
         f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; {RISE}: above 0 where they lose what they said; "
@@ -157,5 +158,5 @@ def sanity_notes(
 
 
 def _ends(line: SanityLine) -> tuple[float, float]:
-    """The interval; the value itself if there is only one image."""
+    """The ends of the line's interval. If there is only one image, both ends are its value."""
     return (line.value, line.value) if math.isnan(line.low) else (line.low, line.high)

@@ -23,50 +23,53 @@ else:
     Curves = type_in("proofmap.metrics.curves", "Curves")
 
 COMPLETENESS, SOUNDNESS, BEST_EFFORT = "completeness", "soundness", "best-effort"
-"""The kinds of score that a verdict reads. Completeness and soundness are the two halves of the definition of a proof."""
+"""The kinds of score that a verdict uses. Completeness and soundness are the two halves of the definition of a proof."""
 
 
 def setting_text(setting: object) -> str:
-    """A setting as text, the same before and after it was stored and read again."""
+    """A setting as JSON text. The text stays the same if the setting is stored and read again, so it can be compared."""
     return json.dumps(setting, sort_keys=True, default=str)
 
 
 @dataclass(frozen=True, repr=False)
 class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], curves=["insertion"]):
-    """One method, judged: its scores, the per-image values behind them, and one row per (image, label)."""
+    """The result of one method: its scores, the values per image and per (image, label) pair behind them, its maps and its curves.
+
+    N is the number of images, L the number of labels per image, and P the number of images whose pixels and maps were kept.
+    """
 
     name: str
     settings: Mapping[str, object]
     label_free: bool
     scores: tuple[Score, ...]
     values: Mapping[str, Tensor]
-    """``(N,)`` for each score; NaN where an image does not count."""
+    """For each score, a tensor ``(N,)``; NaN if an image does not count."""
     pairs: Mapping[str, Tensor]
-    """``(N, L)`` for each score that has values per label."""
+    """For each score with values per label, a tensor ``(N, L)``."""
     maps: Tensor
-    """``(P, L, *positions)`` of the pictured images; ``(P, 1, *positions)`` for a label-free method."""
+    """Maps ``(P, L, *positions)`` of the kept images; ``(P, 1, *positions)`` for a method with one map for all labels."""
     insertion: Curves
-    """Curves of all images; with the label x label matrix where there are few enough labels."""
+    """Insertion curves of all images. They include the label x label matrix if there are few enough labels."""
     seconds: float
     image_names: Sequence[str]
     label_names: Sequence[str]
     signed: bool = False
-    """Whether values of its maps below zero speak against the label."""
+    """Whether negative values of the maps are evidence against the label."""
 
     @cached_property
     def rows(self) -> tuple[Mapping[str, object], ...]:
-        """One row per (image, label): f, and the scores of its map."""
+        """One row per (image, label): f (the net's probability of the label), and the scores of the map."""
         return tuple(self._each_row())
 
     @property
     def curve_settings(self) -> Mapping[str, object]:
-        """The settings of the curves."""
+        """The settings of the insertion curves. Reading them does not import torch."""
         settings: Mapping[str, object] = vars(self)["insertion"].settings
         return settings
 
     @property
     def curve_arrays(self) -> CurveArrays:
-        """The curves as arrays."""
+        """The insertion curves as NumPy arrays."""
         held = vars(self)["insertion"]
         return held if isinstance(held, CurveArrays) else CurveArrays.of(held)
 
@@ -95,12 +98,12 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         return next((score for score in self.scores if score.kind == kind), None)
 
     def pairs_of_kind(self, kind: str) -> Tensor | None:
-        """Values ``(N, L)`` of the first score of this kind that has values per label."""
+        """The values ``(N, L)`` of the first score of this kind that has values per label; None if there is no such score."""
         name = self._with_pairs(kind)
         return None if name is None else self.pairs[name]
 
     def pair_array(self, kind: str) -> Array | None:
-        """The values of :meth:`pairs_of_kind` as an array."""
+        """The values of :meth:`pairs_of_kind` as a NumPy array."""
         name = self._with_pairs(kind)
         return None if name is None else self.arrays("pairs")[name]
 
@@ -115,7 +118,8 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
     def select_images(
         self, places: Sequence[int], pictured: Sequence[int], names: Sequence[str]
     ) -> MethodResult:
-        """The result on the images with these indices, with the maps in rows ``pictured``; see :meth:`Evaluation.select_images`."""
+        """The result on the images with the indices ``places`` and the ``names``, with the rows ``pictured`` of the maps. Called by
+        :meth:`Evaluation.select_images`."""
         at = list(places)
         values = {name: column[at] for name, column in self.values.items()}
         return replace(
@@ -129,7 +133,7 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         )
 
     def threshold(self, which: str) -> float:
-        """e1 or e2 as the scores used it; the paper's value if no score used it."""
+        """The threshold ``"e1"`` or ``"e2"`` that the scores used, or the paper's value if no score used it."""
         for score in self.scores:
             if which in score.settings:
                 return float(str(score.settings[which]))
@@ -139,7 +143,7 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
 
 
 def unmeasured_scores(metrics: Mapping[str, ReadyMetric]) -> list[Score]:
-    """A score without a value for each of these metrics, with the metric's name."""
+    """One :class:`Score` without a value for each metric, with the metric's name, direction and settings."""
     return [
         Score.unmeasured(name, m.higher_is_better, m.record(), m.kind, m.metric.limits)
         for name, m in metrics.items()
@@ -148,7 +152,7 @@ def unmeasured_scores(metrics: Mapping[str, ReadyMetric]) -> list[Score]:
 
 @exit_as_error()
 def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]) -> tuple[RunScore, ...]:
-    """The numbers of metrics of whole runs, by name, for these methods."""
+    """The scores of metrics that judge a run as a whole, computed from the values of all ``results``. ``metrics`` maps names to metrics."""
     return tuple(
         RunScore(
             name,
@@ -165,7 +169,7 @@ def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]
 
 
 def _run_values(results: Sequence[MethodResult]) -> RunValues:
-    """The values of all methods, copied because a metric may write into them."""
+    """The values of all methods and the direction of each score. The values are copies, because a metric may write into them."""
     from proofmap.metrics.metric import RunValues
 
     directions = {score.name: score.higher_is_better for result in results for score in result.scores}
@@ -189,7 +193,7 @@ def method_result(
     context: Mapping[str, object],
     seconds: float,
 ) -> MethodResult:
-    """One method's result from the values of all images; ``context`` has the settings of the evaluation."""
+    """Create a :class:`MethodResult`, with scores computed from the ``values`` of all images. ``context`` has the evaluation's settings."""
     judged_by = {key: context[key] for key in ("label_set", "renormalise", "outputs", "labels")}
     found = tuple(
         replace(score, settings={**score.settings, **judged_by}).over(as_array(values[score.name]))

@@ -1,7 +1,7 @@
-"""How reliable are the metrics of a run, and which method ranks first over all of them? Tables for any methods and metrics.
+"""How reliable are the metrics of a run, and which method ranks first over all metrics? Tables for any methods and metrics.
 
-:mod:`proofmap.metrics.reliability` defines the numbers. Intervals are from the jackknife over images: every number is computed
-again without each image (with more than a hundred images: without each of a hundred groups of images).
+:mod:`proofmap.metrics.reliability` defines the numbers. Intervals come from the jackknife over images: each number is computed again with
+one image left out, for every image. With more than a hundred images, one of a hundred groups of images is left out at a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.tables import Cells, Tables
 
 RELIABLE = 0.65
-"""An alpha that Tomsett et al. call reliable."""
+"""The inter-rater alpha from which on Tomsett et al. call a metric reliable."""
 _GROUPS = 100
 
 
@@ -52,16 +52,16 @@ class Number:
 
 @dataclass(frozen=True)
 class Reliability(Tables):
-    """What a run says about its metrics and the order of its methods. Prints as four tables.
+    """The reliability of a run's metrics, and the ranking of its methods. Prints as four tables.
 
     Attributes:
         metrics: ``inter-rater`` (alpha), ``kendall-w`` and ``inter-method`` of each metric.
         consistency: ``internal-consistency`` of each pair of metrics.
-        ranks: ``rank`` of each method: its mean rank over images and metrics, 1 is the best (Borda's rule); for one
-            metric alone ``rank by METRIC``.
-        wins: ``wins`` of ``A over B``: the probability that A is better on an image, half a win for a tie, averaged over
-            the metrics; for one metric alone ``wins by METRIC``.
-        agreement: Kendall's W of the metrics' orders of the methods by their mean ranks.
+        ranks: ``rank`` of each method: its mean rank over images and metrics, where 1 is the best (Borda's rule). ``rank by METRIC`` is
+            the mean rank for one metric.
+        wins: ``wins`` of ``A over B``: the share of images on which method A is better than method B, averaged over the metrics; a tie
+            counts as half. ``wins by METRIC`` is the share for one metric.
+        agreement: Kendall's W between the metrics. Each metric orders the methods by their mean ranks.
     """
 
     methods: tuple[str, ...]
@@ -85,7 +85,7 @@ class Reliability(Tables):
         return tuple(sorted(self.methods, key=lambda m: (self.find("rank", m).value, self.methods.index(m))))
 
     def tables(self) -> list[Cells]:
-        """Header and rows of four tables: metrics, pairs of metrics, methods, who wins."""
+        """Header and rows of four tables: metrics, pairs of metrics, ranks of methods, and wins of one method over another."""
         columns = ("inter-rater", "kendall-w", "inter-method")
         by_metric = [
             [name, *(str(self.find(what, name)) for what in columns), str(self.find(columns[0], name).n)]
@@ -123,7 +123,7 @@ class Reliability(Tables):
 def reliability(
     results: Results, *, methods: Sequence[str] | None = None, metrics: Sequence[str] | None = None
 ) -> Reliability:
-    """The reliability of the metrics of an evaluation, over all of its methods and metrics or the named ones."""
+    """The reliability of an evaluation's metrics, and the ranking of its methods. By default all methods and metrics are used."""
     evaluation = evaluation_of(results)
     chosen = evaluation.results if methods is None else [evaluation[name] for name in methods]
     names = tuple(dict.fromkeys(result.name for result in chosen))
@@ -155,12 +155,12 @@ def reliability(
 
 
 def jackknife(statistic: Callable[[Tensor], float], table: Tensor) -> tuple[float, float, float]:
-    """A statistic of images ``(n, ...)`` with its 95 % interval: value -+ 1.96 sd, where
+    """The statistic of a table ``(n, ...)`` with one row per image, and the ends of its 95 % interval, value -+ 1.96 sd, where
 
-        sd^2 = (G - 1) / G  sum over g of (value without group g - their mean)^2
+        sd^2 = (G - 1) / G  sum over g of (v_g - mean of all v_g)^2,        v_g = the statistic without group g of G groups
 
-    Up to a hundred images, each image is a group; with more, group g has every hundredth image. NaN if the statistic cannot be computed
-    without a group.
+    Up to a hundred images, each image is a group; with more, group g has every hundredth image. The ends are NaN if there are fewer than
+    three groups, or if the statistic cannot be computed without a group.
     """
     value, groups = statistic(table), min(len(table), _GROUPS)
     if groups < 3 or math.isnan(value):
@@ -172,7 +172,7 @@ def jackknife(statistic: Callable[[Tensor], float], table: Tensor) -> tuple[floa
 
 
 def _number(what: str, subject: str, statistic: Callable[[Tensor], float], table: Tensor) -> Number:
-    """A correlation or a probability, with its interval clipped to the possible range."""
+    """The statistic, a correlation or a probability, with its jackknife interval clipped to the possible range."""
     value, low, high = jackknife(statistic, table)
     least = 0.0 if statistic in (_mean, concordance) else -1.0
     if not math.isnan(low):
@@ -204,7 +204,7 @@ def _consistency(run: RunValues, scores: Sequence[str]) -> list[Number]:
 
 
 def _mean_over_methods(table: Tensor) -> float:
-    """The mean over methods of the correlation of two scores, from ``(n, methods, 2)``."""
+    """The correlation between two scores, averaged over methods, from a table ``(n, methods, 2)``."""
     each = [mean_correlation(table[:, k]) for k in range(table.shape[1])]
     return float(torch.tensor(each, dtype=torch.float64).nanmean())
 
@@ -245,8 +245,8 @@ def _won(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _overall(what: str, subject: str, value: float, columns: Sequence[Tensor]) -> Number:
-    """A mean over metrics. It has an interval if all metrics count the same images, because the jackknife then drops an image from all
-    of them.
+    """The mean over metrics, from one column ``(n,)`` per metric. It has an interval only if all columns have the same number of images,
+    because the jackknife drops an image from all columns at once. Otherwise ``value`` is used as the mean.
     """
     n = min(map(len, columns))
     if n == max(map(len, columns)):

@@ -64,16 +64,17 @@ TABLES = ("scores", "per_image", "per_label")
 """The names of the tables for :func:`dataframe`."""
 LABEL_FREE_MARK = "*"
 SHAPE = "proof: a bar from 0 to 1; █ ends at the AUC (insertion), │ is at f, ─ ends at the highest probability of the curve"
-"""What the bars of proofs in a terminal mean."""
+"""The legend below :func:`pair_table`: how to read the bar of a proof in a terminal."""
 MOST_ROWS = 50
-"""Rows of a table of pairs in a notebook."""
+"""The largest number of rows that :func:`pairs_html` shows in a notebook."""
 
 
 def score_cells(evaluation: Evaluation) -> Cells:
-    """Header and one row of cells per method, such as ``.84 [.80, .88]``. Marks show label-free methods, and scores of labels that the fill
-    alone gives.
+    """Header and one row per method; a cell is a mean with its 95 % interval, such as ``.84 [.80, .88]``.
 
-    Where the methods count different images, a cell says how many: ``.84 [.80, .88] n=20``.
+    ``*`` marks label-free methods, which have one map for all labels. ``†`` marks scores that depend on labels which the net believes even
+    if nothing of the image is shown (:mod:`proofmap.results.fill_alone`). If the methods count different images, a cell also says how
+    many: ``.84 [.80, .88] n=20``.
     """
     scores = evaluation.results[0].scores
     header = ["method", *(_header(evaluation, s) for s in scores)]
@@ -94,7 +95,7 @@ def _header(evaluation: Evaluation, score: Score) -> str:
 
 
 def score_notes(evaluation: Evaluation) -> list[str]:
-    """What the numbers depend on, in a few lines."""
+    """The notes below a score table, one string per line: the settings behind the scores, and warnings about how to read them."""
     settings, curve = evaluation.settings, evaluation.results[0].curve_settings
     thresholds = thresholds_words(evaluation)
     error = max(float(np.nan_to_num(r.curve_arrays.error).max()) for r in evaluation.results)
@@ -116,17 +117,19 @@ def score_notes(evaluation: Evaluation) -> list[str]:
 
 
 def score_table(evaluation: Evaluation, width: int | None = None) -> str:
-    """The scores as aligned text with notes below, stacked if wider than ``width``; a row for each method and fill if there are several
-    fills."""
+    """The scores as aligned text with notes below, with one row per method, or per method and fill if there are several fills.
+
+    A table that is wider than ``width`` columns is stacked.
+    """
     several = bool(scores_by_fill(evaluation.results[0].scores))
     header, rows = fill_cells(evaluation, LABEL_FREE_MARK) if several else score_cells(evaluation)
     return "\n".join([aligned(header, rows, width), *score_notes(evaluation)])
 
 
 def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
-    """Header and one row per (method, image, label). If there is only one method, its name is left out.
+    """Header and one row per (method, image, label), for all methods or the first ``methods``. The name of an only method is left out.
 
-    Completeness and soundness of a label that the fill gives by itself carry a mark.
+    ``†`` marks completeness and soundness of a label that the fill alone gives: the net believes the label if nothing is shown.
     """
     results = evaluation.results[:methods]
     marked = {score.name for score in results[0].scores if is_marked(evaluation, score)}
@@ -147,7 +150,7 @@ def pair_cells(evaluation: Evaluation, methods: int | None = None) -> Cells:
 
 
 def numbered_name(row: Mapping[str, Any]) -> str:
-    """The name of a row's label and its number, which is written once if it is the name.
+    """The name of a row's label, followed by the label's number in brackets. If the name is the number, it is written once.
 
     >>> numbered_name({"name": "missile", "label": 657}), numbered_name({"name": "3", "label": 3})
     ('missile (657)', '3')
@@ -157,7 +160,7 @@ def numbered_name(row: Mapping[str, Any]) -> str:
 
 
 def _given(result: MethodResult) -> list[bool]:
-    """For each row of a result, whether the fill gives its label."""
+    """For each row of a result, whether the fill alone gives the row's label."""
     found: list[bool] = given_by_fill(result)[result.insertion.labels.cpu() != NO_LABEL].tolist()
     return found
 
@@ -169,7 +172,10 @@ def _wrong(evaluation: Evaluation) -> list[str]:
 
 
 def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | None = None) -> str:
-    """One line per image and label, for all methods or the first ``methods``: f, and the proof as a bar and in numbers."""
+    """A text table with one line per method, image and label, for all methods or the first ``methods``.
+
+    A line has f (the net's probability of the label), the scores, and a bar that pictures the proof.
+    """
     header, rows = pair_cells(evaluation, methods)
     pairs = [
         (result, i, j)
@@ -194,12 +200,11 @@ def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | 
 
 
 def best_two(evaluation: Evaluation) -> list[list[bool]]:
-    """A mask of the cells of :func:`score_cells` that contain one of the best two values of their column, which the paper's tables print in
-    bold.
+    """A mask of the cells of :func:`score_cells`: True for the best two values of a column, which the paper's tables print in bold.
 
-    Values are compared as they are printed, so a value that prints like the second best is marked too. Of two methods only the better one
-    is marked, and a single method is not. Methods with one map for all labels are left out: they are sound without effort. None
-    is marked in a column whose means are over different images.
+    Values are compared as they are printed, so a value that prints like the second best is marked too. If there are two methods, only
+    the better one is marked; a single method is not marked. Methods with one map for all labels are never marked, because they are sound
+    without effort. A column whose means are over different images has no marks.
     """
     results = evaluation.results
     marked = [[False] * (1 + len(results[0].scores)) for _ in results]
@@ -218,7 +223,7 @@ def best_two(evaluation: Evaluation) -> list[list[bool]]:
 
 
 def score_markdown(evaluation: Evaluation) -> str:
-    """The scores as a Markdown table with notes below. The best two of each column are bold; names have no folders."""
+    """The scores as a Markdown table with notes below. The best two of each column are bold. Folders are removed from paths in names."""
     evaluation = shared(evaluation)
     return markdown(*score_cells(evaluation), score_notes(evaluation), bold=best_two(evaluation))
 
@@ -230,9 +235,9 @@ def latex(
     caption: str | None = None,
     label: str = "tab:scores",
 ) -> str:
-    """The scores as a LaTeX table (package booktabs), the best two of each column bold.
+    """The scores as a LaTeX table (package booktabs), with the best two of each column in bold.
 
-    The caption says what the numbers depend on unless one is given (as LaTeX). Names have no folders in them.
+    ``caption`` is LaTeX code. By default it consists of the notes of :func:`score_notes`. Folders are removed from paths in names.
     """
     evaluation = shared(evaluation)
     header, _ = score_cells(evaluation)
@@ -299,7 +304,7 @@ def _as_printed(value: float) -> float:
 
 
 def scores_csv(evaluation: Evaluation) -> str:
-    """One line per method and score, with interval, direction and every setting in columns of their own."""
+    """The scores as CSV, one line per method and score. The interval, the direction and every setting have their own columns."""
     records = [
         {"method": r.name, "label_free": r.label_free, **_flat(s)}
         for r in evaluation.results
@@ -309,12 +314,13 @@ def scores_csv(evaluation: Evaluation) -> str:
 
 
 def pairs_csv(evaluation: Evaluation) -> str:
-    """One line per method, image and label."""
+    """The values of all pairs as CSV, one line per method, image and label."""
     return records_csv([dict(row) for result in evaluation.results for row in result.rows])
 
 
 def positions_csv(evaluation: Evaluation) -> str:
-    """One line per method, input, label and position with a name: see :func:`~proofmap.results.named_positions.position_records`."""
+    """The named positions as CSV, one line per method, input, label and position; the columns are those of
+    :func:`~proofmap.results.named_positions.position_records`."""
     return records_csv(list(position_records(evaluation)))
 
 
@@ -331,7 +337,7 @@ def _score_cell(score: Score, with_n: bool) -> str:
 
 
 def pairs_html(evaluation: Evaluation) -> str:
-    """One row per method, image and label."""
+    """An HTML table for notebooks with one row per method, image and label, cut after ``MOST_ROWS`` rows."""
     header, rows = pair_cells(evaluation)
     left_out = len(rows) - MOST_ROWS
     notes = [f"{counted(left_out, 'more row')}; print the result to see all"] if left_out > 0 else []
@@ -369,7 +375,7 @@ def label_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
 
 
 def dataframe(evaluation: Evaluation, table: str = "scores") -> pd.DataFrame:
-    """One of the three tables as a pandas DataFrame; a value that does not count is NaN."""
+    """The table named ``table`` (one of ``TABLES``) as a pandas DataFrame. A value that does not count is NaN."""
     if table not in TABLES:
         raise InputError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     pandas = require("pandas", extra="pandas", purpose="to_dataframe()")

@@ -1,6 +1,6 @@
 """How much does a score depend on the seed? Compares evaluations that differ only in the seed.
 
-The interval of a score is over images; it says nothing about what another seed would have given. For a method or fill that uses random
+The interval of a score is over images. It does not say which score another seed would have given. For a method or fill that uses random
 numbers (random masks, noise, starting points), the spread over seeds is a second part of the uncertainty.
 """
 
@@ -22,15 +22,17 @@ from proofmap.results.tables import Cells, Table, cells_of, metric_with_arrow, m
 
 @dataclass(frozen=True)
 class SeedLine:
-    """One method, one score, several seeds.
+    """One score of one method over several seeds. Each seed has its own mean over images.
 
     Attributes:
-        value: the mean over seeds of the means over images.
-        spread: the standard deviation of those means over seeds; 0 for methods without random numbers.
-        least, greatest: the lowest and the highest of them.
-        per_image: how much the value of one image varies over seeds: the square root of the mean, over images, of its variance.
-        share: ``spread`` divided by half the width of the 95 % interval over images, averaged over seeds: above a
-            third or so, one seed is not enough.
+        value: the average of the seeds' means.
+        spread: the standard deviation of the seeds' means; 0 for methods without random numbers.
+        least, greatest: the lowest and the highest of the seeds' means.
+        per_image: how much the value of one image varies over seeds. For each image the variance over seeds is computed; this is the square
+            root of the variances' mean.
+        share: ``spread`` divided by half the width of the 95 % interval over images (averaged over seeds). Above about a third, one seed is
+            not enough.
+        n: the number of images that count with every seed.
     """
 
     method: str
@@ -48,7 +50,7 @@ class SeedLine:
 
 @dataclass(frozen=True)
 class SeedSpread(Table):
-    """Scores over seeds. Prints as a table."""
+    """The spread over seeds of every score of every method. Prints as a table."""
 
     lines: tuple[SeedLine, ...]
     notes: tuple[str, ...]
@@ -79,11 +81,11 @@ class SeedSpread(Table):
 
 
 ENOUGH = 1 / 3
-"""A spread over seeds below this share of the interval's half width widens it by less than 6 %."""
+"""One seed is enough if ``share`` is at most this: adding the spread over seeds to the interval over images widens it by less than 6 %."""
 
 
 def seed_spread(results: Sequence[Results] | Mapping[str, Results]) -> SeedSpread:
-    """The spread over seeds of every score of every method that all evaluations have.
+    """The spread over seeds of every score, for the methods that are in all evaluations.
 
     All evaluations must have the same images, net, labels, methods and metrics, and different seeds.
     """
@@ -152,7 +154,7 @@ def _lines(evaluations: Sequence[Evaluation], method: str) -> list[SeedLine]:
 
 
 def _rows(entry: Entry, place: Mapping[str, int]) -> list[int]:
-    """The rows of the entry, in the order of the first evaluation."""
+    """The row indices of the entry's images, sorted in the order of the first evaluation. ``place`` maps image names to that order."""
     names = entry.evaluation.image_names
     return sorted(range(len(names)), key=lambda i: place[names[i]])
 

@@ -1,4 +1,4 @@
-"""Results without the folders of this machine in them, so that they can be shared."""
+"""Removes the folders of this machine from results, so that they can be shared."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def shared_names(names: Sequence[str]) -> list[str]:
 
 
 def shared_settings(settings: Mapping[str, object]) -> dict[str, object]:
-    """Settings without folders; other values stay as they are."""
+    """The settings with folders removed from all texts. Other values stay as they are."""
     return {key: _shared_value(value) for key, value in settings.items()}
 
 
@@ -66,7 +66,7 @@ def _shared_value(value: object) -> object:
 
 
 def shared(evaluation: Evaluation) -> Evaluation:
-    """The evaluation without folders in the names of methods and images, and in settings; no number changes."""
+    """The evaluation with folders removed from the names of methods and images and from settings. No number changes."""
     images = evaluation.image_names
     if any(_ABSOLUTE.match(name) for name in images):
         images = tuple(distinct_names([_last_part(n) if _ABSOLUTE.match(n) else n for n in images]))

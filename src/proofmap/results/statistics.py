@@ -1,4 +1,4 @@
-"""Scores: the mean over images with its interval, and everything that it depends on."""
+"""Scores: a mean over images with its interval and the settings that it depends on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proofmap.results.intervals import NO_LIMITS, Limits, doubles, mean_interval
 
 @dataclass(frozen=True)
 class Score:
-    """A mean over images with its 95 % interval, direction and settings.
+    """A mean over n images with its 95 % interval, direction and settings.
 
     >>> print(Score("soundness", 0.84, 0.80, 0.88, 20, True, {"e2": 0.001}))
     soundness 0.840 [0.800, 0.880], n = 20, higher is better (e2 = 0.001)
@@ -29,9 +29,9 @@ class Score:
     higher_is_better: bool
     settings: Mapping[str, object] = field(default_factory=dict)
     kind: str = ""
-    """What it measures, whatever its name; tables and pages use it. By default the name."""
+    """What the score measures, such as ``soundness``, whatever its name is. Tables and pages find scores by it. By default the name."""
     limits: Limits = NO_LIMITS
-    """The smallest and the largest possible value of an image; no interval goes beyond."""
+    """The smallest and the largest possible value of an image. The interval never goes beyond them."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", self.kind or self.name)
@@ -44,7 +44,7 @@ class Score:
         )
 
     def _repr_html_(self) -> str:
-        """One line for notebooks; the settings appear when the mouse is over it."""
+        """The score as one line of HTML for notebooks. The settings appear when the mouse is over the line."""
         settings = ", ".join(f"{key} = {value}" for key, value in self.settings.items())
         plain = str(replace(self, settings={}))
         return f'<span title="{escape(settings)}"><b>{escape(self.name)}</b>{escape(plain[len(self.name) :])}</span>'
@@ -61,12 +61,12 @@ class Score:
         kind: str = "",
         limits: Limits = NO_LIMITS,
     ) -> Score:
-        """A score without values; see :meth:`over`."""
+        """A score whose numbers are NaN, with n = 0. :meth:`over` computes them from values."""
         numbers = (math.nan, math.nan, math.nan, 0)
         return cls(name, *numbers, higher_is_better, dict(settings or {}), kind, limits)
 
     def over(self, values: ArrayLike) -> Score:
-        """The same score computed from these values ``(N,)``, an array or a tensor; NaN does not count."""
+        """The same score with mean, interval and n computed from ``values`` ``(N,)``, an array or a tensor. NaN entries do not count."""
         counted = doubles(values)
         counted = counted[~np.isnan(counted)]
         low, high = mean_interval(counted, limits=self.limits)
@@ -82,7 +82,7 @@ class Score:
 
 @dataclass(frozen=True)
 class RunScore:
-    """One number about a whole run, with its subject and its number of images.
+    """One number about a run as a whole. ``subject`` says what it is about, such as a metric; ``n`` is the number of images.
 
     >>> print(RunScore("ranking-agreement", "soundness", 0.731, 20, True))
     ranking-agreement of soundness 0.731, n = 20, higher is better
@@ -113,5 +113,5 @@ def mean_score(
     kind: str = "",
     limits: Limits = NO_LIMITS,
 ) -> Score:
-    """The mean over images of ``(N,)`` values, with its interval inside the ``limits`` of a value. NaN does not count."""
+    """The :class:`Score` with the mean of ``values`` ``(N,)``, one per image, and its interval inside ``limits``. NaN entries do not count."""
     return Score.unmeasured(name, higher_is_better, kind=kind, limits=limits).over(values)

@@ -15,11 +15,11 @@ from proofmap.core.text import csv_lines, one_line
 
 T = TypeVar("T")
 Cells = tuple[list[str], list[list[str]]]
-"""A header, and rows with as many cells."""
+"""The header of a table and its rows; each row has as many cells as the header."""
 
 
 def cells_of(items: Iterable[T], *columns: tuple[str, Callable[[T], str]]) -> Cells:
-    """The header, and one row of cells per item. Each column is given as its header and a function that writes the cell of an item.
+    """Header and one row of cells per item. Each column is a pair of its header and a function that turns an item into a cell.
 
     >>> cells_of([1, 2], ("number", str), ("square", lambda n: str(n * n)))
     (['number', 'square'], [['1', '1'], ['2', '4']])
@@ -28,7 +28,7 @@ def cells_of(items: Iterable[T], *columns: tuple[str, Callable[[T], str]]) -> Ce
 
 
 class Tables(ABC):
-    """A result that prints as tables, with notes below the last: as text, Markdown, CSV, JSON and in notebooks."""
+    """Base class of results that print as tables with notes below: as text, Markdown, CSV and JSON, and in notebooks."""
 
     notes: tuple[str, ...]
 
@@ -45,11 +45,11 @@ class Tables(ABC):
         return asdict(self)  # type: ignore[call-overload, no-any-return]
 
     def footer(self) -> list[str]:
-        """Text below the notes."""
+        """Lines of text to print below the notes."""
         return []
 
     def table(self, width: int | None = None) -> str:
-        """Aligned text with the notes below; tables wider than ``width`` are stacked."""
+        """The tables as aligned text with the notes below. Tables wider than ``width`` columns are stacked (see :func:`aligned`)."""
         found = "\n\n".join(aligned(*cells, width) for cells in self.tables())
         return "\n".join([found, *self.notes, *self.footer()])
 
@@ -58,7 +58,7 @@ class Tables(ABC):
         return "\n\n".join([*(markdown(*cells) for cells in first), markdown(*last, self.notes)])
 
     def csv(self) -> str:
-        """One line per record, all decimals."""
+        """The records as CSV, one line each, with all decimals."""
         return records_csv(self.records())
 
     def json(self) -> str:
@@ -75,20 +75,20 @@ class Tables(ABC):
 
 
 class Table(Tables):
-    """A result that prints as one table."""
+    """Base class of results that print as one table."""
 
     @abstractmethod
     def cells(self) -> Cells:
-        """Header and rows."""
+        """Header and rows of the table."""
 
     def tables(self) -> list[Cells]:
         return [self.cells()]
 
 
 def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """Columns padded to equal width; text to the left, numbers to the right; every row in one line.
+    """The table as text with aligned columns, one line per row. Text is left-aligned, numbers are right-aligned.
 
-    A table that is wider than ``width`` is stacked: for each row its text, and below it the numbers with their names.
+    A table that is wider than ``width`` is stacked: each row starts with its text cells, and its numbers follow below with their names.
 
     >>> print(aligned(["method", "x"], [["a", ".5"], ["bcd", "1.0"]]))
     method    x
@@ -112,8 +112,8 @@ def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], width: int | N
 
 
 def _stacked(header: list[str], rows: list[list[str]], textual: list[bool], width: int) -> str:
-    """The rows of a table that is too wide, as text. A row starts with its leading cells of text (an empty cell repeats the one above);
-    below are the other cells with their names, as many as fit in a line.
+    """The rows of a table that is too wide, as stacked text. A row starts with its leading text cells; an empty cell repeats the one above.
+    The other cells follow below with their names, as many per line as fit.
 
     >>> print(
     ...     aligned(["method", "soundness", "n"], [["a long name", ".5", "3"], ["b", ".25", "4"]], width=20)
@@ -167,19 +167,19 @@ def markdown(
 
 
 def _markdown(text: str) -> str:
-    """Text escaped for Markdown, in one line; also safe in a table."""
+    """The text in one line, escaped for Markdown paragraphs and table cells."""
     return re.sub(r"([\\`*_|<>~&])", r"\\\1", one_line(text))
 
 
 def records_csv(records: Sequence[dict[str, object]]) -> str:
-    """Plain records as CSV, a column for every key that occurs."""
+    """The records as CSV, with a column for every key that occurs in any of them."""
     fields = list(dict.fromkeys(key for record in records for key in record))
     rows = ([record.get(key, "") for key in fields] for record in records)
     return "\n".join([*csv_lines([fields, *rows]), ""])
 
 
 def json_text(record: object) -> str:
-    """Plain data as JSON. NaN becomes null, and an object that JSON does not know becomes its text."""
+    """The data as JSON. NaN and infinity become null, and an object that JSON does not know becomes its ``str``."""
     return json.dumps(_without_nan(record), indent=1, default=str)
 
 
@@ -194,18 +194,18 @@ def _without_nan(value: object) -> object:
 
 
 def with_interval(value: float, low: float, high: float) -> str:
-    """``.84 [.80, .88]``, or only the value if there is no interval, as with one image."""
+    """The value and its interval as text, such as ``.84 [.80, .88]``. Without an interval, as for one image, only the value."""
     return number(value) + ("" if math.isnan(value) or math.isnan(low) else f" {interval(low, high)}")
 
 
 def interval(low: float, high: float) -> str:
-    """``[.80, .88]``, or a dash if there is no interval."""
+    """The interval as text, such as ``[.80, .88]``, or a dash if there is no interval."""
     return "-" if math.isnan(low) else f"[{number(low)}, {number(high)}]"
 
 
 def number(value: object) -> str:
-    """Two decimals without the leading zero, as papers print probabilities. A small value has more decimals, up to four, so that its
-    first nonzero digit is shown.
+    """The value as text with two decimals and no leading zero, as papers print probabilities. A small value has up to four decimals, so
+    that its first nonzero digit is shown. NaN is a dash.
 
     >>> [number(x) for x in (0.391, 1.0, 0.0, 0.0023, 0.0006, 0.00001, -0.00001)]
     ['.39', '1.00', '.00', '.002', '.0006', '<.0001', '>-.0001']
@@ -221,7 +221,7 @@ def number(value: object) -> str:
 
 
 def decimals(value: float, places: int) -> str:
-    """A score with this many decimals, without the leading zero.
+    """The value as text with ``places`` decimals, without the leading zero.
 
     >>> decimals(0.79996, 4), decimals(-0.5, 2), decimals(-0.0, 2)
     ('.8000', '-.50', '.00')
@@ -235,11 +235,13 @@ conformal-coverage contrastive-region drop-in-deletion energy-inside increase-in
 li-completeness li-soundness merlin-arthur-completeness merlin-arthur-soundness peak-soundness pointing-game proof-size ranking-agreement
 saliency-area saliency-confidence saliency-metric saliency-tiny second-soundness soft-stability sufficient-region sum-to-logit two-objects
 """
-"""Proofmap's metrics whose names have several words. They are listed because the registry imports torch; a test compares both."""
+"""Proofmap's metrics whose names have several words. They are listed here because importing the registry of metrics would import torch. A
+test checks that this list and the registry agree."""
 
 
 def metric_words(name: str) -> str:
-    """The name of a metric as tables print it: ``best effort``. Settings, and names that are not Proofmap's, stay as they are.
+    """The name of a metric as tables print it: ``best effort`` for ``best-effort``. Settings after the name, and names of metrics that are
+    not Proofmap's, stay as they are.
 
     >>> (
     ...     metric_words("best-effort (gray)"),
@@ -255,7 +257,7 @@ def metric_words(name: str) -> str:
 
 
 def metric_with_arrow(name: str, higher_is_better: bool) -> str:
-    """``best effort ↑``: a metric as the header of a column."""
+    """The header of a metric's column, such as ``best effort ↑``; the arrow says whether higher or lower is better."""
     return f"{metric_words(name)} {'↑' if higher_is_better else '↓'}"
 
 
@@ -266,7 +268,7 @@ def table_html(
     *,
     bold: Sequence[Sequence[bool]] | None = None,
 ) -> str:
-    """A table with notes below it. Text is left-aligned, numbers are right-aligned."""
+    """An HTML table with notes below it. Text is left-aligned, numbers are right-aligned. ``bold`` is a mask of the cells."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     sides = ["left" if any(c[:1].isalpha() for c in column) else "right" for column in columns]
     lines = [_row("th", header, sides, [False] * len(header))]
@@ -303,7 +305,7 @@ _LATEX = {
 
 
 def latex_text(text: str) -> str:
-    """Any text escaped for LaTeX, in one line.
+    """The text in one line, escaped for LaTeX.
 
     >>> print(latex_text("learned-mask:tv=0.1 & 50 % of a_b ↑"))
     learned-mask:tv=0.1 \\& 50 \\% of a\\_b $\\uparrow$

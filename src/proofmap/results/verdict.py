@@ -1,8 +1,10 @@
-"""The verdict on an evaluation: one headline that the numbers support, and the reasons for it. All tables, pages and files use this
+"""The verdict on an evaluation: one headline that the scores support, and the reasons for it. All tables, pages and files use this
 verdict.
 
-A method *reaches the bar* if its completeness, its soundness and, if any image counts for it, its best effort are at least .8 on average.
-The grade is the first of these that applies:
+f is the net's probability of a label, and AUC is the area under the insertion curve of the label's map.
+
+A method *reaches the bar* if its mean completeness, its mean soundness and its mean best effort are at least .8. Best effort is left out if no
+image counts for it. The grade of the verdict is the first of these that applies:
 
     unjudged   completeness and soundness were not both judged, or no image counts for both
     nothing    every judged label of every image has f >= .8; since AUC <= 1, soundness max(f, e2) / AUC cannot be below the bar
@@ -13,7 +15,7 @@ The grade is the first of these that applies:
                control    its soundness is above that of every row with one map for all labels, by the whole 95 % interval of the paired
                           differences
                fill, blur neither explains its soundness
-    best       a method reaches the bar, but one of these is missing for each such method
+    best       a method reaches the bar, but each such method misses at least one of these conditions
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ PROOF = (COMPLETENESS, SOUNDNESS)
 JUDGED = (*PROOF, BEST_EFFORT)
 """The scores of a verdict: the two halves of the definition, and best effort if it was judged."""
 ENOUGH = 20
-"""Images from which on a plain verdict is given."""
+"""The number of images that the grade ``is`` needs."""
 _NAMED = 3
 
 Grade = Literal["is", "best", "none", "nothing", "unjudged"]
@@ -55,7 +57,7 @@ _DOUBTS: dict[Missing, str] = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """A headline, its grade, the methods that it names, and the reasons, one sentence each."""
+    """The verdict: its grade, its headline, the reasons (one sentence each), and the methods that the headline names."""
 
     grade: Grade
     headline: str
@@ -128,13 +130,16 @@ def verdict(evaluation: Evaluation) -> Verdict:
 
 
 def counted_scores(result: MethodResult) -> list[Score]:
-    """The scores that the verdict is based on, without those that are NaN."""
+    """The scores of a method that the verdict uses: the first of each kind in ``JUDGED``, without those that are NaN."""
     found = (result.first_score(kind) for kind in JUDGED)
     return [s for s in found if s is not None and not math.isnan(s.value)]
 
 
 def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: int) -> dict[Missing, str]:
-    """The conditions for a plain verdict that a method does not meet, each with its sentence."""
+    """The conditions for the grade ``is`` that a method does not meet, each with a sentence that explains it.
+
+    ``images`` is the number of images with a judged label whose f is below the bar.
+    """
     found: dict[Missing, str] = {}
     scores = counted_scores(result)
     n = min(images, *(s.n for s in scores if s.kind in PROOF))
@@ -187,7 +192,7 @@ def _images_that_test_soundness(evaluation: Evaluation) -> int:
 
 
 def _coverage(evaluation: Evaluation) -> str:
-    """A phrase that says over which labels soundness is the worst case, and whether the net believes them."""
+    """A sentence that says over how many labels soundness is the worst case, and which share of them the net does not believe."""
     judged = evaluation.labels != NO_LABEL
     wrong = int((judged & (evaluation.f < UNBELIEVED)).sum())
     share = "none of them" if not wrong else f"{wrong / int(judged.sum()):.0%} of them".replace("%", " %")
@@ -271,7 +276,7 @@ def _extremes(own: Sequence[MethodResult], whole: Sequence[MethodResult]) -> str
 
 
 def _uneven_note(evaluation: Evaluation) -> list[str]:
-    """A note if the means behind the verdict are over different images."""
+    """A list with one note if the means behind the verdict are over different images, otherwise an empty list."""
     first = evaluation.results[0]
     uneven = dict(zip((s.name for s in first.scores), different_images(evaluation), strict=True))
     judged = [s.name for kind in JUDGED if (s := first.first_score(kind)) is not None]
