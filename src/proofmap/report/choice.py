@@ -1,7 +1,7 @@
 """Which images a report shows in full: those where methods do worst, and a random sample.
 
-A report of a large study cannot show the pixels of every image. The choice uses only scores, so that no other pixels are loaded,
-and the page states the rule.
+A report of a large study cannot show the pixels of every image. The images are chosen by their scores alone, so that only the pixels of chosen
+images are loaded. The page states the rule of the choice.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import COMPLETENESS, SOUNDNESS
 
 Values = Mapping[str, Mapping[str, Tensor]]
-"""Per-image values ``(N,)`` by method and kind of score, as :func:`values_of` gives them."""
+"""Values ``(N,)`` per image, by method and kind of score, as :func:`values_of` returns them."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The images to show in full, in order, each with its reasons; and the rule in words."""
+    """The images to show in full. ``reasons`` maps the index of each image to the reasons why it was chosen; ``rule`` is the rule in words."""
 
     reasons: Mapping[int, tuple[str, ...]]
     rule: str
 
     @property
     def indices(self) -> tuple[int, ...]:
-        """The chosen images in the study's order, as ``Evaluation.pictured`` holds them."""
+        """The indices of the chosen images in increasing order, as in ``Evaluation.pictured``."""
         return tuple(sorted(self.reasons))
 
 
 def values_of(evaluation: Evaluation) -> Values:
-    """The values per image of each method and kind of score. If a method has several scores of one kind, those of the first."""
+    """The values per image of each method and kind of score. If a method has several scores of one kind, the first is used."""
     return {result.name: result.values_by_kind for result in evaluation.results}
 
 
@@ -50,16 +50,16 @@ def choose_pictured(
     positions: str = "pixels",
     among: Sequence[int] | None = None,
 ) -> Choice:
-    """The images worst in soundness, those worst in completeness, and a random sample.
+    """Choose the images that are worst in soundness, those that are worst in completeness, and a random sample.
 
-    Each method's worst image comes first, then each method's second worst, so that every method's failures are seen. An image that
-    does not count (NaN) is never among the worst. If there are few enough images, all are chosen.
+    The worst image of each method is chosen first, then the second worst of each method, so that every method's failures are seen. An image
+    that does not count (NaN) is never among the worst. If there are few enough images, all are chosen.
 
     Args:
         values: per-image values by method and kind of score.
-        soundness, completeness, random: numbers of images.
+        soundness, completeness, random: the number of images to choose by soundness, by completeness and at random.
         item, positions: the words for an input and for its positions in the rule, such as "image" and "pixels".
-        among: the images that can be chosen; all by default.
+        among: the indices of the images that can be chosen; by default all.
 
     >>> import torch
     >>> values = {
@@ -97,8 +97,8 @@ def choose_pictured(
 def _worst_in_turn(
     values: Values, kind: str, among: Sequence[int], count: int, taken: Iterable[int]
 ) -> dict[int, str]:
-    """For each chosen image, the method that chose it. The methods take turns, and each chooses its image with the lowest value of
-    this kind. Images that were already chosen are skipped.
+    """Choose ``count`` images, and return the method that chose each image, by the image's index. The methods take turns. Each chooses its
+    image with the lowest score of this kind and skips images that are already chosen.
     """
     queues = []
     for method, found in values.items():

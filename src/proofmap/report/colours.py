@@ -1,4 +1,4 @@
-"""Colours of pictures: of heat maps, dark to bright or two colours around zero, and of hidden positions."""
+"""The colours of pictures: of heat maps, of signed heat maps, of verdicts and of hidden positions."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ STRENGTHS: dict[Word, Colour | None] = {
     "match": (0, 110, 75),
     "unknown": None,
 }
-"""The colour of a verdict on a proof; None if there is none."""
+"""The colour for each verdict on a proof; None for a proof that was not judged."""
 
 
 def _stops(colours: str) -> np.ndarray:
-    """Colours in hexadecimal as RGB in 0..255, ``(stops, 3)``."""
+    """An array ``(stops, 3)`` of RGB values 0..255 from a list of hexadecimal colours."""
     return np.array([[*bytes.fromhex(colour)] for colour in colours.split()], dtype=np.float64)
 
 
 INFERNO = _stops("000004 1f0c48 550f6d 88226a ba3655 e35933 f98c0a f9c932 fcffa4")
 """The matplotlib colour map "inferno" (CC0) at nine places: perceptually uniform, readable for colour-blind people."""
 DIVERGING = _stops("094e8c 2e7ac7 73a9e5 b5d4f8 f5f5f5 fac3ad ef8357 c54a05 822e02")
-"""Blue through white to orange, in steps of equal lightness (OKLCH): hues that colour-blind people distinguish."""
+"""A diverging colour map from blue through white to orange, in equal steps of lightness (OKLCH). Colour-blind people can distinguish its
+hues."""
 SIGNED_WORDS = ("against the label", "for the label")
 """The meaning of the two ends of a signed map's colours."""
 SIGNED_NOTE = "white is zero; each map has a scale of its own"
 
 
 def heat_colours(values: np.ndarray, *, signed: bool = False) -> np.ndarray:
-    """Colours ``(..., 3)`` in 0..255 for values ``(...)`` in [0, 1]; 1/2 is the zero of a signed map."""
+    """The colours ``(..., 3)``, 0..255, of values ``(...)`` in [0, 1]. If ``signed``, a value of 1/2 is the zero of the map."""
     stops = DIVERGING if signed else INFERNO
     places = np.linspace(0, 1, len(stops))
     return np.stack([np.interp(values, places, stops[:, c]) for c in range(3)], axis=-1)
 
 
 def displayed(heat: Tensor, *, signed: bool = False) -> np.ndarray:
-    """A map ``(*positions,)`` scaled to [0, 1] for display: its 1st and 99th percentile become 0 and 1.
+    """The map ``(*positions,)`` scaled to [0, 1] for display: its 1st and 99th percentiles become 0 and 1.
 
-    The zero of a signed map becomes 1/2; the 99th percentile of its absolute values becomes 0 or 1.
+    For a signed map, zero becomes 1/2, and the 99th percentile of the absolute values becomes 1 (or 0 for negative values).
 
     >>> import torch
     >>> displayed(torch.tensor([-2.0, 0.0, 1.0]), signed=True).round(2).tolist()
@@ -71,7 +72,7 @@ def displayed(heat: Tensor, *, signed: bool = False) -> np.ndarray:
 
 
 def colour_bar(width: int, height: int) -> Image.Image:
-    """A bar with the colours of signed maps, with a tick at zero."""
+    """A picture of the colours of signed maps, as a horizontal bar with a tick at zero."""
     colours = heat_colours(np.linspace(0, 1, width), signed=True)
     bar = np.broadcast_to(colours, (height, width, 3)).copy()
     bar[: height // 3, width // 2] = bar[-(height // 3) :, width // 2] = 96
@@ -81,7 +82,7 @@ def colour_bar(width: int, height: int) -> Image.Image:
 # ---- hidden positions ---------------------------------------------------------------------------------------
 
 PLAIN: Colour = (219, 219, 219)
-"""Drawn if the fill is not one colour."""
+"""The colour in which hidden positions are drawn if the fill is not a single colour."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class Hidden:
 
 
 def hidden_of(evaluation: Evaluation) -> Hidden:
-    """The colour in which hidden positions are drawn, and a sentence about what the net saw there in the insertion game."""
+    """The colour in which hidden positions are drawn, and a sentence about the fill that the net saw there while insertion curves were
+    computed."""
     inputs, settings = evaluation.inputs, evaluation.results[0].insertion.settings
     colour, positions = settings.get("color"), inputs.position_noun
     if isinstance(inputs, Pictures) and isinstance(colour, Sequence):
@@ -111,7 +113,7 @@ def hidden_of(evaluation: Evaluation) -> Hidden:
 
 
 def drawn_colour(inputs: Inputs, colour: Sequence[float]) -> Colour:
-    """A colour as pictures show it, from one value per channel of the inputs."""
+    """The RGB colour that pictures show for an input with these values, one per channel."""
     whole = inputs.per_channel(torch.tensor([float(v) for v in colour])).expand(inputs.shape)
     red, green, blue = inputs.picture(whole)[0, 0].tolist()
     return red, green, blue

@@ -1,7 +1,7 @@
 """How results are saved and shown in a notebook: implements :mod:`proofmap.results.display`.
 
-``save`` writes tables, a full record, maps and pictures: all files, complete, or none. A notebook gets plain HTML with pictures
-inside, without scripts or extensions.
+``save`` writes tables, a full record, maps and pictures. It writes either all files completely or none. Notebooks show plain HTML with
+inline pictures, without scripts or extensions.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ __all__ = [
 ]
 
 MOST_PICTURES = 3
-"""Pictures of one result in a notebook."""
+"""Largest number of pictures of one result in a notebook."""
 WIDEST = 1200
-"""Width in pixels to which a notebook's pictures are shrunk."""
+"""Width in pixels to which wider pictures are shrunk in a notebook."""
 MOST_BYTES = 1_500_000
-"""The most that the pictures of one result take together, so that a saved notebook stays small."""
+"""Largest total size of the pictures of one result in a notebook, so that a saved notebook stays small."""
 
 # ---- files --------------------------------------------------------------------------------------------------
 
 
 def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
-    """Everything except tensors, as plain data: settings, versions, scores, rows."""
+    """The evaluation as plain data, without maps and curves: settings, versions, the verdict, scores and values."""
     return {
         "proofmap": evaluation.settings.get("proofmap", ""),
         "torch": torch.__version__,
@@ -84,13 +84,13 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
 
 
 def evaluation_json(evaluation: Evaluation) -> str:
-    """The record as JSON text; NaN becomes null, and a setting that JSON does not know becomes its text."""
+    """:func:`evaluation_record` as JSON text. NaN becomes null, and a setting that JSON does not know becomes its ``str``."""
     return tables.json_text(evaluation_record(evaluation))
 
 
 def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: bool = True) -> list[Path]:
-    """Write ``scores.csv``, ``pairs.csv``, ``evaluation.json``, and unless ``pictures`` is False a sheet for each of the
-    first images and the charts; returns the paths."""
+    """Write ``scores.csv``, ``pairs.csv`` and ``evaluation.json``, and return the paths of all files. Unless ``pictures`` is False, also write
+    the charts and a sheet for each of the first images."""
     evaluation = shared(evaluation)
     with written_together(folder) as out:
         written = _save_numbers(evaluation, out)
@@ -100,7 +100,7 @@ def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: boo
 
 
 def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
-    """Write a sheet for each of the first pictured images, and the charts if matplotlib is installed."""
+    """Write a sheet for each of the first images with stored maps, and the charts if matplotlib is installed. Returns the paths."""
     written = _save_sheets(evaluation, out, comparison_sheet)
     try:
         written.append(draw(curves_figure(evaluation), out / "curves.png"))
@@ -114,9 +114,9 @@ def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
 def save_proof(
     evaluation: Evaluation, folder: str | Path, crops: Callable[[int], str] = lambda _: ""
 ) -> list[Path]:
-    """Write a sheet for each of the first images, ``maps.safetensors``, and the numbers; returns the paths.
+    """Write a sheet for each of the first images, ``maps.safetensors`` and the tables, and return the paths.
 
-    ``crops`` gives a note for the sheet of an image, by its index, such as how much of the original the net sees.
+    ``crops`` takes the index of an image and returns a note for its sheet, such as how much of the original the net sees.
     """
     evaluation = shared(evaluation)
     with written_together(folder) as out:
@@ -140,12 +140,12 @@ def map_tensors(evaluation: Evaluation) -> dict[str, Tensor]:
 
 
 def maps_safetensors(evaluation: Evaluation) -> bytes:
-    """:func:`map_tensors` as the content of a safetensors file, with the names of the images."""
+    """The content of a safetensors file with :func:`map_tensors` and, as metadata, the names of the images."""
     return save(map_tensors(evaluation), metadata={"images": json.dumps(list(evaluation.image_names))})
 
 
 def sheet_png(sheet: Image.Image) -> bytes:
-    """A sheet as the content of a PNG file that carries Proofmap's mark."""
+    """The content of a PNG file with the sheet. Its metadata name Proofmap."""
     return picture_bytes(sheet, "PNG", optimize=True, pnginfo=own_mark())
 
 
@@ -155,9 +155,10 @@ def _save_sheets(
     make: Callable[[Evaluation, int, str], Image.Image],
     crops: Callable[[int], str] = lambda _: "",
 ) -> list[Path]:
-    """A sheet for each pictured image, called ``IMAGE.METHOD.png``, or ``IMAGE.compared.png`` if there are several methods.
+    """Write a sheet for each of the first images with stored maps, and return the paths. ``make`` draws a sheet.
 
-    IMAGE is the image's name without the suffix of its file; names that are equal get numbers.
+    Files are called ``IMAGE.METHOD.png``, or ``IMAGE.compared.png`` if there are several methods. IMAGE is the image's name without the
+    suffix of its file. Names that are equal get numbers.
     """
     shown = evaluation.results[0].name if len(evaluation.results) == 1 else "compared"
     indices = pictured_images(evaluation)
@@ -188,7 +189,7 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
 
 
 def evaluation_html(evaluation: Evaluation) -> str:
-    """The verdict with its reasons, the scores, what they depend on, and the sheets of the first images."""
+    """HTML for notebooks with the verdict and its reasons, the scores with notes, and the sheets of the first images."""
     found = verdict(evaluation)
     reasons = "".join(f"<li>{escape(reason)}</li>" for reason in found.reasons)
     said = f"<div><b>{escape(found.headline)}</b></div><ul>{reasons}</ul>"
@@ -202,7 +203,7 @@ def evaluation_html(evaluation: Evaluation) -> str:
 
 
 def proof_html(evaluation: Evaluation) -> str:
-    """HTML with the sheets of the first images, followed by a table of what each map proves."""
+    """HTML for notebooks with the sheets of the first images, followed by a table of what each map proves."""
     shown = pictured_images(evaluation)[:MOST_PICTURES]
     if is_worded(evaluation.inputs):
         return _texts_html(evaluation, shown) + pairs_html(evaluation)
@@ -211,7 +212,7 @@ def proof_html(evaluation: Evaluation) -> str:
 
 
 def proof_png(evaluation: Evaluation) -> bytes | None:
-    """The sheet of the first image whose maps were kept; None if none were."""
+    """The sheet of the first image whose maps were kept, as the content of a PNG file; None if there is no such image."""
     shown = pictured_images(evaluation)
     return (
         picture_bytes(_shrunk(explained_sheet(evaluation, shown[0])), "PNG", optimize=True) if shown else None
@@ -219,7 +220,7 @@ def proof_png(evaluation: Evaluation) -> bytes | None:
 
 
 def _sheets_html(sheets: Sequence[Image.Image], evaluation: Evaluation) -> str:
-    """Sheets as inline pictures: the first one, and more up to ``MOST_BYTES`` in total."""
+    """HTML with the sheets as inline pictures: always the first one, and more as long as they take at most ``MOST_BYTES`` in total."""
     parts: list[str] = []
     weight = 0
     for sheet in sheets:
@@ -235,7 +236,7 @@ def _sheets_html(sheets: Sequence[Image.Image], evaluation: Evaluation) -> str:
 
 
 def _texts_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
-    """The first texts, each with its words shaded by each map."""
+    """HTML of the texts ``shown``, each with its words shaded by each map."""
     parts = []
     for i in shown:
         parts.append(f'<div style="margin-top:1em"><b>{escape(evaluation.image_names[i])}</b></div>')
@@ -250,7 +251,7 @@ def _texts_html(evaluation: Evaluation, shown: Sequence[int]) -> str:
 
 
 def _shrunk(sheet: Image.Image) -> Image.Image:
-    """A sheet no wider than ``WIDEST``."""
+    """The sheet, shrunk if it is wider than ``WIDEST``."""
     if sheet.width <= WIDEST:
         return sheet
     height = max(1, round(sheet.height * WIDEST / sheet.width))

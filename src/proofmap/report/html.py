@@ -1,7 +1,7 @@
-"""The report as one HTML file that needs nothing else: no network, no server, no installed font.
+"""The report as one HTML file that works without a network, a server or installed fonts.
 
-The data is a record (:mod:`proofmap.report.page_data`, :mod:`proofmap.report.page_pictures`). The template, two style sheets and
-the scripts in the folder ``page`` are all put into the file. The page of ``proofmap serve`` shares ``look.css``, ``theme.js`` and ``shared.js``.
+The data of the page comes from :mod:`proofmap.report.page_data` and :mod:`proofmap.report.page_pictures`. The file contains the template, two
+style sheets and the scripts from the folder ``page``. The page of ``proofmap serve`` also uses ``look.css``, ``theme.js`` and ``shared.js``.
 """
 
 from __future__ import annotations
@@ -83,10 +83,10 @@ def write_report(
         stored: the number format in which the maps were stored after scoring, such as ``float16``; empty if they were not stored.
         banner: a warning in red at the top of the page; the verdict is then gray.
         choice: the images to show in full; by default :func:`choose_pictured` chooses twenty of those whose pixels were kept.
-        most_labels: how many labels of an image are drawn. The scores cover all labels.
-        explained: whether the page is about photos rather than methods: it begins with what the net says and what the maps
-            prove, a row for each method with its labels side by side; scores come later.
-        originals: gives the original of an image, by its index, if the net sees only a part of it.
+        most_labels: the largest number of labels drawn for an image. The scores cover all labels.
+        explained: whether the page is about photos rather than methods. Such a page begins with what the net says and what the maps prove,
+            with a row for each method and its labels side by side. Scores come later.
+        originals: function that takes the index of an image and returns its original photo if the net sees only a part of it.
     """
     evaluation = shared(evaluation_of(results))
     record = {
@@ -128,7 +128,15 @@ def page_html(
     opening: Mapping[str, Any] | None = None,
     carriers: proof_columns.ProofColumns | None = None,
 ) -> str:
-    """The HTML of a page from its record, pictures, scatter plots, opening, and columns that carry proofs. Equal data gives equal text."""
+    """The HTML of the report page. Equal arguments give equal text.
+
+    Args:
+        record: the data of the page.
+        pictures: the images that are shown in full.
+        panels: the scatter plots.
+        opening: the data of the opening (:mod:`proofmap.report.opening`), if the page has one.
+        carriers: for rows of a table, the columns that carry the proofs.
+    """
     return (
         _environment()
         .get_template("report.html")
@@ -149,7 +157,7 @@ def page_html(
 
 
 def _sections(record: Mapping[str, Any], opens: bool, columns: bool) -> list[tuple[str, str]]:
-    """The sections of the page in their order: the id and the words of a link to each."""
+    """The sections of the page in order, as pairs of the section's id and the text of the link to it."""
     images, scores = ("pictures", f"{record['noun'].capitalize()} by {record['noun']}"), ("scores", "Scores")
     middle = [images, scores] if record["explained"] else [scores, images]
     return [
@@ -167,8 +175,8 @@ def _sections(record: Mapping[str, Any], opens: bool, columns: bool) -> list[tup
 def _pictures(
     evaluation: Evaluation, shown: Sequence[int], most_labels: int
 ) -> tuple[list[Picture], dict[str, Any]]:
-    """The pictures of the images ``shown``; and the numbers of positions at the stops of the slider and at the points of the
-    curves, which are the same for all images."""
+    """The pictures of the images ``shown``, and the numbers of shown positions at the steps of the slider (``counts``) and at the points of
+    each method's curves (``curve_counts``), which are the same for all images."""
     if not shown:
         return [], {"counts": [], "curve_counts": []}
     lists = is_listed(evaluation.inputs)
@@ -181,7 +189,7 @@ def _pictures(
 
 
 def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, object]:
-    """What the net says about an image, and what each drawn map proves."""
+    """Sentences for the page of one image: ``says``, what the net says about the image, and ``words``, what each drawn map proves."""
     index = shown["index"]
     places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
     return {
@@ -193,9 +201,9 @@ def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, ob
 
 
 def templates_of(package: str, folder: str) -> Environment:
-    """The templates in a folder of a package, and those of the report. Values are escaped, and unknown names are errors.
+    """A Jinja environment with the templates in a folder of a package and those of the report. Values are escaped; unknown names are errors.
 
-    Control characters, and characters that change the direction of text, are spelled out as on a terminal.
+    Control characters, and characters that change the direction of text, are written out as on a terminal.
     """
     environment = Environment(
         loader=ChoiceLoader([PackageLoader(package, folder), PackageLoader("proofmap.report", "page")]),
@@ -222,12 +230,12 @@ def _environment() -> Environment:
 
 
 def page_file(name: str) -> str:
-    """The text of a style sheet or script of the report, for pages that share its look."""
+    """The text of the report's style sheet or script ``name``. Other pages use it to look like the report."""
     return (files("proofmap.report") / "page" / name).read_text(encoding="utf-8")
 
 
 def _without_imports(script: str) -> str:
-    """A script without its imports: the report has all scripts in one.
+    """The script without its import lines, because the report contains all scripts in one element.
 
     >>> _without_imports('import { make } from "./shared.js";\\n\\nmake();')
     '\\n\\nmake();'
@@ -236,7 +244,8 @@ def _without_imports(script: str) -> str:
 
 
 def _json_for_html(record: Mapping[str, Any]) -> Markup:
-    """JSON that is safe inside a page: no text in it can end the element, begin another, or change the direction of text."""
+    """The record as JSON that is safe inside an HTML page: no text in it can close its element, open another, or change the direction of
+    text."""
     text = json.dumps(_spelled(record), allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
@@ -244,7 +253,7 @@ def _json_for_html(record: Mapping[str, Any]) -> Markup:
 
 
 def _spelled(value: Any) -> Any:
-    """The same data with control characters spelled out by :func:`~proofmap.core.text.terminal_text`."""
+    """The same data with control characters written out by :func:`~proofmap.core.text.terminal_text`."""
     if isinstance(value, str):
         return terminal_text(value)
     if isinstance(value, Mapping):

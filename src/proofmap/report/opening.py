@@ -1,10 +1,10 @@
-"""The opening of the report: one image, a method's pixels for a label that the net believes, and its pixels for a label that it does
-not believe.
+"""The opening of the report: one image, the top pixels of a method's map for a label that the net believes, and the top pixels of its map for
+a label that the net does not believe.
 
-The method is the first that the verdict names, or else the first with a map for each label. Only images that are shown in full and have a
-judged label with f < .01 count. Of these, the first is chosen on which the method proves the top label; if there is none, the first of
-all. The label that the net does not believe is the one with f < .01 that the method proves most. The page of ``explain`` opens with
-sentences instead.
+The method is the first one that the verdict names, or else the first one with a map for each label. Candidates are the images with kept maps
+that have a judged label with f < .01, where f is the net's probability of a label. The opening shows the first candidate on which the method
+proves the top label; if there is none, the first candidate. The label that the net does not believe is the one with f < .01 that the
+method proves most. The page of ``explain`` opens with sentences instead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
     worded = is_worded(inputs)
 
     def picture(place: int, share: float) -> dict[str, Any]:
-        """What is shown of the input: a picture, or the numbers of words."""
+        """The top ``share`` of the input's positions, as a picture or, for texts, as indices of words."""
         if not worded:
             return {"picture": _kept(evaluation, result, index, place, share)}
         order = positions_in_order(evaluation, result, index, place)
@@ -75,7 +75,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
 
 
 def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: float) -> str:
-    """A sentence about the pixels of a label that the net believes."""
+    """A sentence that says whether the shown ``share`` of positions makes the net say the believed label ``name``."""
     noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
     if proof.reach is not None and proof.reach < 1:
         return f"These {positions} alone, {percent(share)} of the {noun}, make the net say {name} about as strongly as the whole {noun} does."
@@ -83,7 +83,8 @@ def believed_words(proof: ProofShape, name: str, evaluation: Evaluation, share: 
 
 
 def _fill_sentence(result: MethodResult, index: int, place: int) -> str:
-    """A sentence, after a space, on a label that the fill alone gives; otherwise empty."""
+    """A sentence with a leading space if the fill alone gives the label, that is, if the net believes it with nothing shown; otherwise
+    empty."""
     fill = fill_words(result, index, place)
     if not fill:
         return ""
@@ -116,7 +117,8 @@ def _method(evaluation: Evaluation, verdict: Verdict) -> MethodResult | None:
 
 
 def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int] | None:
-    """The index of an image, of its top label, and of a label that the net does not believe."""
+    """The index of the chosen image, and the indices in its row of labels of the top label and of a label that the net does not believe. None
+    if no image has such a label."""
     found = []
     for index in evaluation.pictured:
         f = evaluation.f[index].tolist()
@@ -131,7 +133,7 @@ def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int
 
 
 def _share_of_peak(result: MethodResult, index: int, place: int) -> float:
-    """The share of positions at which the curve is highest, among the points where something is shown."""
+    """The share of shown positions at which the insertion curve is highest, without the point where nothing is shown."""
     curves = result.insertion
     some = curves.counts > 0
     best = int(curves.probabilities[index, place, some.to(curves.probabilities.device)].argmax())
@@ -157,7 +159,8 @@ _GROUPS: dict[Word, str] = {
 
 
 def headline(evaluation: Evaluation) -> dict[str, str]:
-    """The first lines of the page. For one image: the net's belief and what the maps prove. For several images: what the page shows."""
+    """The ``headline`` of the page and the ``detail`` below it. For one image, they say what the net believes and what the maps prove. For
+    several images, they say what the page shows."""
     if len(evaluation) > 1:
         maps = "the map" if len(evaluation.results) == 1 else "each method's map"
         detail = f"Below, for each {evaluation.inputs.singular}: the net's probabilities, {maps} of each label, and what that map proves."
@@ -173,7 +176,7 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
 
 
 def belief_sentence(evaluation: Evaluation, index: int) -> str:
-    """A sentence with the net's most probable label; if the request lists labels, the most probable of these."""
+    """A sentence with the net's most probable label for an image. If the user listed labels, the sentence has the most probable of these."""
     places = evaluation.places_of(index)
     first = max(places, key=lambda j: float(evaluation.f[index, j]))
     name, f = evaluation.label_name(index, first), percent(float(evaluation.f[index, first]))
@@ -187,7 +190,7 @@ def belief_sentence(evaluation: Evaluation, index: int) -> str:
 
 
 def method_sentence(evaluation: Evaluation, index: int, result: MethodResult) -> str:
-    """A sentence that says for which labels the maps of a method are proofs, too weak, or too strong."""
+    """A sentence that says for which labels of an image the maps of a method are proofs, too weak, or too strong."""
     found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
     for j in evaluation.places_of(index):
         found[_word(evaluation, result, index, j)].append(evaluation.label_name(index, j))

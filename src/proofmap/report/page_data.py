@@ -1,4 +1,4 @@
-"""The data of the HTML page as a plain record: the verdict, the points of the scatter plots, the tables, the settings."""
+"""The data of the HTML report as a plain record: the verdict, the scores, the tables and the settings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from proofmap.results.verdict import verdict
 
 
 def page_record(evaluation: Evaluation) -> dict[str, Any]:
-    """What the page shows of an evaluation, except the pictures, as data for JSON; NaN becomes None."""
+    """The content of the page for an evaluation, without the pictures, as data for JSON. NaN becomes None."""
     hidden = hidden_of(evaluation)
     return {
         "subject": subject(evaluation),
@@ -64,7 +64,7 @@ def page_record(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def subject(evaluation: Evaluation) -> str:
-    """The methods, images, labels and net, in one line."""
+    """One line that says what was judged: the numbers of methods and images, the label rule, and the net."""
     settings = evaluation.settings
     parts = [
         counted(len(evaluation.results), "method"),
@@ -76,9 +76,10 @@ def subject(evaluation: Evaluation) -> str:
 
 
 def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
-    """The label x label matrix, averaged over images: by label if all images have the same labels, otherwise by their order.
+    """The label x label matrix of each method, averaged over images, with names and f; None if a matrix was not kept or there is one label.
 
-    Row a, column b: the mean probability of label b while the pixels of a's map are shown, best first.
+    Row a, column b is the mean probability of label b while the pixels of the map of label a are shown, best first. If the images have
+    different labels, row 1 is the first label of each image, and so on.
     """
     found = label_matrices(evaluation)
     areas = [m for m in found.areas if m is not None]
@@ -95,7 +96,7 @@ def mean_matrix(evaluation: Evaluation) -> dict[str, Any] | None:
 
 
 def _image_table(evaluation: Evaluation) -> dict[str, Any]:
-    """The names and most probable labels of all images. The values are in the records of the methods."""
+    """The names and most probable labels of all images. The scores of the images are in the records of the methods."""
     f = evaluation.f.cpu().nan_to_num(-1.0)
     best = f.argmax(dim=1, keepdim=True)
     labels = evaluation.labels.cpu().gather(1, best)[:, 0].tolist()
@@ -121,7 +122,7 @@ def _metric_record(score: Score) -> dict[str, Any]:
 
 
 def _description(score: Score) -> str:
-    """The description of the registered metric with the score's name. If there is none, that of the score's kind."""
+    """The description of the registered metric with the score's name, or else with the score's kind; empty if there is neither."""
     registered = next((name for name in (score.name, score.kind) if name in METRICS), None)
     return METRICS[registered].description if registered else ""
 
@@ -146,7 +147,7 @@ def _numbers_of(matrix: Tensor) -> list[list[float | None]]:
 
 
 def settings_text(settings: Mapping[str, object]) -> dict[str, str]:
-    """Settings as text, one line each; nested settings become several lines."""
+    """The settings as texts by name. A nested setting becomes several, named ``outer.inner``."""
     lines: dict[str, str] = {}
     for key, value in settings.items():
         if isinstance(value, Mapping):
@@ -164,7 +165,8 @@ def _list_text(values: Sequence[object], most: int = 12) -> str:
 
 
 def _notes(evaluation: Evaluation) -> list[str]:
-    """What the numbers depend on. The note on label-free methods is left out: the table marks them."""
+    """The notes of :func:`score_notes <proofmap.results.score_tables.score_notes>`, capitalised, without the note on methods with one map for
+    all labels, which the page's table marks itself."""
     notes = score_tables.score_notes(evaluation)
     if judged_on_another_curve(evaluation):
         notes.append(OTHER_CURVE)

@@ -1,13 +1,14 @@
-"""The pictures of a page as data: for each image the photo, and for each map one small number per pixel.
+"""The pictures of the report page as data: for each image the photo, and for each map one byte per pixel.
 
-A slider with K steps can show K + 1 different pictures of a map, one for each count of positions. A position's *level*
-is the first step at which it is kept: ``level <= k`` exactly where ``rank < counts[k]``. One byte per pixel, the level of its
-position, therefore holds everything that the slider can show. Colour is a function of the level too, because a map's value
-falls with the rank: a heat map is the same bytes with a table of K + 1 colours. The bytes of a method's maps are the gray values of one PNG
-picture. The browser decompresses it before the page counts as loaded, so the page can be printed at once.
+A *position* is a part of an input that is shown or hidden as a whole, such as a pixel. The page has a slider that shows only the top
+``counts[k]`` positions of a map at step k. With K steps it can show K + 1 different pictures of a map. A position's *level* is the first step
+at which the position is shown: ``level <= k`` if and only if ``rank < counts[k]``. So one byte per pixel, the level of its position, holds
+everything that the slider can show. The bytes also hold the heat map: a map's value falls with the rank, so a table of K + 1 colours, one per
+level, is enough. The bytes of a method's maps are stored as the gray values of one PNG picture. The browser decompresses the picture before
+the page counts as loaded, so the page can be printed at once.
 
-Texts, rows and series with segments have lists instead: the words, columns or lines, and for each map their shades, their ranks and the
-probability after each. At step k their slider shows the first k of a map, or all if there are fewer.
+Texts, rows of a table and series with segments are shown as lists instead: the words, columns or segments, and for each map their shades,
+their ranks and the probability after each one. At step k the slider shows the first k of them, or all if there are fewer.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
 
 LONGEST_COLUMN = 28
-"""Letters of a column's name in a list of columns; the full name appears when the mouse is over it."""
+"""Largest number of letters of a column's name in a list of columns. The full name appears when the mouse is over it."""
 
 
 def is_listed(inputs: Inputs) -> bool:
@@ -49,13 +50,13 @@ def is_listed(inputs: Inputs) -> bool:
 
 
 def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
-    """The counts of the slider: 0 to the largest number of words or columns."""
+    """The counts of the slider for inputs that are shown as lists: 0 to the largest number of positions of the inputs ``shown``."""
     return list(range(1 + max(evaluation.count_of(i) for i in shown)))
 
 
 def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
-    """The content of a list: the words of a ``text``, the names and values of ``columns``, or the drawing of a ``series``. The other two
-    are None.
+    """The content of an input as a list, under one of three keys: the words of a ``text``, the names and values of ``columns``, or the drawing
+    of a ``series``. The other keys are None; all three are None for pictures.
     """
     inputs, image = evaluation.inputs, evaluation.image_of(index)
     none: dict[str, Any] = {"text": None, "columns": None, "series": None}
@@ -77,8 +78,9 @@ def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
 def list_maps(
     evaluation: Evaluation, result: MethodResult, index: int, places: Sequence[int]
 ) -> dict[str, Any]:
-    """Four things for each label: the shade 0..255 of each position; its rank in the map (0 first); the number of positions that suffice
-    for the belief; the probability of the label while 0, 1, 2, ... positions are shown.
+    """Four lists with one entry per label in ``places``: ``heat``, the shade 0..255 of each position; ``order``, the rank of each position
+    in the map (0 is first); ``enough``, the number of positions that reach the net's belief; and ``curve``, the probability of the label while
+    0, 1, 2, ... positions are shown.
     """
     count = evaluation.count_of(index)
     found: dict[str, Any] = {"heat": [], "order": [], "enough": [], "curve": []}
@@ -93,14 +95,16 @@ def list_maps(
 
 
 STEPS = 200
-"""Steps of the slider over all positions: half a percent each."""
+"""Number of steps of the slider. Each step is half a percent of the positions."""
 _LOSSLESS = 128  # pixels: smaller photos are drawn enlarged, which would show the blocks of a JPEG
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One image in full: a plain record; data URIs of the photo and of the levels of each method's maps; and the original, if the net sees
-    only a part of it. Rows and texts have only a record.
+    """One image that the page shows in full.
+
+    ``record`` is plain data. ``photo`` is the data URI of the photo, and ``levels`` has a data URI of the maps' levels for each method.
+    ``original`` is the uncropped photo if the net sees only a part of it. Rows and texts have only a record.
     """
 
     record: dict[str, Any]
@@ -110,7 +114,7 @@ class Picture:
 
 
 def slider_counts(positions: int, steps: int = STEPS) -> list[int]:
-    """How many positions each step of the slider keeps, as :func:`proofmap.core.ranking.keep_top` rounds them.
+    """The number of positions that each step of the slider shows, rounded as in :func:`proofmap.core.ranking.keep_top`.
 
     >>> slider_counts(1000, 4)
     [0, 250, 500, 750, 1000]
@@ -120,7 +124,7 @@ def slider_counts(positions: int, steps: int = STEPS) -> list[int]:
 
 
 def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
-    """The level of each position ``(maps, n)``: the first k with ``rank < counts[k]``.
+    """The level of each position, the first k with ``rank < counts[k]``, from ranks ``(maps, n)``.
 
     >>> levels_of(torch.tensor([[2, 0, 3, 1]]), [0, 2, 4])
     array([[2, 1, 2, 1]], dtype=uint8)
@@ -129,7 +133,7 @@ def levels_of(ranks: Tensor, counts: Sequence[int]) -> np.ndarray:
 
 
 def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = False) -> list[int]:
-    """The brightness 0..255 of each level 0..steps: the mean that :func:`displayed` has at its positions."""
+    """The brightness 0..255 of each level 0..steps: the mean of :func:`displayed` over the positions of the level."""
     bright = 255 * displayed(heat, signed=signed).reshape(-1)
     sums = np.bincount(levels, weights=bright, minlength=steps + 1)
     sizes = np.bincount(levels, minlength=steps + 1).clip(min=1)
@@ -137,10 +141,10 @@ def heat_table(heat: Tensor, levels: np.ndarray, steps: int, *, signed: bool = F
 
 
 def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
-    """The indices of the labels that are drawn for this image, in their order.
+    """The indices in the image's row of labels of those that the page draws, in increasing order.
 
-    If there are more than ``most``, these are the most probable ones and the one with the lowest soundness of any method, because readers
-    look for proofs of what the net does not believe.
+    If there are more than ``most`` labels, these are the most probable ones and, of the rest, the one with the lowest soundness of any
+    method, because readers look for proofs of labels that the net does not believe.
     """
     places = evaluation.places_of(index)
     if len(places) <= most:
@@ -156,7 +160,7 @@ def shown_places(evaluation: Evaluation, index: int, most: int) -> list[int]:
 
 
 def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts: Sequence[int]) -> Picture:
-    """Everything that the page shows of one image."""
+    """The :class:`Picture` of one image: everything that the page shows of it, for the labels at ``places``."""
     image, inputs = evaluation.image_of(index), evaluation.inputs
     height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
@@ -210,13 +214,13 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
-    """The counts at which the page stores a curve: those of the curve or those of the slider, whichever are fewer."""
+    """The numbers of shown positions at which the page stores a curve: those of the curve or those of the slider, whichever are fewer."""
     own = result.insertion.counts.tolist()
     return own if len(own) <= len(counts) else [c for c in counts if own[0] <= c <= own[-1]]
 
 
 def json_number(value: float) -> float | None:
-    """A number in the form that pages contain; None for NaN and infinity.
+    """The value rounded to nine digits, as pages contain it; None for NaN and infinity.
 
     Nine digits distinguish any two float32 values, so the page prints the same numbers as every other table.
     """
@@ -240,7 +244,7 @@ def _label_record(evaluation: Evaluation, result: MethodResult, index: int, plac
 def _curves(
     result: MethodResult, index: int, places: Sequence[int], counts: Sequence[int]
 ) -> list[list[float | None]]:
-    """The probabilities of each label along its map's insertion game, at :func:`curve_counts`."""
+    """For each label at ``places``, its probabilities along the insertion curve of its map, at the counts of :func:`curve_counts`."""
     at, own = curve_counts(result, counts), result.insertion.counts.numpy()
     curves = [np.interp(at, own, result.insertion.probabilities[index, j].cpu().numpy()) for j in places]
     return [[json_number(float(p)) for p in curve] for curve in curves]
@@ -249,7 +253,8 @@ def _curves(
 def _matrices(
     evaluation: Evaluation, index: int, places: Sequence[int]
 ) -> list[list[list[float | None]]] | None:
-    """For each method, the area of label b under the map of label a, for the labels shown."""
+    """For each method, the areas ``[a][b]`` under the curve of label b while the map of label a is shown, for the labels at ``places``.
+    None if a method's matrix was not kept."""
     matrices = [r.insertion.matrix for r in evaluation.results]
     if any(m is None for m in matrices):
         return None
@@ -265,7 +270,7 @@ def _ties(result: MethodResult) -> Ties:
 
 
 def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: int) -> Tensor | None:
-    """The stream keys with which the curves ranked equal values; None unless ties are broken at random."""
+    """The keys of the random stream that broke ties between equal values in the curves; None unless ties are broken at random."""
     if _ties(result) != "random":
         return None
     seed = int(str(evaluation.settings["seed"]))
@@ -273,10 +278,10 @@ def _tie_keys(evaluation: Evaluation, result: MethodResult, image: Tensor, n: in
 
 
 def levels_uri(levels: np.ndarray) -> str:
-    """Levels ``(maps, h, w)`` as the gray values of a picture, one map below the other; the picture is a data URI.
+    """The data URI of a gray PNG picture with the levels ``(maps, h, w)``, one map below the other.
 
-    Each value is stored as its difference from a prediction by its left and upper neighbours, modulo 256. This compresses smooth
-    maps to a fifth or less of their size, but does not compress noise.
+    Each value is predicted from its left and upper neighbours, and its difference from the prediction is stored, modulo 256. This compresses
+    smooth maps to a fifth or less of their size, but does not compress noise.
     """
     grid = np.diff(levels, axis=1, prepend=np.zeros_like(levels[:, :1]))
     grid = np.diff(grid, axis=2, prepend=np.zeros_like(grid[:, :, :1]))
@@ -284,7 +289,7 @@ def levels_uri(levels: np.ndarray) -> str:
 
 
 def photo_uri(image: Tensor, inputs: Inputs) -> str:
-    """The picture as a data URI: a PNG if it is small or a drawing, a JPEG if it is a larger photo."""
+    """The data URI of the image as a picture: a PNG if it is small or a drawing, a JPEG if it is a larger photo."""
     picture = photo(image, inputs)
     if max(picture.size) <= _LOSSLESS or not isinstance(inputs, Pictures):
         return data_uri(picture, "PNG", optimize=True)

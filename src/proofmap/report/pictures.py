@@ -1,5 +1,7 @@
-"""Pictures of maps, made with Pillow: heat maps over photos, masked photos, and pictures as files and text. Also lines of series as data,
-and small originals of cropped photos with a frame around the part that the net sees."""
+"""Pictures of maps, made with Pillow: heat maps over photos, masked photos, and pictures as files and data URIs.
+
+The module also has the lines of series as data, and small originals of cropped photos with a frame around the part that the net sees.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +24,12 @@ KEPT_SHARE = 0.2
 
 
 def photo(image: Tensor, inputs: Inputs) -> Image.Image:
-    """An image in the form that the net takes, as a picture."""
+    """The Pillow picture of an image tensor in the form that the net takes."""
     return Image.fromarray(inputs.picture(image))
 
 
 def overlay(image: Tensor, heat: Tensor, inputs: Inputs, *, signed: bool = False) -> Image.Image:
-    """The heat map in colour over the picture in gray; a signed map has two colours around zero."""
+    """A picture of the heat map in colour over the image in gray. A signed map has two colours around zero."""
     gray = np.asarray(photo(image, inputs).convert("L").convert("RGB"), dtype=np.float64)
     colours = heat_colours(per_pixel(displayed(heat, signed=signed), inputs), signed=signed)
     mixed = 0.35 * gray + 0.65 * colours
@@ -37,16 +39,16 @@ def overlay(image: Tensor, heat: Tensor, inputs: Inputs, *, signed: bool = False
 def masked_photo(
     image: Tensor, heat: Tensor, inputs: Inputs, share: float = KEPT_SHARE, hidden: Colour = PLAIN
 ) -> Image.Image:
-    """The picture with only the top ``share`` of positions; the rest has the colour ``hidden``."""
+    """A picture of the image with only the top ``share`` of the map's positions. The rest has the colour ``hidden``."""
     keep = per_pixel(keep_top(heat[None], share)[0].cpu().numpy(), inputs)
     return Image.fromarray(np.where(keep[..., None], inputs.picture(image), np.array(hidden, np.uint8)))
 
 
 def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) -> Image.Image:
-    """A series with its proof marked on the line: the top positions of the map that together reach the belief have the colour of
-    the verdict.
+    """A picture of a series with its proof marked on the line. The top positions of the map that together reach the net's belief have the
+    colour of the verdict.
 
-    Nothing is marked if the label is not believed.
+    Nothing is marked if the net does not believe the label.
     """
     drawn = inputs.picture(image).copy()
     keep = per_pixel(keep_top(heat[None], shape.reach or 0.0)[0].cpu().numpy(), inputs)
@@ -61,26 +63,26 @@ def marked_line(image: Tensor, heat: Tensor, inputs: Inputs, shape: ProofShape) 
 
 
 def per_pixel(values: np.ndarray, inputs: Inputs) -> np.ndarray:
-    """Values per position ``(*positions,)`` as values ``(h, w)`` per pixel of the picture."""
+    """The values ``(h, w)`` of a picture's pixels, from values ``(*positions,)`` of the input's positions."""
     found: np.ndarray = values.reshape(-1)[inputs.pixel_positions().numpy()]
     return found
 
 
 def picture_ratio(inputs: Inputs) -> float:
-    """The height reserved for a picture as a share of its width; photos get a square, whatever their shape."""
+    """The height reserved for a picture, divided by its width, at most 1. It is 1 for photos, whatever their shape."""
     height, width = inputs.picture_size()
     return 1.0 if isinstance(inputs, Pictures) else min(1.0, height / width)
 
 
 def picture_bytes(picture: Image.Image, format: str, **options: Any) -> bytes:
-    """The content of a picture's file; ``options`` are those of Pillow's ``save``."""
+    """The content of a file with the picture in this format. ``options`` are passed to Pillow's ``save``."""
     file = io.BytesIO()
     picture.save(file, format, **options)
     return file.getvalue()
 
 
 def data_uri(picture: Image.Image, format: str, **options: Any) -> str:
-    """A picture as text that an ``img`` element shows."""
+    """The picture as a data URI, which an ``img`` element can show."""
     content = base64.b64encode(picture_bytes(picture, format, **options)).decode()
     return f"data:image/{format.lower()};base64,{content}"
 
@@ -90,7 +92,8 @@ def data_uri(picture: Image.Image, format: str, **options: Any) -> str:
 
 @dataclass(frozen=True)
 class DrawnLine:
-    """The line of one channel: its least and largest height in each column, from 0 (bottom) to 1 (top)."""
+    """The line of one channel of a series. ``low`` and ``high`` are its least and largest height in each column of the drawing, from 0 (bottom)
+    to 1 (top)."""
 
     name: str
     low: list[float]
@@ -99,7 +102,8 @@ class DrawnLine:
 
 @dataclass(frozen=True)
 class DrawnSeries:
-    """Data to draw a series: for each column the first position that it shows, the lines, and for a spectrogram a picture instead of lines."""
+    """The data to draw a series. ``columns`` has, for each column of the drawing, the first position that the column shows. ``lines`` are
+    the channels' lines. A spectrogram has no lines but a ``picture``, as a data URI."""
 
     columns: list[int]
     lines: list[DrawnLine]
@@ -107,12 +111,13 @@ class DrawnSeries:
 
 
 def is_lined(inputs: Inputs) -> bool:
-    """Whether the report draws inputs as lines, whose segments the slider shows one by one. Series without segments are pictures there."""
+    """Whether the report draws inputs as lines whose segments a slider shows one by one. This is so for series with segments; other series
+    are drawn as pictures."""
     return isinstance(inputs, Series) and inputs.segments is not None
 
 
 def drawn_series(x: Tensor, inputs: Series, width: int | None = None) -> DrawnSeries:
-    """A series ``(C, T)`` in ``width`` columns, by default as many as its picture has.
+    """The data to draw a series ``x`` ``(C, T)`` in ``width`` columns, by default as many as the series' picture has.
 
     >>> import torch
     >>> found = drawn_series(torch.tensor([[0.0, 2.0, -2.0, 0.0]]), Series(length=4, segments=2), 4)
@@ -140,7 +145,7 @@ def _short(heights: np.ndarray) -> list[float]:
 
 
 LOST = 0.03
-"""Share of a photo's area that may be cropped without showing the original."""
+"""If at most this share of a photo's area is cropped, the original is not shown."""
 SIDE = 320
 """The longest side of the small original, in pixels."""
 _LEAST = 24  # of the shorter side, where a photo is very narrow
@@ -149,7 +154,7 @@ _DIMMED = 0.45
 
 @dataclass(frozen=True)
 class Original:
-    """A photo of which the net sees a part: a small picture as a data URI, and its caption."""
+    """A small picture of a photo of which the net sees only a part: its data URI, its width and height in pixels, and its caption."""
 
     picture: str
     width: int
@@ -158,9 +163,9 @@ class Original:
 
 
 def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) -> Original | None:
-    """The original photo with a frame around the part that the net sees. None if the net sees (almost) all of it.
+    """The original photo, reduced, with a frame around the part that the net sees. None if the net sees (almost) the whole photo.
 
-    ``cropped`` says that the dataset crops its photos itself, as for :meth:`Pictures.prepare`.
+    ``cropped`` says whether the dataset itself crops its photos, as in :meth:`Pictures.prepare`.
     """
     if not isinstance(inputs, Pictures):
         return None
@@ -176,7 +181,7 @@ def original_of(photo: Image.Image, inputs: Inputs, *, cropped: bool = False) ->
 
 
 def crop_words(photo: Image.Image, inputs: Inputs) -> str:
-    """A sentence for a sheet that says how much of a photo the net sees; empty if it sees (almost) all of it."""
+    """A sentence for a sheet that says how much of a photo the net sees; empty if the net sees (almost) the whole photo."""
     share = inputs.seen_share(photo) if isinstance(inputs, Pictures) else 1.0
     if share > 1 - LOST:
         return ""
@@ -184,7 +189,10 @@ def crop_words(photo: Image.Image, inputs: Inputs) -> str:
 
 
 def framed(photo: Image.Image, part: tuple[float, float, float, float]) -> Image.Image:
-    """The photo reduced in size, with a frame around ``part`` (in shares of its sides) and darker outside it."""
+    """The photo reduced in size, with a frame around ``part`` and darker outside the frame.
+
+    ``part`` is left, top, right and bottom as shares of the photo's sides.
+    """
     scale = min(1.0, SIDE / max(photo.size))
     size = tuple(max(min(_LEAST, side), round(side * scale)) for side in photo.size)
     small = photo.convert("RGBA").resize((size[0], size[1]), Image.Resampling.BILINEAR)

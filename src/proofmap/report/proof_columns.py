@@ -1,9 +1,12 @@
-"""Which columns carry the proofs: for each label, a dot per row and column at the column's rank in the map.
+"""Which columns of a table carry the proofs of its rows? Two kinds of picture answer this.
 
-The dots are data; the figure ``columns`` and the HTML page draw them. On a sheet, the columns of a row are listed in the order of the map.
-Line k has the name and the value of the k-th column, and the probability of the label while the first k columns are shown. A dark line is
-the net's belief on the whole row. The lines up to the one that reaches it have the colour of the verdict: green for a proof, orange if the
-map is too strong, blue if it is too weak.
+The first shows many rows: for each label, every row has a dot for each column, at the column's rank in the row's map. The dots are data
+(:class:`ProofColumns`), which the figure ``columns`` and the HTML page draw.
+
+The second is part of a sheet and shows one row (:func:`ranked_columns`). Its columns are listed in the order of the map. Line k has the name
+and the value of the k-th column, and the probability of the label while the first k columns are shown. A dark vertical line marks the net's
+belief on the whole row. The lines up to the first that reaches the belief have the colour of the verdict: green for a proof, orange if the map
+is too strong, blue if it is too weak.
 """
 
 from __future__ import annotations
@@ -28,18 +31,18 @@ from proofmap.results.records import MethodResult
 _SOFT, _PAPER = (120, 120, 128), (250, 250, 250)
 _LINE = 19
 _TEXT = 0.6
-"""Share of the width that has names and values."""
+"""Share of the picture's width that names and values take."""
 
 
 def is_ranked(inputs: Inputs) -> bool:
-    """Whether inputs are shown as a ranked list: rows whose columns have names."""
+    """Whether inputs are shown as a ranked list. This is so for rows of a table whose columns have names."""
     return isinstance(inputs, Rows) and bool(inputs.names)
 
 
 def ranked_columns(
     evaluation: Evaluation, result: MethodResult, index: int, place: int, *, side: int, most: int
 ) -> Image.Image:
-    """The first ``most`` columns of a map, best first, and the curve: a picture ``side`` pixels wide."""
+    """A picture, ``side`` pixels wide, of the first ``most`` columns of a map, best first, with the probability after each column."""
     inputs, image = evaluation.inputs, evaluation.image_of(index)
     order = positions_in_order(evaluation, result, index, place)
     along = curve_of(evaluation, result, index, place)
@@ -79,12 +82,17 @@ def ranked_columns(
 MOST_COLUMNS, MOST_LABELS = 12, 3
 LONGEST = 24
 LEFT, STEP, LINE, TOP = 210, 16, 22, 8
-"""Distances in the page's drawing: width of the names, between two places, between two columns, and at the top."""
+"""Distances in the page's drawing: the width of the names, the distance between two ranks, the distance between two columns, and the margin at
+the top."""
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One column of one row: its rank in the map (0 is first), whether it is needed for the proof, and its value from 0 to 1."""
+    """One column of one row.
+
+    ``place`` is the column's rank in the row's map (0 is first), ``proves`` says whether the column is part of the proof, and ``value`` is the
+    column's value, scaled to 0..1 over the rows.
+    """
 
     place: int
     proves: bool
@@ -93,7 +101,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class ColumnLine:
-    """One column with a dot for each row. ``short`` is its name in at most ``LONGEST`` letters."""
+    """One column with a dot for each row. ``short`` is the column's name in at most ``LONGEST`` letters."""
 
     name: str
     short: str
@@ -115,7 +123,7 @@ class ColumnLine:
 
 @dataclass(frozen=True)
 class LabelPanel:
-    """The rows of one label; columns that are most often part of a proof come first."""
+    """The columns of one label, over all rows for which the net believes it. Columns that are most often part of a proof come first."""
 
     label: str
     rows: int
@@ -124,7 +132,7 @@ class LabelPanel:
 
 @dataclass(frozen=True)
 class ProofColumns:
-    """The panels of one method."""
+    """The panels of one method, one per label. ``count`` is the number of columns of the table."""
 
     method: str
     panels: tuple[LabelPanel, ...]
@@ -142,7 +150,10 @@ class ProofColumns:
 
 
 def proof_columns(evaluation: Evaluation, method: str | None = None) -> ProofColumns:
-    """The columns of one method's maps, by default the first method; only rows whose maps were kept."""
+    """The panels of one method, by default the first, over the rows whose maps were kept.
+
+    Raises :class:`InputError` if the inputs are not rows with named columns, if no maps were kept, or if the net believes no label.
+    """
     if not is_ranked(evaluation.inputs) or not evaluation.pictured:
         raise InputError(
             "the figure columns is about rows of a table with names of columns, and needs stored maps"
@@ -192,7 +203,7 @@ def _panel(
 
 
 def swarm(places: list[int]) -> list[float]:
-    """The offset of each dot from its line, at most .4, so that dots at the same place do not overlap.
+    """The vertical offset of each dot from its column's line, at most .4, so that dots at the same place do not overlap.
 
     >>> swarm([3, 0, 3])
     [-0.05, 0.0, 0.05]
@@ -207,7 +218,8 @@ def swarm(places: list[int]) -> list[float]:
 
 
 def if_several(evaluation: Evaluation) -> ProofColumns | None:
-    """The columns that carry proofs, if there are at least two rows with named columns and a label that is believed."""
+    """:func:`proof_columns` if there are at least two rows with named columns and kept maps, and a label that the net believes; otherwise
+    None."""
     try:
         return proof_columns(evaluation) if len(evaluation.pictured) > 1 else None
     except InputError:
@@ -215,10 +227,10 @@ def if_several(evaluation: Evaluation) -> ProofColumns | None:
 
 
 def across(place: float) -> float:
-    """The horizontal coordinate of a rank in the map, 0 first."""
+    """The horizontal coordinate of a rank in the map (0 is first)."""
     return LEFT + STEP * (place + 0.5)
 
 
 def down(line: float) -> float:
-    """The vertical coordinate of a column."""
+    """The vertical coordinate of the column in line number ``line``."""
     return TOP + LINE * (line + 0.5)

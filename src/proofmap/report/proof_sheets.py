@@ -1,4 +1,4 @@
-"""The sheets of ``explain`` and of saved results: for each image, what the maps of its labels prove."""
+"""The sheets of ``explain`` and of saved results. A sheet is one picture per image that shows what the maps of its labels prove."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MOST_IMAGES, MOST_LABELS = 50, 8
 
 
 def verdict_text(shape: ProofShape) -> SheetText:
-    """The verdict on a map: what its curve does, compared with the net's belief."""
+    """The verdict on a map as text in its colour: how the map's curve compares with the net's belief."""
     return SheetText(shape.summary, colour=STRENGTHS[shape.strength.word], wraps=True)
 
 
@@ -58,7 +58,11 @@ def sheet_cell(
     picture: Image.Image,
     first: Sequence[SheetText] = (),
 ) -> SheetCell:
-    """A cell of a sheet: the picture of a map, the shape of its proof, numbers, the verdict, and a note if the fill alone gives the label."""
+    """A cell of a sheet: the picture of a map, the shape of its proof, numbers and the verdict.
+
+    A note is added if the fill alone gives the label, that is, if the net believes the label with nothing shown. ``first`` are lines above
+    the numbers.
+    """
     shape = shape_of(evaluation, result, index, place)
     numbers = f"average {_short(shape.average)}, peak {_short(shape.peak)}"
     lines = [*first, SheetText(numbers), verdict_text(shape)]
@@ -91,13 +95,14 @@ def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
 
 
 def _label_words(evaluation: Evaluation, index: int, place: int) -> str:
-    """The name of a label in a sentence; ``label 0`` if the name is a number."""
+    """The name of a label for use in a sentence: ``label 0`` if the name is the number 0."""
     name = evaluation.label_name(index, place)
     return f"label {name}" if name.isdecimal() else name
 
 
 def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """The sheet of one row of a table and one method: for each label the columns in the order of the map, their curve, and what they prove."""
+    """The sheet of one row of a table and the first method: for each label the columns in the order of the map, their curve, and what they
+    prove."""
     result, side, cells = evaluation.results[0], 360, []
     for j, label in _labels(evaluation, index)[:_MOST_RANKED]:
         lines = [
@@ -111,7 +116,7 @@ def ranked_sheet(evaluation: Evaluation, index: int) -> Image.Image:
 
 
 def word_sheet(evaluation: Evaluation, index: int) -> Image.Image:
-    """The sheet of one text: for each method and label, the text with shaded words and what these words prove, labels below each other."""
+    """The sheet of one text. For each method and label, one below the other, it shows the text with shaded words and what they prove."""
     inputs, several = evaluation.inputs, len(evaluation.results) > 1
     rows: list[list[SheetCell]] = []
     missing = ""
@@ -143,7 +148,8 @@ def _ratio(picture: Image.Image | None) -> float:
 
 
 def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
-    """The sheet of one image and one method: for each label the heat map, the kept positions, and what the map proves. ``crop`` is a note."""
+    """The sheet of one image and the first method: for each label the heat map, the picture with only the top positions, and what the map
+    proves. ``crop`` is a note on how much of the original the net sees."""
     if is_worded(evaluation.inputs):
         return word_sheet(evaluation, index)
     if is_ranked(evaluation.inputs):
@@ -178,7 +184,8 @@ def proof_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Ima
 
 
 def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
-    """One image, all methods: a row per method, a column per label. ``crop`` is a note."""
+    """The sheet of one image and all methods, with a row per method and a column per label. ``crop`` is a note on how much of the original
+    the net sees."""
     if is_worded(evaluation.inputs):
         return word_sheet(evaluation, index)
     image, inputs, labels = evaluation.image_of(index), evaluation.inputs, _labels(evaluation, index)
@@ -218,20 +225,20 @@ def comparison_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Imag
 
 
 def explained_sheet(evaluation: Evaluation, index: int, crop: str = "") -> Image.Image:
-    """The sheet of one image for ``explain``: the maps of one method, or several methods compared. ``crop`` is a note on how much the net
-    sees.
+    """The sheet of one image for ``explain``: :func:`proof_sheet` for one method, :func:`comparison_sheet` for several. ``crop`` is a note on
+    how much of the original the net sees.
     """
     several = len(evaluation.results) > 1
     return comparison_sheet(evaluation, index, crop) if several else proof_sheet(evaluation, index, crop)
 
 
 def pictured_images(evaluation: Evaluation) -> tuple[int, ...]:
-    """The images that get a sheet: the first ones whose maps were kept."""
+    """The indices of the images that get a sheet: the first ``MOST_IMAGES`` whose maps were kept."""
     return evaluation.pictured[:MOST_IMAGES]
 
 
 def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
-    """How to read a sheet, and what was left out of it."""
+    """The notes below a sheet: how to read it, the settings, and what was left out."""
     labels, images = int((evaluation.labels[index] != NO_LABEL).sum()), len(evaluation)
     pictured = len(pictured_images(evaluation))
     left_out = []
@@ -253,5 +260,5 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:
-    """(place, label) of the labels that the sheet of this image shows."""
+    """The labels that the sheet of this image shows, as pairs of the index in the image's row of labels and the label."""
     return [(j, int(evaluation.labels[index, j])) for j in evaluation.places_of(index)[:MOST_LABELS]]

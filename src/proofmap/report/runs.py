@@ -27,7 +27,7 @@ from proofmap.study.outcome import Outcome
 from proofmap.study.reading.stored_run import Run
 
 MOST_LABELS = 20
-"""The most labels drawn on the page of one image."""
+"""Largest number of labels drawn on the page of one image."""
 
 
 def write_run_report(
@@ -39,15 +39,19 @@ def write_run_report(
     title: str | None = None,
     dataset: Dataset | None = None,
 ) -> Path:
-    """Write the HTML report of a run. It shows the images worst in soundness and in completeness, and a random sample, in full."""
+    """Write the HTML report of a run and return its path.
+
+    The report shows in full the ``worst`` images in soundness, the ``worst`` images in completeness, and ``random`` random images.
+    """
     evaluation, choice = load_pictured(run, worst=worst, random=random, dataset=dataset)
     return _report(run, evaluation, choice, path, title, dataset)
 
 
 def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | None = None) -> Path:
-    """Write the page of one image of a run: the net's belief, and what each stored map proves.
+    """Write the page of image number ``place`` of a run, and return its path. The page shows the net's belief and what each stored map proves.
 
-    The page names methods whose maps of the image are not stored. If there are none, or the picture is gone, an error is raised.
+    The page names methods whose map of the image is not stored. Raises :class:`InputError` if no map of the image is stored, or if the picture
+    is gone.
     """
     if not 0 <= place < len(run.images):
         item = kind_of(run.manifest.identity).singular
@@ -93,7 +97,7 @@ def _how_to_store(run: Run, name: str) -> str:
 
 
 def _banner(run: Run) -> str:
-    """The warning at the top of pages of a run that ``reproduce --quick`` made."""
+    """The warning at the top of a run's pages if the run was made by ``reproduce --quick``; otherwise empty."""
     quick = any({"reproduce", "--quick"} <= set(command.split()) for command in run.manifest.commands)
     return "Quick run: not evidence. Made with --quick, on as little as possible." if quick else ""
 
@@ -104,7 +108,8 @@ def save_run(
     pictures: bool = True,
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, list[Path]]:
-    """Write ``scores.csv`` and ``report.html`` to the run directory, and sheets and charts to its folder ``pictures``."""
+    """Write ``scores.csv`` and ``report.html`` to the run directory, and unless ``pictures`` is False, sheets and charts to its folder
+    ``pictures``. Returns the evaluation and the paths."""
     evaluation, choice = load_pictured(run, dataset=dataset)
     write_text(run.folder / "scores.csv", score_tables.scores_csv(shared(evaluation)))
     written = [
@@ -119,7 +124,8 @@ def save_run(
 
 @dataclass
 class SavedRun:
-    """Saves the run of a study when it ends (``on_end``). Afterwards ``evaluation`` has its numbers, if there are any."""
+    """Callback that saves a study's run when the study ends (``on_end``). Afterwards ``evaluation`` holds the run's evaluation, if the run has
+    results."""
 
     pictures: bool = True
     evaluation: Evaluation | None = None
@@ -139,7 +145,7 @@ def load_pictured(
     random: int = 6,
     dataset: Dataset | None = None,
 ) -> tuple[Evaluation, Choice]:
-    """A run's evaluation with pixels and maps of the images to show in full, and how these images were chosen."""
+    """A run's evaluation, with pixels and maps of the images to show in full, and the :class:`Choice` of these images."""
     choices: list[Choice] = []
 
     def choose(numbers: Evaluation) -> tuple[int, ...]:
@@ -167,7 +173,7 @@ def load_pictured(
 
 
 def _judged_by_all(numbers: Evaluation) -> list[int] | None:
-    """The images that every method has judged; in a run that is being written, these may be a part. None if there are none."""
+    """The indices of the images that every method has judged; None if there are none. In an unfinished run, this may be a part of the images."""
     judged = [~result.insertion.auc.isnan().all(dim=1) for result in numbers.results]
     found = torch.stack(judged).all(dim=0).nonzero()[:, 0].tolist()
     return found or None
@@ -216,7 +222,7 @@ def _originals(
 
 
 def run_provenance(run: Run) -> Mapping[str, object]:
-    """Where a run's numbers come from, beyond its settings."""
+    """Facts about where a run's scores come from, in addition to its settings: date, net, machines and commands."""
     manifest = run.manifest
     machines = [
         ", ".join(f"{key} {value}" for key, value in environment.items())

@@ -1,4 +1,7 @@
-"""Scatter plots of scores: which there are, the numbers of their marks, and where the page draws them."""
+"""Scatter plots of scores as data: the points of each plot, and the coordinates of marks and numbers in the page's drawing.
+
+A *mark* is the symbol of a method in a plot. The number beside a mark is the method's number in the legend.
+"""
 
 from __future__ import annotations
 
@@ -24,17 +27,17 @@ SHAPES = (
     "M-2,-6H2V-2H6V2H2V6H-2V2H-6V-2H-2Z",
 )
 COLOURS = 7
-"""A method's mark is its colour and its shape: 42 methods have different marks."""
+"""Number of colours. A mark has one of seven colours and one of six shapes, so 42 methods have different marks."""
 _NEAR = (12, 12)  # marks closer than this, across and down, share the text with their numbers
 _LETTER, _LINE, _MARK = 7, 13, 6
 """Width of a letter, height of a text, and half the width of a mark."""
 _PLACES = [(side * out, up) for out in (9, 24) for up in (-4, 14, -18, 28) for side in (1, -1)]
-"""Where the text of a mark may begin (or end, to its left), across and down from the mark; earlier places are preferred."""
+"""Possible offsets of a mark's text from the mark, across and down; earlier ones are preferred. A text to the left of its mark ends there."""
 
 
 @dataclass(frozen=True)
 class ScatterPoint:
-    """One method: two scores, each with the ends of its interval. Missing values are NaN."""
+    """One method in a scatter plot: two scores, each with the ends of its interval. Missing values are NaN."""
 
     method: str
     label_free: bool
@@ -48,19 +51,19 @@ class ScatterPoint:
 
 @dataclass(frozen=True)
 class ScatterPanel:
-    """All methods by two scores: completeness or best effort across, soundness up."""
+    """One scatter plot of all methods: completeness or best effort (``kind``) on the horizontal axis, soundness on the vertical axis."""
 
     kind: str
     points: tuple[ScatterPoint, ...]
     x: str = field(default="", compare=False)
-    """The name of the score, which may differ from its kind."""
+    """The name of the score on the horizontal axis, which may differ from its kind; ``y`` is that of the vertical axis."""
     y: str = field(default="", compare=False)
 
 
 def scatter_panels(evaluation: Evaluation) -> list[ScatterPanel]:
-    """Completeness and best effort against soundness, for each of their settings.
+    """The scatter plots of an evaluation: completeness against soundness, and best effort against soundness.
 
-    A panel for which no method has both values is left out.
+    If there are several scores of a kind, with different settings, each has its own plot. A plot is left out if no method has both values.
     """
     scores = evaluation.results[0].scores
     names = {
@@ -83,7 +86,7 @@ def scatter_panels(evaluation: Evaluation) -> list[ScatterPanel]:
 
 
 def _nth_or_first(names: Sequence[str], k: int) -> str | None:
-    """The k-th name, or the first if there are fewer: scores of two kinds are matched by their order."""
+    """The k-th name, or the first name if there are fewer, or None if there are none. So scores of two kinds are matched by their order."""
     return next(iter(names[k : k + 1] or names[:1]), None)
 
 
@@ -93,10 +96,10 @@ def _ends(score: Score) -> Ends:
 
 @dataclass(frozen=True)
 class Mark:
-    """One method in the plot; coordinates in the drawing's units, with y downwards. ``text`` is empty if another mark already shows the same number.
+    """The mark of one method in the page's drawing. Coordinates are in the drawing's units, with y downwards.
 
-    ``text_at`` is the offset of the text from the mark, to the right and down. If the text is to the left of the mark, it ends at
-    this point.
+    ``text`` is the number beside the mark; it is empty if the text of a nearby mark already includes this number. ``text_at`` is the offset of
+    the text from the mark, to the right and down. The text starts at this point, or ends at it if the text is to the left of the mark.
     """
 
     method: int
@@ -120,7 +123,7 @@ def down(share: float) -> float:
 
 
 def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark]:
-    """The points that have both values. Intervals and numbers are drawn for the ``first`` of them, or for all."""
+    """The marks of the points that have both values. Only the first ``first`` marks (by default all) have intervals and numbers."""
     drawn = {k: point for k, point in enumerate(points) if point.is_drawn}
     places = [(across(p.x[0]), down(p.y[0])) for p in drawn.values()]
     texts = mark_texts(places[:first], [k + 1 for k in drawn][:first], near=_NEAR)
@@ -136,7 +139,8 @@ def marks(points: Sequence[ScatterPoint], first: int | None = None) -> list[Mark
 def mark_texts(
     places: Sequence[tuple[float, float]], numbers: Sequence[int], *, near: tuple[float, float]
 ) -> list[str]:
-    """The text beside each mark: its number. Marks closer than ``near`` share one text, beside the first of them.
+    """The text beside each mark, which is the mark's number. Marks closer than ``near`` (across, down) share one text beside the first of
+    them; the others have an empty text.
 
     >>> mark_texts([(0, 0), (50, 0), (1, 2)], [1, 2, 3], near=(9, 9))
     ['1, 3', '2', '']
@@ -154,7 +158,7 @@ def mark_texts(
 
 
 def _in_ranges(numbers: Sequence[int]) -> str:
-    """Increasing numbers as text, three or more in a row as a range.
+    """Increasing numbers as text. Three or more consecutive numbers are written as a range.
 
     >>> _in_ranges([1, 3, 4, 6, 7, 8])
     '1, 3, 4, 6–8'
@@ -167,7 +171,8 @@ def _in_ranges(numbers: Sequence[int]) -> str:
 
 
 def text_places(places: Sequence[tuple[float, float]], texts: Sequence[str]) -> list[tuple[int, int]]:
-    """Where the text of each mark is written, across and down from the mark: inside the drawing, over as few other texts and marks as possible."""
+    """The offset of each text from its mark, across and down. Offsets are chosen so that texts are inside the drawing and cover as few other
+    texts and marks as possible."""
     written: list[tuple[float, float, float, float]] = []
     found: list[tuple[int, int]] = []
     marks_at = [(x - _MARK, y - _MARK, x + _MARK, y + _MARK) for x, y in places]
@@ -191,7 +196,7 @@ def text_places(places: Sequence[tuple[float, float]], texts: Sequence[str]) -> 
 
 
 def _box(place: tuple[float, float], at: tuple[int, int], text: str) -> tuple[float, float, float, float]:
-    """Left, top, right and bottom of a text."""
+    """Left, top, right and bottom of a text with the offset ``at`` from its mark at ``place``."""
     (x, y), (over, below), wide = place, at, _LETTER * len(text)
     left = x + over - (wide if over < 0 else 0)
     return left, y + below - _LINE + 3, left + wide, y + below + 3

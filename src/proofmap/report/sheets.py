@@ -1,4 +1,4 @@
-"""The layout of a sheet: a grid of captioned pictures, the small picture of a proof, and notes."""
+"""The layout of a sheet, which is one picture with a grid of captioned pictures, a small bar chart for each proof, and notes."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _BAR, _LEAST_BAR = 140, 60
 
 @dataclass(frozen=True)
 class SheetText:
-    """A line of text in its colour; by default dark if ``strong``, otherwise gray."""
+    """A line of text with its colour. By default the colour is dark if ``strong``, otherwise gray."""
 
     text: str
     strong: bool = False
     colour: tuple[int, int, int] | None = None
     wraps: bool = False
-    """Whether a long text goes on in a second line instead of being cut."""
+    """Whether a long text continues on further lines instead of being cut."""
 
 
 @dataclass(frozen=True)
 class SheetCell:
-    """An optional picture with lines of text below it."""
+    """A cell of a sheet: an optional picture with lines of text below it."""
 
     picture: Image.Image | None
     lines: tuple[SheetText, ...] = ()
     shape: ProofShape | None = None
-    """Drawn between the picture and the text."""
+    """The shape of a proof, drawn as bars between the picture and the text."""
     above: SheetText | None = None
     """A line above the picture."""
 
 
 def draw_shape(draw: ImageDraw.ImageDraw, shape: ProofShape, x: int, y: int, width: int) -> None:
-    """The picture of a proof in a box 18 high: the belief (pale), the average (in the colour of the verdict), and a line up to the peak.
-    Below is the share of the positions that reaches the belief.
+    """Draw the shape of a proof as two bars in a box 18 pixels high. The upper bar shows the belief (pale), the average (in the colour of the
+    verdict), and a line up to the peak. The lower bar shows the share of the positions that reaches the belief.
     """
 
     def at(p: float | None) -> int:
@@ -69,10 +69,10 @@ def sheet(
     ratio: float = 1.0,
     signed: bool = False,
 ) -> Image.Image:
-    """A grid of captioned pictures; a row without pictures is only as high as its text.
+    """The picture of a sheet: the title, a grid of captioned pictures, and notes.
 
-    The longer side of a picture is ``side``, and its row is ``ratio * side`` high. With ``signed`` a colour bar explains the colours
-    of signed maps.
+    The longer side of each picture is ``side`` pixels, and a row reserves ``ratio * side`` pixels for the height of its pictures. A row
+    without pictures is only as high as its text. If ``signed``, a colour bar explains the colours of signed maps.
     """
     tall = round(ratio * side)
     big, plain, small = (_font(size) for size in (20, 15, 13))
@@ -120,7 +120,7 @@ def sheet(
 
 
 def _draw_bar(page: Image.Image, draw: ImageDraw.ImageDraw, y: int, font: Font) -> None:
-    """Draw the colour bar of signed maps, with the meaning of its ends to the left and right, as long as the line allows."""
+    """Draw the colour bar of signed maps, with the meaning of its ends to the left and right. The bar is shortened if the sheet is narrow."""
     against, towards = f"Signed maps: {SIGNED_WORDS[0]}", SIGNED_WORDS[1]
     before, after = (round(draw.textlength(words, font)) + 8 for words in (against, towards))
     room = page.width - 2 * _GAP - before - after
@@ -143,7 +143,7 @@ def _font(size: int) -> Font:
 
 @lru_cache(maxsize=1_000)
 def _lines(text: str, font: Font, width: int) -> tuple[str, ...]:
-    """The text in lines of at most this many pixels, broken at spaces. Cached, because the sheets of a run repeat most of their texts."""
+    """The text in lines of at most ``width`` pixels, broken at spaces. Results are cached, because the sheets of a run repeat most texts."""
     lines: list[str] = []
     for word in text.split():
         longer = f"{lines[-1]} {word}" if lines else word
@@ -155,7 +155,7 @@ def _lines(text: str, font: Font, width: int) -> tuple[str, ...]:
 
 
 def _laid_out(lines: Sequence[SheetText], font: Font, width: int) -> list[SheetText]:
-    """The lines of a cell. A line that wraps is broken to this width in pixels."""
+    """The lines of a cell, with each line that wraps broken into lines of at most ``width`` pixels."""
     return [
         replace(text, text=part)
         for text in lines
@@ -165,5 +165,5 @@ def _laid_out(lines: Sequence[SheetText], font: Font, width: int) -> list[SheetT
 
 @lru_cache(maxsize=1_000)
 def _fitting(text: str, font: Font, width: int) -> str:
-    """The text in one line, shortened to this many pixels."""
+    """The text in one line, shortened to ``width`` pixels."""
     return shortened(text, width, dots="...", measure=font.getlength)

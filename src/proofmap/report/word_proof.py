@@ -1,8 +1,9 @@
-"""The proof of one label of a text, as pictures need it: words, shades, order, and the belief while the words appear.
+"""The proof of one label of a text as a record for drawing: the words, their shades and order, and the label's probability while the words
+appear.
 
-Sheets (:mod:`proofmap.report.word_sheets`), notebooks and terminals draw texts from this record. Pages draw texts from
-:mod:`proofmap.report.page_pictures`. In all of them, the shade of a word is the value of the map. The words of the proof are underlined:
-these are the top words of the map that together reach the belief.
+Sheets (:mod:`proofmap.report.word_sheets`), notebooks and terminals draw texts from this record. HTML reports draw texts from
+:mod:`proofmap.report.page_pictures`. In all of them, the shade of a word is the value of the map. The words of the proof are underlined: they
+are the top words of the map that together reach the net's belief on the whole text.
 """
 
 from __future__ import annotations
@@ -22,13 +23,21 @@ from proofmap.results.proof_shape import ProofShape, percent, shape_of
 from proofmap.results.records import MethodResult
 
 HOT: Colour = (249, 180, 80)
-"""The shade of the largest value of a map; the smallest has none. Dark letters can be read on all shades."""
+"""The shade of the largest value of a map. The smallest value has no shade. Dark letters can be read on all shades."""
 WORDS_NOTE = "Shade: the value of the map. Underlined: the first {positions} of the map that give the belief, in the colour of the verdict."
 
 
 @dataclass(frozen=True)
 class WordProof:
-    """The proof of one label of a text by one method. Words include their white space; ``along[k]`` is the probability with k words shown."""
+    """The proof of one label of a text by one method.
+
+    Attributes:
+        words: the words of the text, each with its white space.
+        heat: the value of each word in the map, scaled to [0, 1].
+        order: the indices of the words in the order of the map, best first.
+        along: ``along[k]`` is the probability of the label while the first k words of ``order`` are shown.
+        enough: the number of words that reach the net's belief; 0 if the net does not believe the label.
+    """
 
     label: str
     words: tuple[str, ...]
@@ -41,12 +50,12 @@ class WordProof:
 
     @property
     def proving(self) -> frozenset[int]:
-        """The words of the proof; none if the label is not believed."""
+        """The indices of the words of the proof; empty if the net does not believe the label."""
         return frozenset(self.order[: self.enough])
 
     @property
     def places(self) -> tuple[int, ...]:
-        """The rank of each word in the map, 0 first."""
+        """The rank of each word in the map (0 is first)."""
         return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
 
     @property
@@ -55,7 +64,7 @@ class WordProof:
         return STRENGTHS[self.shape.strength.word] or (96, 96, 104)
 
     def shade(self, position: int) -> Colour | None:
-        """The background of a word; None if it has none."""
+        """The background colour of the word at ``position``; None if the word has no background."""
         value = self.heat[position]
         if self.signed:
             red, green, blue = (
@@ -84,7 +93,7 @@ def words_of(evaluation: Evaluation, index: int) -> tuple[str, ...]:
 
 
 def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> WordProof:
-    """The proof of a label of a pictured text."""
+    """The :class:`WordProof` of a text whose maps were kept, for the label at ``place``."""
     count, shape = evaluation.count_of(index), shape_of(evaluation, result, index, place)
     heat = displayed(evaluation.map_of(result, index, place)[:count], signed=result.signed)
     return WordProof(
@@ -103,8 +112,8 @@ def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: 
 
 
 def proof_words_html(proof: WordProof, most_steps: int = 24) -> str:
-    """A text with shaded words, and below it a closed section that lists the words with the belief after each. Plain HTML without
-    scripts."""
+    """HTML of a text with shaded words. Below it, a collapsed section lists up to ``most_steps`` words with the belief after each. The HTML has
+    no scripts."""
     ink = "rgb({}, {}, {})".format(*proof.colour)
     shaded = "".join(
         _word_html(word, proof.shade(k), ink if k in proof.proving else "")
@@ -129,7 +138,7 @@ def _word_html(word: str, shade: Colour | None, underline: str) -> str:
 
 
 def _steps_html(proof: WordProof, most: int) -> str:
-    """A table of the words in the order of the map, with the belief after each word as a bar and a number."""
+    """An HTML table of the first ``most`` words in the order of the map, with the belief after each word as a bar and a number."""
     steps: Sequence[tuple[str, float]] = [
         ("(nothing)", proof.along[0]),
         *((proof.words[p].strip(), proof.along[k + 1]) for k, p in enumerate(proof.order[:most])),

@@ -1,5 +1,7 @@
-"""Texts on sheets: the words shaded by each map, right and wrong labels under each other; and fonts for words of any script. A word that no font
-here can draw is named, never drawn as empty boxes."""
+"""Pictures of texts for sheets: the words shaded by the values of a map, in fonts for words of any script.
+
+A word that no available font can draw is replaced by its number; it is never drawn as empty boxes.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ _NAMES = (
     "Nirmala.ttf",
     "unifont.ttf",
 )
-"""Files of fonts with many scripts, as Linux, macOS and Windows have them; Pillow searches their usual folders."""
+"""File names of fonts with many scripts on Linux, macOS and Windows. Pillow searches the usual font folders for them."""
 _NO_CHARACTER = "\U0010fffe"
 
 
@@ -53,7 +55,7 @@ def font_for(word: str, size: int) -> Font | None:
 
 
 def missing_words(words: list[str]) -> str:
-    """A sentence about words that cannot be drawn, with the scripts that they are written in; empty if there are none."""
+    """A sentence about ``words``, which cannot be drawn, with the scripts that they are written in; empty if there are none."""
     if not words:
         return ""
     scripts = sorted(
@@ -67,7 +69,7 @@ def missing_words(words: list[str]) -> str:
 
 
 def is_rtl(text: str) -> bool:
-    """Whether text runs from right to left: its first letter with a direction decides.
+    """Whether a text runs from right to left. The first letter that has a direction decides.
 
     >>> is_rtl("1. שלום"), is_rtl("good"), is_rtl("123")
     (True, False, False)
@@ -76,7 +78,7 @@ def is_rtl(text: str) -> bool:
 
 
 def direction(text: str) -> str | None:
-    """The direction of a text, ``rtl`` or ``ltr``, by its first letter that has one. None if no letter has a direction."""
+    """The direction of a text, ``rtl`` or ``ltr``: that of the first letter with a direction. None if no letter has one."""
     for letter in text:
         found = unicodedata.bidirectional(letter)
         if found in ("R", "AL"):
@@ -88,7 +90,7 @@ def direction(text: str) -> str | None:
 
 @cache
 def _fonts(size: int) -> tuple[Font, ...]:
-    """The available fonts in one size: Pillow's own first, then one that comes with matplotlib, then those of the system."""
+    """The available fonts in one size: first Pillow's own font, then the one that comes with matplotlib, then fonts of the system."""
     found: list[Font] = [ImageFont.load_default(size)]
     spec = find_spec("matplotlib")
     own = (
@@ -106,7 +108,7 @@ def _fonts(size: int) -> tuple[Font, ...]:
 
 @cache
 def _has(font: Font, letter: str) -> bool:
-    """Whether a font has a character. A font draws the same picture for all characters that it lacks."""
+    """Whether a font has a character. The font draws the same picture for all characters that it does not have, so pictures are compared."""
     return _picture(font, letter) != _picture(font, _NO_CHARACTER)
 
 
@@ -123,12 +125,12 @@ def _script(letter: str) -> str:
 
 
 WIDE = 720
-"""Pixels of the width of a text on a sheet."""
+"""Width in pixels of a text on a sheet."""
 _SIZE, _LINE, _PAD, _MOST_LINES = 15, 27, 3, 26
 
 
 def word_picture(proof: WordProof) -> tuple[Image.Image, str]:
-    """A text with shaded words, and a note about words that could not be drawn."""
+    """The picture of a text with shaded words, and a note about words that could not be drawn (empty if there are none)."""
     seen = [one_line(word).strip() for word in proof.words]
     fonts = [font_for(word, _SIZE) for word in seen]
     missing = [word for word, font in zip(seen, fonts, strict=True) if font is None]
@@ -175,7 +177,7 @@ def _draw_word(
 
 
 def _broken(widths: Sequence[int], gaps: Sequence[int], most: int) -> list[list[int]]:
-    """Words in lines of at most ``most`` pixels.
+    """The indices of words, broken into lines of at most ``most`` pixels. ``gaps[k]`` is the space after word k.
 
     >>> _broken([4, 4, 4], [1, 1, 0], 9)
     [[0, 1], [2]]
@@ -192,9 +194,10 @@ def _broken(widths: Sequence[int], gaps: Sequence[int], most: int) -> list[list[
 
 
 def _visual(directions: Sequence[str | None], base: str) -> list[int]:
-    """The words of a line in the order in which they stand on paper, left to right, by Unicode's rules for two directions.
+    """The indices of a line's words in the order in which they are drawn from left to right, by Unicode's rules for two directions.
 
-    A word without a direction, such as a number, takes that of its neighbours if they agree, otherwise that of the text.
+    A word without a direction, such as a number, takes the direction of its neighbours if they agree, otherwise ``base``, the direction of the
+    text.
 
     >>> _visual(["ltr", "rtl", "rtl", "ltr"], "ltr"), _visual(["rtl", "ltr", "ltr", "rtl"], "rtl")
     ([0, 2, 1, 3], [3, 1, 2, 0])
