@@ -1,1 +1,1 @@
-"""Results as people read them: tables, pictures, files. Data first, drawing second."""
+"""Results as people read them: pages, sheets, figures and files. Most modules first make plain data, which is then drawn."""

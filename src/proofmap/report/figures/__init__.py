@@ -1,6 +1,7 @@
-"""Figures for papers with matplotlib (extra ``figures``): each is a small record first, then a drawing of it.
+"""Figures for papers, drawn with matplotlib (extra ``figures``).
 
-``draw_figure(name, out=..., ...)`` makes, draws and captions any of ``FIGURES``. The modules hold the records and their makers.
+A figure is first made as a small record of its data, which is then drawn. ``draw_figure(name, out=..., ...)`` makes, draws and captions any of
+``FIGURES``. Each module defines some of the records and the functions that make them.
 """
 
 from proofmap.report.figures.drawing import Figure, draw

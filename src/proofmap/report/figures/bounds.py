@@ -1,4 +1,7 @@
-"""The range of areas that maps can reach: for every pair the weakest and strongest proof found, f, and each method's area."""
+"""The figure of the areas that maps can reach: for every (image, label) pair the weakest and strongest proof found, f, and each method's area.
+
+An area is the area under the insertion curve (AUC) of a map. f is the net's probability of the label. See :mod:`proofmap.results.bounds`.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +31,12 @@ from proofmap.results.tables import number
 MOST_COLUMNS, MOST_METHODS = 30, 7
 _LEAST_FLOOR = 1e-4
 _WIDE, _ROOM = 0.86, 0.72
-"""The widths of the range and of the marks on it, as shares of a column."""
+"""The width of a gray bar, and the width over which the methods' marks are spread, as shares of a column."""
 
 
 @dataclass(frozen=True)
 class Marks:
-    """One method's area in each column, and its quartiles if several pairs share a column."""
+    """The marks of one method: its median area in each column, with the lower and upper quartile if a column has several pairs."""
 
     method: str
     label_free: bool
@@ -44,7 +47,8 @@ class Marks:
 
 @dataclass(frozen=True)
 class BoundsFigure(Figure):
-    """Columns in the order of f. A column shows one pair, or the medians of several pairs. Areas below ``floor`` are drawn at the floor."""
+    """The figure's columns in the order of f. A column shows one pair, or the medians of several pairs. Values below ``floor`` are drawn at the
+    floor."""
 
     name = "bounds"
     f: tuple[float, ...]
@@ -58,7 +62,7 @@ class BoundsFigure(Figure):
 
     @property
     def is_grouped(self) -> bool:
-        """Whether a column stands for several pairs."""
+        """Whether columns show several pairs each."""
         return self.pairs > len(self.f)
 
     def caption(self) -> str:
@@ -119,7 +123,7 @@ class BoundsFigure(Figure):
         return line
 
     def _edge(self) -> str:
-        """A note if values were cut off."""
+        """A sentence for the caption if some values are below the floor; otherwise empty."""
         cut = self._least() < self.floor
         return f" Values below {number(self.floor)} stand at the lower edge." if cut else ""
 
@@ -132,13 +136,13 @@ class BoundsFigure(Figure):
         return float(np.nanmin(smallest))
 
     def _shown(self, values: tuple[float, ...]) -> np.ndarray:
-        """Values as they are drawn: at least the floor."""
+        """The values as they are drawn, with values below the floor raised to it."""
         shown: np.ndarray = np.maximum(np.array(values), self.floor)
         return shown
 
 
 def bounds_figure(evaluation: Evaluation) -> BoundsFigure:
-    """Every pair with both bounds, in the order of f; more than 30 pairs are drawn as medians of groups."""
+    """The figure of all pairs with both bounds, in the order of f. More than 30 pairs are drawn as medians of 30 groups."""
     found = reach(evaluation)
     there = ~found.low.isnan()
     f = found.f[there]
@@ -170,13 +174,13 @@ def bounds_figure(evaluation: Evaluation) -> BoundsFigure:
 
 
 def _places(n: int) -> np.ndarray:
-    """The offsets of the marks of n methods from the middle of their column."""
+    """The horizontal offsets ``(n,)`` of the marks of n methods from the middle of their column."""
     places: np.ndarray = _ROOM * ((np.arange(n) + 0.5) / n - 0.5)
     return places
 
 
 def _ticks(bottom: float) -> list[float]:
-    """Powers of ten down to the bottom, with 2 and 5 between them if there are few."""
+    """The ticks of the vertical axis: powers of ten from 1 down to ``bottom``, with 2 and 5 between them if there are few."""
     few = bottom > 0.03
     steps = [step * 10.0**-k for k in range(5) for step in ((1, 0.5, 0.2) if few else (1,))]
     return [tick for tick in steps if tick >= 0.99 * bottom]

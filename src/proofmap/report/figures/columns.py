@@ -1,4 +1,4 @@
-"""The figure of the columns that carry proofs (:mod:`proofmap.report.proof_columns`)."""
+"""The figure of the columns of a table that carry the proofs of its rows (:mod:`proofmap.report.proof_columns`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofmap.results.evaluation import Evaluation
 
 @dataclass(frozen=True)
 class ColumnsFigure(Figure):
-    """A panel for each label."""
+    """The figure of the columns that carry proofs, with a panel for each label."""
 
     name = "columns"
     found: ProofColumns
@@ -49,5 +49,5 @@ class ColumnsFigure(Figure):
 
 
 def columns_figure(evaluation: Evaluation, method: str | None = None) -> ColumnsFigure:
-    """The columns of one method's maps, by default the first method; only rows whose maps were kept."""
+    """The figure of one method, by default the first, over the rows whose maps were kept."""
     return ColumnsFigure(proof_columns(evaluation, method), evaluation_settings(evaluation))

@@ -1,4 +1,4 @@
-"""Probability curves: what the net believes while a map's pixels are shown, best first."""
+"""The figure of insertion curves: the mean probability of a label while the pixels of its map are shown, best first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,11 @@ from proofmap.results.tables import number
 
 @dataclass(frozen=True)
 class Line:
-    """One method's mean probability along the insertion game, the area under it, and f on the whole image."""
+    """The mean insertion curve of one method.
+
+    ``probabilities`` are the label's mean probabilities while the ``shares`` of the pixels are shown, ``auc`` is the area under the curve, and
+    ``believed`` is f, the mean probability on the whole image.
+    """
 
     method: str
     shares: tuple[float, ...]
@@ -39,14 +43,14 @@ class Line:
 
 @dataclass(frozen=True)
 class Panel:
-    """The lines of one label under one fill."""
+    """One panel of a figure: the lines of all methods for one label and one fill (what replaces hidden pixels)."""
 
     title: str
     lines: tuple[Line, ...]
 
 
 def mean_line(name: str, curves: Curves, place: int, *, label_free: bool = False) -> Line:
-    """The mean curve of the labels in one column of the label table, over the images that have a label there."""
+    """The mean curve of the labels at index ``place`` of each image's row of labels, over the images that have a label there."""
     p = curves.probabilities[:, place]
     counted = ~p.isnan().any(dim=1)
     shares = (curves.counts / curves.positions).tolist()
@@ -62,7 +66,7 @@ def mean_line(name: str, curves: Curves, place: int, *, label_free: bool = False
 
 @dataclass(frozen=True)
 class CurvesFigure(Figure):
-    """A row of panels; every panel has a line per method, in the same order."""
+    """The figure of insertion curves: a row of panels, each with a line per method in the same order."""
 
     name = "curves"
     panels: tuple[Panel, ...]
@@ -99,7 +103,7 @@ class CurvesFigure(Figure):
 
 
 def curves_figure(evaluation: Evaluation) -> CurvesFigure:
-    """Mean insertion curves of all methods, for the first and the second label, side by side."""
+    """The figure of the mean insertion curves of all methods, with a panel for the first label and one for the second."""
     panels = [
         Panel(
             place_title(evaluation, place),
@@ -112,13 +116,13 @@ def curves_figure(evaluation: Evaluation) -> CurvesFigure:
 
 
 def panel_top(*panels: Panel) -> float:
-    """The end of the vertical axis of these panels: 1, or less if probabilities are small."""
+    """The upper end of the vertical axis of these panels: 1, or less if all probabilities are small."""
     highest = max(max(line.probabilities) for panel in panels for line in panel.lines)
     return next(top for top in (0.1, 0.2, 0.3, 0.5, 1.0) if highest <= top or top == 1.0)
 
 
 def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: float, positions: str) -> None:
-    """Draw the lines, and f as a dotted line with its value at the right end."""
+    """Draw the lines of a panel, and f as a dotted line with its value at the right end. ``top`` is the upper end of the vertical axis."""
     for line, style in zip(panel.lines, styles, strict=True):
         axis.plot([100 * s for s in line.shares], line.probabilities, **style)
     believed = panel.lines[0].believed
@@ -140,8 +144,8 @@ def draw_panel(axis: Any, panel: Panel, styles: Sequence[dict[str, Any]], top: f
 
 
 def line_style(k: int, line: Line) -> dict[str, Any]:
-    """The style of the k-th line. There are seven colours; lines that repeat one are thinner. A method with one map for all labels is
-    dashed.
+    """The matplotlib style of the k-th line. There are seven colours, and lines that repeat a colour are thinner. The line of a method with
+    one map for all labels is dashed.
     """
     width = 1.2 / (1 + 0.4 * (k // len(COLOURS)))
     return {

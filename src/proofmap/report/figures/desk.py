@@ -1,4 +1,4 @@
-"""The paper's worked example, a photo of a desk: two labels, and how strongly each method proves them."""
+"""The figure of the paper's worked example: a photo of a desk, two labels, and how strongly each method proves each label."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ SHARE = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Desk(Figure):
-    """A worked example, with the photo and a picture per label and method if there is a photo.
+    """The figure of a worked example. If there is a photo, the figure also shows the photo and a picture per label and method.
 
-    ``ratio`` is the height of a picture as a share of its width. ``judged`` holds completeness and soundness by method and label if
-    they were scored; otherwise they are computed from f and AUC.
+    ``pictures`` and ``judged`` are indexed by method, then by label. ``judged`` has completeness and soundness if they were scored; otherwise
+    they are computed from f (the net's probability of a label) and AUC. ``ratio`` is the height of a picture divided by its width.
     """
 
     name = "desk"
@@ -153,13 +153,13 @@ def _name(case: Case) -> str:
 
 
 def desk() -> Desk:
-    """The figure of the numbers in the paper; needs no net and no photo."""
+    """The figure of the worked example with the numbers printed in the paper. It needs no net and no photo."""
     settings = f"Settings: the paper's section 3.3, net {DESK.net}, {DESK.photo}; e1 = e2 = 0."
     return Desk(DESK, 0.0, 0.0, settings)
 
 
 def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 1)) -> Desk:
-    """The figure of one image of an evaluation and its labels with these indices, with pictures."""
+    """The figure of one image of an evaluation, with pictures. ``places`` are indices in the image's row of labels."""
     own = evaluation.labels[index].tolist()
     labels = {j: own[j] for j in places if j < len(own) and own[j] != NO_LABEL}
     image, inputs, first = evaluation.image_of(index), evaluation.inputs, evaluation.results[0]
@@ -212,7 +212,8 @@ def desk_of_photo(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Desk:
-    """The paper's example on another photo with two labels: the learned mask, the same with less smoothing, and one map for both labels."""
+    """The figure of the paper's example for the first of ``images``. By default it has the top two labels and three methods: the learned mask,
+    the same with less smoothing, and one map for both labels."""
     return desk_of(
         evaluate(
             classifier,

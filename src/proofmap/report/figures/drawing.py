@@ -1,4 +1,4 @@
-"""The look of all figures, and how they are written: vector PDF, PNG or SVG, equal bytes for equal records."""
+"""The common style of all figures, and the function that writes them as PDF, PNG or SVG. Equal records give equal bytes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from proofmap.results.notes import coverage_words, thresholds_words
 from proofmap.results.records import SOUNDNESS
 
 WIDTH = 5.5
-"""Inches: the text width of NeurIPS. Figures are drawn at the size of the print, so that fonts keep their size."""
+"""Width of a figure in inches, the text width of NeurIPS. Figures are drawn at their printed size, so that fonts keep their size."""
 DPI = 300
 """Dots per inch of a PNG, and of pictures in a PDF."""
 SMALL = 7.0
-"""Points: the size of small text."""
+"""Size of small text in points."""
 INK, SOFT = "#18181c", "#5c5c64"
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """Okabe and Ito's colours, which colour-blind readers can distinguish."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
-"""In the page's order. Six markers with seven colours give 42 methods different marks; seven would repeat after seven methods."""
+"""Markers, in the order of the HTML page. Six markers with seven colours give 42 methods different marks. With seven markers, marks would repeat
+after seven methods."""
 FORMATS = ("pdf", "png", "svg")
 _STYLE = {
     # both come with matplotlib; STIX looks like Times
@@ -65,21 +66,21 @@ _STYLE = {
 
 
 class Figure(ABC):
-    """A figure: the data it shows, its caption, and a method that draws it. Making this record does not need matplotlib."""
+    """Base class of figures: the data that a figure shows, its caption, and a method that draws it. Only drawing needs matplotlib."""
 
     name: str
 
     @abstractmethod
     def caption(self) -> str:
-        """What the figure shows, and all settings that it depends on, in sentences."""
+        """The caption: sentences that say what the figure shows, and all settings that it depends on."""
 
     @abstractmethod
     def drawn(self, plt: Any) -> Any:
-        """The record as a matplotlib figure."""
+        """The figure as a matplotlib figure. ``plt`` is the module ``matplotlib.pyplot``."""
 
 
 def draw(figure: Figure, path: str | Path) -> Path:
-    """Write the figure to a file whose suffix names the format: .pdf, .png or .svg."""
+    """Write the figure to a file, whose suffix (.pdf, .png or .svg) is the format, and return the path."""
     path = Path(path)
     if path.suffix[1:] not in FORMATS:
         raise InputError(f"a figure is written as {', '.join(FORMATS)}, not {path.suffix or path.name!r}")
@@ -98,12 +99,12 @@ def draw(figure: Figure, path: str | Path) -> Path:
 
 
 def save_figure(drawn: Any, path: Path, **options: Any) -> None:
-    """Write a matplotlib figure at our resolution."""
+    """Write a matplotlib figure with the resolution ``DPI``."""
     drawn.savefig(path, dpi=DPI, **options)
 
 
 def escaped(text: str) -> str:
-    """Text that matplotlib prints literally, in one line; a dollar sign would start a formula.
+    """The text in one line, escaped so that matplotlib prints it literally. A dollar sign would start a formula.
 
     >>> print(escaped("5$ note"))
     5\\$ note
@@ -112,22 +113,22 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str, width: int, lines: int = 3) -> str:
-    """Text broken into lines by :func:`wrapped`, each :func:`escaped`."""
+    """The text broken into lines by :func:`wrapped`, with each line :func:`escaped`."""
     return "\n".join(map(escaped, wrapped(text, width, lines).split("\n")))
 
 
 def legend_below(figure: Any, handles: Sequence[Any], names: Sequence[str]) -> None:
-    """A legend in two columns below the figure."""
+    """Add a legend in two columns below the figure."""
     figure.legend(handles, names, loc="outside lower center", ncols=2, columnspacing=1.5, handlelength=2.2)
 
 
 def legend_height(names: int) -> float:
-    """Inches that :func:`legend_below` needs."""
+    """The height in inches of a :func:`legend_below` with this number of names."""
     return 0.16 * math.ceil(names / 2)
 
 
 def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> str:
-    """The settings of an evaluation, as one sentence for captions."""
+    """One sentence for captions with the settings of an evaluation. ``thresholds`` adds those of completeness and soundness."""
     settings, curve, n = evaluation.settings, evaluation.results[0].insertion.settings, len(evaluation)
     parts = [
         f"net {settings['model']}",
@@ -141,7 +142,10 @@ def evaluation_settings(evaluation: Evaluation, *, thresholds: bool = True) -> s
 
 
 def place_title(evaluation: Evaluation, place: int) -> str:
-    """The name of a column of the label table. Labels in a list keep the order of the list."""
+    """The name of the labels at index ``place`` of each image's row of labels, such as ``the top label`` or ``the second label``.
+
+    If the user gave a list of labels, the first is ``the first label``, because the list is not ordered by probability.
+    """
     if place == 0:
         by_probability = is_by_probability(str(evaluation.settings["labels"]))
         return "the top label" if by_probability else "the first label"
@@ -149,14 +153,14 @@ def place_title(evaluation: Evaluation, place: int) -> str:
 
 
 def _proof_settings(evaluation: Evaluation) -> list[str]:
-    """The thresholds of the scores, and over how many labels soundness was judged, if it was."""
+    """The thresholds of the scores, and the number of labels over which soundness was judged, if it was."""
     sound = evaluation.results[0].first_score(SOUNDNESS) is not None
     covered = [f"soundness over {coverage_words(evaluation)}"] if sound else []
     return [words for words in (thresholds_words(evaluation), *covered) if words]
 
 
 def ink_on(colour: Sequence[float]) -> str:
-    """Black or white, whichever contrasts more with a colour (red, green, blue in [0, 1]): WCAG's relative luminance.
+    """``black`` or ``white``, whichever contrasts more with a colour (red, green, blue in [0, 1]), by WCAG's relative luminance.
 
     >>> ink_on((1.0, 0.9, 0.2)), ink_on((0.0, 0.1, 0.4))
     ('black', 'white')

@@ -1,4 +1,4 @@
-"""Grids of pictures for papers: photos, masked photos, and the numbers that belong to each."""
+"""Grids of pictures for papers: photos and masked photos with text above and below each."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ SIGNS: dict[Word, tuple[str, str]] = {
     "match": ("=", "#006E4B"),
     "unknown": ("", SOFT),
 }
-"""Sign and colour of a proof of each strength."""
+"""The sign and the colour for each strength of a proof."""
 MOST_COLUMN = 1.1
-"""Inches: the largest width of a picture."""
+"""The largest width of a picture in inches."""
 READING = (
     "Below each picture: the AUC of its map. ↓ (blue) is too weak, completeness below .8; ↑ (orange) too strong, "
     "soundness below .8; = (green) as strong as f."
@@ -35,7 +35,7 @@ READING = (
 
 @dataclass(frozen=True, eq=False)
 class GridCell:
-    """A picture ``(H, W, 3)`` of bytes, with text above and below it."""
+    """A cell of a grid: a picture as bytes ``(H, W, 3)``, with text above and below it. ``colour`` is the colour of the text below."""
 
     pixels: np.ndarray
     below: str = ""
@@ -44,12 +44,12 @@ class GridCell:
 
 
 def picture_cell(picture: Image.Image, below: str = "", above: str = "") -> GridCell:
-    """A picture with text in the usual colour."""
+    """A cell with a picture and text in the usual colour."""
     return GridCell(np.asarray(picture.convert("RGB")), below, INK, above)
 
 
 def photo_cell(image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> GridCell:
-    """A photo, with a label and its f below."""
+    """A cell with a photo and, below it, a label and f, the net's probability of the label."""
     name = one_line(label)
     return picture_cell(
         photo(image, inputs),
@@ -58,7 +58,7 @@ def photo_cell(image: Tensor, inputs: Inputs, label: str, f: float | None = None
 
 
 def proof_cell(picture: Image.Image, auc: float, completeness: float, soundness: float) -> GridCell:
-    """A picture of a map, with its AUC and a sign: too weak (↓), too strong (↑) or as strong as f (=)."""
+    """A cell with the picture of a map and, below it, the map's AUC and a sign: too weak (↓), too strong (↑) or as strong as f (=)."""
     sign, colour = SIGNS[strength(completeness, soundness).word]
     return GridCell(np.asarray(picture.convert("RGB")), f"{short_probability(auc)} {sign}".rstrip(), colour)
 
@@ -78,13 +78,16 @@ def short_probability(value: float) -> str:
 
 @dataclass(frozen=True, eq=False)
 class GridFigure(Figure):
-    """Rows of pictures under headings.
+    """The figure of a grid of pictures under headings.
 
     Attributes:
-        about: what is shown, the beginning of the caption.
-        titles: the title of each row, written beside it.
-        gaps, breaks: columns and rows with a wider space before them.
-        spans: headings above several columns: (first, last, text).
+        about: the beginning of the caption, which says what is shown.
+        headings: the heading of each column.
+        rows: the cells of each row; None for an empty cell.
+        settings: the end of the caption, with the settings.
+        titles: the title of each row, written to its left.
+        gaps, breaks: the indices of columns and rows with a wider space before them.
+        spans: headings above several columns, as (first column, last column, text).
     """
 
     name: str
@@ -105,7 +108,7 @@ class GridFigure(Figure):
 
 
 class _Page:
-    """The layout of a grid in inches, from the upper left corner."""
+    """The layout of a grid. Coordinates are in inches from the upper left corner."""
 
     space, wider, line = 0.05, 0.14, 0.118
 

@@ -1,4 +1,4 @@
-"""The label x label matrix: the area of every label's probability under every label's map."""
+"""The figure of the label x label matrix: the area under the insertion curve (AUC) of every label, for the map of every label."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ACROSS = 4
 
 @dataclass(frozen=True)
 class Matrix:
-    """One method: ``areas[a][b]`` is the mean AUC of label b under the map of label a."""
+    """The matrix of one method: ``areas[a][b]`` is the mean AUC of label b while the pixels of label a's map are shown."""
 
     method: str
     label_free: bool
@@ -30,7 +30,10 @@ class Matrix:
 
 @dataclass(frozen=True)
 class LabelMatrix(Figure):
-    """A matrix per method, all on one scale, and f of each label."""
+    """The figure of one matrix per method, all on one colour scale, with f (the net's mean probability) of each label in the last row.
+
+    ``by_place`` is True if row 1 is the first label of each image, and not the same label for all images.
+    """
 
     name = "label-matrix"
     labels: tuple[str, ...]
@@ -80,7 +83,7 @@ class LabelMatrix(Figure):
         return all(len(name) <= 3 for name in self.labels)
 
     def _matrix(self, axis: Any, matrix: Matrix, wide: int) -> Any:
-        """Draw the areas, and f below a white line."""
+        """Draw the areas of one method, with f of each label below a white line."""
         size = len(self.labels)
         values = np.array([*matrix.areas, self.believed])
         everything = [*(row for m in self.matrices for row in m.areas), self.believed]
@@ -104,7 +107,7 @@ class LabelMatrix(Figure):
 
 
 def label_matrix(evaluation: Evaluation) -> LabelMatrix:
-    """The mean matrix of each method: by label if all images have the same labels, otherwise by their order."""
+    """The figure of each method's matrix, averaged over images. If images have different labels, row 1 is the first label of each image."""
     wide = evaluation.labels.shape[1]
     size = min(wide, MOST_LABELS)
     found = label_matrices(evaluation, by_label=wide <= MOST_LABELS)  # more names do not fit

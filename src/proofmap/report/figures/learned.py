@@ -1,4 +1,4 @@
-"""Figures about learned masks, which they compute themselves: curves by total variation, artifacts, masks by K."""
+"""Figures about learned masks: curves by total variation, artifacts, and several masks per label. The functions learn the masks themselves."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ _PLACES = ("Top label", "Second label")
 
 @dataclass(frozen=True)
 class TVCurves(Figure):
-    """A row per label, a panel per fill, a line per weight of the total variation."""
+    """The figure of mean insertion curves of learned masks, with a row of panels per label, a panel per fill, and a line per weight of the
+    total variation. The fill is what replaces hidden pixels."""
 
     name = "tv-curves"
     rows: tuple[tuple[Panel, ...], ...]
@@ -79,7 +80,7 @@ class TVCurves(Figure):
 
 
 def _key(axis: Any, panel: Panel, colours: Sequence[Any]) -> None:
-    """Write weights and areas in the colours of the lines, in a row above the panel."""
+    """Write the weight and the area of each line, in the line's colour, in a row above the panel."""
     words = ["TV (AUC)", *(f"{line.method} ({number(line.auc)})" for line in panel.lines)]
     letters = sum(len(word) + 3 for word in words) - 3
     x = 0.0
@@ -98,10 +99,11 @@ def tv_curves(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TVCurves:
-    """Learn masks of the top two labels at each weight, and play the insertion game with each fill.
+    """Learn masks of the top two labels with each weight of the total variation, and compute their insertion curves with each fill.
 
     Args:
-        fills: the fills of the game; masks are learned with the method's own fill.
+        tvs: the weights of the total variation.
+        fills: the fills of the insertion curves. The masks are learned with the method's own fill.
         method: the learned mask whose ``tv`` is varied; by default the preset ``fast``.
     """
     images = classifier.check_images(images)
@@ -122,7 +124,7 @@ def tv_curves(
 
 
 def panels_by_fill(found: Mapping[str, Mapping[str, Curves]]) -> tuple[tuple[Panel, ...], ...]:
-    """The rows of :class:`TVCurves`, from the curves of the top two labels by fill and line."""
+    """The rows of :class:`TVCurves`. ``found`` has the curves of the top two labels, first by the fill's name, then by the line's name."""
     return tuple(
         tuple(
             Panel(
@@ -146,10 +148,12 @@ def artifacts(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Learn a mask for every label of each image at each weight, and blend each photo with gray by its masks.
+    """Learn a mask for every label of each image with each weight of the total variation, and blend each photo with gray by its masks.
 
     Args:
-        labels: the columns, the same for all images: ``"all"``, or a list.
+        labels: the labels of the columns, the same for all images: ``"all"``, or a list.
+        tvs: the weights of the total variation.
+        thresholds: e1 and e2 of completeness and soundness.
     """
     images = classifier.check_images(images)
     table = _chosen(labels, classifier, images)
@@ -177,10 +181,11 @@ def artifacts_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """The figure of masks ``(N, L, *positions)``, given by their weight of the total variation.
+    """The figure of :func:`artifacts` from masks that are already learned.
 
     Args:
-        table: the labels ``(N, L)``; if rows differ, the names are above the pictures.
+        table: the labels ``(N, L)``. If its rows differ, the labels' names are written above the pictures.
+        maps: the masks ``(N, L, *positions)`` by their weight of the total variation.
         settings: how the masks were learned, as a sentence for the caption.
         points: the number of points of the insertion curves whose areas are shown.
     """
@@ -219,7 +224,7 @@ def artifacts_of(
 
 
 def blended(classifier: Classifier, images: Tensor, masks: Tensor) -> Tensor:
-    """Images ``(N, *shape)`` hidden in part: M x + (1 - M) gray for masks M ``(N, L, *positions)``; ``(N, L, *shape)``."""
+    """The images x ``(N, *shape)`` blended with gray by masks M ``(N, L, *positions)``: M x + (1 - M) gray, ``(N, L, *shape)``."""
     return classifier.inputs.composite(masks, images[:, None], classifier.blank(1)[None])
 
 
@@ -234,8 +239,9 @@ def masks_by_k(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Learn K masks for the top label of each image, for several K. If masks ``(N, K, *positions)`` are given for each K, show those
-    instead.
+    """Learn K masks for the top label of each image, for each K in ``ks``, and show the top ``share`` of each mask's positions.
+
+    If ``masks`` is given, its masks ``(N, K, *positions)`` for each K are shown instead.
     """
     images = classifier.check_images(images)
     inputs, labels = classifier.inputs, _chosen("top1", classifier, images)
@@ -279,7 +285,7 @@ def masks_by_k(
 def learned_settings(
     classifier: Classifier, method: LearnedMask, n: int, seed: int, varied: Sequence[str] = ()
 ) -> str:
-    """The settings of learned masks, as one sentence for captions."""
+    """One sentence for captions with the settings of learned masks. The settings named in ``varied`` are left out."""
     shown = ("steps", "distractors", "learning_rate", "scale", "tv", "objective", "masks")
     learning = ", ".join(
         f"{key.replace('_', ' ')} {value:g}"

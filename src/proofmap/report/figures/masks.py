@@ -1,4 +1,4 @@
-"""Photos with only the top pixels of a map kept, for right and for wrong labels."""
+"""Grids of masked photos, in which only the top pixels of a map are shown, for right and for wrong labels."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ def mask_grid(
     rows: int = ROWS,
     share: float = SHARE,
 ) -> GridFigure:
-    """Masked photos, a row per image and a column per method.
+    """A grid of masked photos, with a row per image and a column per method.
 
     Args:
-        place: the index of the label: 0 for the top label, 1 for the second, and so on.
-        images: indices of the images; by default the first whose pixels were kept.
-        rows: the number of these.
+        place: the index of the label in each image's row of labels: 0 for the top label, 1 for the second, and so on.
+        images: indices of the images; by default the first ``rows`` whose pixels were kept.
+        rows: the number of images if ``images`` is not given.
+        share: the share of positions that a masked photo shows.
     """
     chosen = _chosen(evaluation, place, images, rows)
     label = _label_words(evaluation, place)
@@ -95,10 +96,11 @@ def mask_pairs(
     rows: int = ROWS,
     share: float = SHARE,
 ) -> GridFigure:
-    """The paper's grids of learned masks. A row per image: masked photo and mask of each method, then the photo.
+    """A grid like the paper's grids of learned masks. The row of an image has, for each method, the masked photo and the mask, and then the
+    photo.
 
-    Below a masked photo is f of the label when only these positions are shown on gray. A mask with values in [0, 1] is drawn as it
-    is, from black (0) to white (1); maps with other values are scaled.
+    The number below a masked photo is the label's probability when only these positions are shown on gray. A mask with values in [0, 1] is
+    drawn unscaled, from black (0) to white (1). Maps with other values are scaled.
     """
     chosen = _chosen(evaluation, place, None, rows)
     inputs, hidden = evaluation.inputs, hidden_of(evaluation).colour
@@ -130,10 +132,10 @@ def mask_pairs(
 
 
 def two_objects(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHARE) -> GridFigure:
-    """Masked photos of several objects: a row per photo, and for each method a column per label.
+    """A grid of masked photos that show several objects, with a row per photo and, for each method, a column per label.
 
-    Every image must have the same number of labels, two or more: a list for all images, or the true labels of each image. If the
-    labels differ, their names are above the pictures.
+    Every image must have the same number of labels, two or more. The labels may be one list for all images, or the true labels of each image.
+    If the images' labels differ, the labels' names are written above the pictures.
     """
     count = evaluation.labels.shape[1]
     if count < 2 or bool((evaluation.labels == NO_LABEL).any()):
@@ -178,7 +180,7 @@ def two_objects_of(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> GridFigure:
-    """Judge methods on photos that show several objects, and draw the maps of each object."""
+    """Judge methods on photos that show several objects, and make the figure of :func:`two_objects`. ``labels`` are the objects."""
     return two_objects(
         evaluate(
             classifier,
@@ -194,7 +196,7 @@ def two_objects_of(
 
 
 def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int, share: float) -> GridCell:
-    """The photo with the top pixels of a method's map of this label."""
+    """The cell of one map: the photo with only the map's top pixels, and the AUC of the map."""
     heat = evaluation.map_of(result, i, place)
     picture = masked_photo(
         evaluation.image_of(i), heat, evaluation.inputs, share, hidden_of(evaluation).colour
@@ -207,7 +209,7 @@ def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int,
 def shown_probability(
     classifier: Classifier, image: Tensor, heat: Tensor, label: int, share: float = SHARE
 ) -> float:
-    """f of the label when only the top ``share`` of a map's positions are shown, on gray."""
+    """The net's probability of the label when only the top ``share`` of a map's positions are shown, on gray."""
     image, heat = image.to(classifier.device), heat.to(classifier.device)
     shown = classifier.inputs.composite(keep_top(heat[None], share), image, classifier.blank(1))
     return float(classifier.frozen().probabilities(shown)[0, label])
@@ -220,7 +222,7 @@ def _mask_picture(heat: Tensor, inputs: Inputs) -> Image.Image:
 
 
 def _chosen(evaluation: Evaluation, place: int, images: Sequence[int] | None, rows: int) -> list[int]:
-    """The images of a grid; each must have a label with this index."""
+    """The indices of the images in a grid. Raises :class:`InputError` if one of them has no label at ``place``."""
     labelled = [i for i in evaluation.pictured if _label(evaluation, i, place) != NO_LABEL]
     chosen = labelled[:rows] if images is None else list(images)
     if not chosen:
@@ -246,7 +248,8 @@ def _label(evaluation: Evaluation, i: int, place: int) -> int:
 
 
 def _marks(evaluation: Evaluation) -> str:
-    """A sentence on what the star and the hidden positions mean, and on whether the signs come from another curve."""
+    """Sentences for the caption: what the star means, how hidden positions are drawn, and whether completeness and soundness come from another
+    curve than the AUC."""
     star = "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""
     other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
     return f"{star}{hidden_of(evaluation).words} {other}"

@@ -1,4 +1,4 @@
-"""The figures by name, and the one call that makes, draws and captions any of them."""
+"""The registry of figures by name, and a function that makes, draws and captions any of them."""
 
 from __future__ import annotations
 
@@ -34,10 +34,11 @@ Needs = Literal["evaluation", "images", "nothing"]
 
 @dataclass(frozen=True)
 class FigureInfo:
-    """What a figure shows, what it needs, and the function that makes it.
+    """An entry of the registry: what a figure shows, what it needs, and the function that makes it.
 
-    Depending on ``needs``, ``make`` is called as ``make(evaluation, **settings)``, ``make(classifier, images, seed=, progress=, **settings)``
-    (it learns its own masks), or ``make(**settings)``.
+    If ``needs`` is ``evaluation``, the function is called as ``make(evaluation, **settings)``. If it is ``images``, the function computes its
+    own maps and is called as ``make(classifier, images, seed=, progress=, **settings)``. If it is ``nothing``, it is called as
+    ``make(**settings)``.
     """
 
     name: str
@@ -86,7 +87,7 @@ def make_figure(
     images: Tensor | None = None,
     **settings: Any,
 ) -> Figure:
-    """Make the record of a figure. ``settings`` are arguments of the function that makes it (labels, tvs, ks, seed, ...)."""
+    """Make the figure ``name`` without drawing it. ``settings`` (labels, tvs, ks, seed, ...) are passed to the function that makes it."""
     check_known("figure", name, FIGURES)
     info = FIGURES[name]
     if info.needs == "nothing":
@@ -110,12 +111,14 @@ def draw_figure(
     images: Tensor | None = None,
     **settings: Any,
 ) -> list[Path]:
-    """Make a figure and write ``NAME.pdf``, ``NAME.png`` and ``NAME.txt``, its caption, to the folder ``out``.
+    """Make the figure ``name`` and write it to the folder ``out``: ``NAME.pdf``, ``NAME.png``, and its caption in ``NAME.txt``. Returns the
+    paths.
 
     Args:
-        evaluation: for the figures that need one, see ``FIGURES``.
-        classifier, images: for the figures that learn their own masks.
-        settings: arguments of the figure's maker.
+        formats: the formats to write, of ``pdf``, ``png`` and ``svg``.
+        evaluation: the results to draw, for figures that need an evaluation (see ``FIGURES``).
+        classifier, images: for figures that compute their own maps.
+        settings: passed to the function that makes the figure.
     """
     unknown = [format for format in formats if format not in FORMATS]
     if unknown or not formats:
@@ -131,7 +134,7 @@ def draw_figure(
 
 
 def _has_believed(evaluation: Evaluation) -> bool:
-    """Whether some row with stored maps has a label that the net believes."""
+    """Whether some input with kept maps has a label that the net believes (f >= e1)."""
     rows = list(evaluation.pictured)
     return bool(rows) and bool((evaluation.f[rows] >= evaluation.results[0].threshold("e1")).any())
 

@@ -1,4 +1,4 @@
-"""Figures of maps after layers are randomised: similarity curves, one per method, and the maps themselves."""
+"""Figures of sanity checks, which randomise layers of the net: similarity curves of each method's maps, and the maps themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,11 @@ from proofmap.results.randomisation import BAR, SanityChecks
 
 @dataclass(frozen=True)
 class SanityCurve:
-    """One method and one order of layers: the number of randomised layers, and the similarity with its interval."""
+    """The similarity curve of one method for one order in which layers are randomised.
+
+    ``values`` are the similarities after the numbers ``drawn`` of layers were randomised; ``low`` and ``high`` are the ends of their 95 %
+    intervals.
+    """
 
     method: str
     order: str
@@ -40,7 +44,7 @@ class SanityCurve:
 
 @dataclass(frozen=True)
 class SanityFigure(Figure):
-    """Similarity curves with one panel for each order in which layers are randomised."""
+    """The figure of similarity curves, with one panel for each order in which layers are randomised. ``of`` is the number of all layers."""
 
     name = "sanity"
     measure: str
@@ -84,12 +88,12 @@ class SanityFigure(Figure):
         return figure
 
     def _falls(self) -> bool:
-        """Whether some value is far below zero."""
+        """Whether some value is below -.3, so that the vertical axis must reach down to -1."""
         return any(v < -0.3 for curve in self.curves for v in (*curve.values, *curve.low))
 
 
 def sanity_figure(checks: SanityChecks, *, measure: str = "rank") -> SanityFigure:
-    """The record of a figure of one similarity."""
+    """The figure of one similarity, ``measure``, from the results of sanity checks."""
     own = [line for line in checks.lines if line.measure == measure and line.order != "labels"]
     if not own:
         known = ", ".join(checks.measures)
@@ -119,12 +123,13 @@ def randomised_maps(
     layers: str,
     settings: str,
 ) -> GridFigure:
-    """The figure of maps that are already made.
+    """The figure of maps before and after layers of the net were randomised. The maps are given.
 
     Args:
         labels: the label of each image, ``(N,)``.
-        maps: for each method its maps ``(N, *positions)`` before and after.
+        maps: for each method its maps ``(N, *positions)`` before and after the layers were randomised.
         layers: the randomised layers, in words.
+        settings: the end of the caption.
     """
     inputs = classifier.inputs
     f = classifier.frozen().probabilities(images).gather(1, labels[:, None])[:, 0].tolist()

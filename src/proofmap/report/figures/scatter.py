@@ -1,4 +1,4 @@
-"""Completeness against soundness: a numbered mark per method, with its intervals, and a legend below."""
+"""The figure of completeness against soundness: a numbered mark per method, with its intervals, and a legend below."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proofmap.results.notes import best_effort_rule, only_the_rule_leaves_out
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS
 
 LONGEST = 40
-"""Characters of a method's name in a legend."""
+"""Largest number of characters of a method's name in a legend."""
 _POINTS = 0.58  # of a figure, for one unit of the page's drawing: both panels are then equally wide
 _TITLES = {COMPLETENESS: "All labels", BEST_EFFORT: "Best effort"}
 _AXES = {COMPLETENESS: "completeness (worst case)", BEST_EFFORT: "completeness of the other labels"}
@@ -34,7 +34,7 @@ _AXES = {COMPLETENESS: "completeness (worst case)", BEST_EFFORT: "completeness o
 
 @dataclass(frozen=True)
 class ScatterFigure(Figure):
-    """One or two panels; their points are the same methods in the same order."""
+    """The figure of one or two scatter plots, whose points are the same methods in the same order."""
 
     name = "scatter"
     panels: tuple[ScatterPanel, ...]
@@ -80,7 +80,7 @@ class ScatterFigure(Figure):
 
 
 def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
-    """The first score of completeness, and of best effort if it was judged, against soundness."""
+    """The figure of the first completeness score against soundness. If best effort was judged, a second plot shows it against soundness."""
     first = {panel.kind: panel for panel in reversed(scatter_panels(evaluation))}
     panels = tuple(first[kind] for kind in (COMPLETENESS, BEST_EFFORT) if kind in first)
     if not panels:
@@ -89,7 +89,7 @@ def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
 
 
 def _best_effort_images(evaluation: Evaluation) -> str:
-    """The images that best effort counts, in words. Its rule is added if nothing else leaves images out."""
+    """The images that best effort counts, in words. The rule of best effort is added if only this rule leaves images out."""
     scores = [score for r in evaluation.results if (score := r.first_score(BEST_EFFORT)) is not None]
     if not scores:
         return ""
@@ -104,7 +104,7 @@ def _best_effort_images(evaluation: Evaluation) -> str:
 
 
 def _mark(axis: Any, point: ScatterPoint, k: int) -> Any:
-    """Draw one method's mark and intervals; returns the mark."""
+    """Draw the mark and the intervals of method number ``k``, and return the mark."""
     colour = COLOURS[k % len(COLOURS)]
     (x, x_low, x_high), (y, y_low, y_high) = point.x, point.y
     drawn = axis.errorbar(
@@ -125,7 +125,8 @@ def _mark(axis: Any, point: ScatterPoint, k: int) -> Any:
 
 
 def _write_numbers(axis: Any, points: Sequence[ScatterPoint]) -> None:
-    """Write the number of each mark where the page writes it: inside the drawing, over as few other numbers and marks as possible."""
+    """Write the number of each mark at the same offset as on the HTML page: inside the drawing, over as few other numbers and marks as
+    possible."""
     for mark in marks(points):
         over, below = mark.text_at
         x, y = points[mark.method].x[0], points[mark.method].y[0]

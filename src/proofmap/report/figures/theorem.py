@@ -1,4 +1,4 @@
-"""Theorem 5.1: completeness and soundness of the interval search against its length, in theory and in simulation."""
+"""The figure of theorem 5.1: completeness and soundness of the interval search against the interval's length, in theory and in simulation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BLUE, ORANGE = COLOURS[:2]
 
 @dataclass(frozen=True)
 class TheoremFigure(Figure):
-    """Curves of simulated probabilities, and the lower bounds of the theorem."""
+    """The figure of simulated probabilities of completeness and soundness, with the lower bounds of the theorem; one panel per curve."""
 
     name = "theorem"
     curves: tuple[Curve, ...]
@@ -82,7 +82,7 @@ def _range(ends: Sequence[str]) -> str:
 def theorem(
     *, d: int = 256, gammas: Sequence[float] = (0.2, 0.4), trials: int = 200, points: int = 32, seed: int = 0
 ) -> TheoremFigure:
-    """The figure of synthetic inputs, which need no data: each kind with a small and a larger margin."""
+    """The figure for synthetic inputs, which need no data. Each kind of input has a panel for each margin in ``gammas``."""
     return TheoremFigure(
         tuple(
             curve(
