@@ -414,7 +414,7 @@ def test_scores_that_do_not_exist_are_null_in_json_and_a_dash_in_the_table(
     score = found.results[0].score("best-effort")
     assert math.isnan(score.value) and score.n == 0
     assert " - " in found.table().splitlines()[1]
-    assert "best effort counts the 0 of 4 images" in found.table()
+    assert "best effort counts 0 of 4 images" in found.table()
     found.save(tmp_path, pictures=False)
     record = strict_json((tmp_path / "evaluation.json").read_text())
     assert record["methods"][0]["scores"][2]["value"] is None

@@ -116,7 +116,7 @@ def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
         results.append(replace(result, scores=scores, values={**result.values, "tries": values}))
     notes = score_tables.score_notes(replace(renamed, results=tuple(results)))
     rule = "where a judged label other than the top one has f >= 0.01"
-    assert f"tries counts the 1 of 4 images {rule}" in notes
+    assert f"tries counts 1 of 4 images: those {rule}" in notes
 
 
 def test_a_famous_name_alone_is_no_kind() -> None:

@@ -153,7 +153,7 @@ def with_best_effort(
 
 
 def test_the_rule_of_best_effort_is_named_only_where_it_is_the_reason() -> None:
-    rule = "best effort counts the 1 of 3 images where a judged label other than the top one has f >= 0.01"
+    rule = "best effort counts 1 of 3 images: those where a judged label other than the top one has f >= 0.01"
     best = [0.5, NAN, NAN]
     judged = {k: {"soundness": [0.9] * 3, "best-effort": best} for k in "ab"}
     assert rule in with_best_effort(judged).table()
@@ -177,20 +177,20 @@ def test_the_rule_of_best_effort_is_named_only_where_it_is_the_reason() -> None:
 @pytest.mark.parametrize(
     "e1, rule",
     [
-        (0.1, "images where a judged label other than the top one has f >= 0.1"),
-        (0.001, "images whose second label has f >= 0.01, and where a judged label other than the top one has f >= 0.001"),
-        (0.0, "images whose second label has f >= 0.01, and where a label other than the top one was judged"),
+        (0.1, "where a judged label other than the top one has f >= 0.1"),
+        (0.001, "whose second label has f >= 0.01, and where a judged label other than the top one has f >= 0.001"),
+        (0.0, "whose second label has f >= 0.01, and where a label other than the top one was judged"),
     ],
 )  # fmt: skip
 def test_the_rule_of_best_effort_goes_by_its_e1(e1: float, rule: str) -> None:
     found = with_best_effort({"a": {"soundness": [0.9] * 3, "best-effort": [0.5, NAN, NAN]}}, e1)
-    assert f"best effort counts the 1 of 3 {rule}" in found.table().splitlines()
+    assert f"best effort counts 1 of 3 images: those {rule}" in found.table().splitlines()
 
 
 def test_the_papers_rule_is_named_and_its_count() -> None:
     judged = {"a": {"soundness": [0.9] * 3, "best-effort": [1.0, 0.5, NAN]}}
     assert (
-        "best effort counts the 2 of 3 images whose second label has f >= 0.01, and where a label other than the top one was judged "
+        "best effort counts 2 of 3 images: those whose second label has f >= 0.01, and where a label other than the top one was judged "
         "(the paper's rule; labels with f <= 0.1 count as proved)"
     ) in with_best_effort(judged, 0.1, "paper").table().splitlines()
 
@@ -199,7 +199,7 @@ def test_the_rule_and_the_count_are_named_where_every_image_counts_too() -> None
     judged = {"a": {"soundness": [0.9] * 3, "best-effort": [0.5] * 3}}
     told = with_best_effort(judged).table()
     assert (
-        "best effort counts the 3 of 3 images where a judged label other than the top one has f >= 0.01"
+        "best effort counts 3 of 3 images: those where a judged label other than the top one has f >= 0.01"
         in told
     )
 

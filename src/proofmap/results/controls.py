@@ -25,7 +25,7 @@ _COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheati
 
 NEARLY = 0.9
 """A control explains a method's soundness if it reaches this share of the method's mean and the method is not clearly above the control."""
-NO_EFFORT = "soundness not clearly higher than that of one map for all labels"
+NO_EFFORT = "soundness is not clearly higher than that of a method with one map for all labels"
 """The first words of the note on methods whose soundness is not clearly above that of a control with one map for all labels."""
 BY_BLUR = "soundness explained by blur"
 """The first words of the note on methods whose soundness is not clearly above that of blurred maps."""

@@ -194,7 +194,7 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
             uneven_names.setdefault(many, []).append(name)
             notes += [f"{name}: its rule counts {noun} {rule}"] if rule else []
         elif rule and (by_the_rule or least == n):
-            notes.append(f"{name} counts the {many} of {counted(n, evaluation.inputs.singular)} {rule}")
+            notes.append(f"{name} counts {many} of {counted(n, evaluation.inputs.singular)}: those {rule}")
         elif least < n:
             why = f"; its rule: {noun} {rule}" if rule else ""
             notes.append(f"{name} counts {many} of {counted(n, evaluation.inputs.singular)}{why}")
