@@ -1,4 +1,4 @@
-"""Studies: thousands of images, dozens of labels, any methods; resumable, reproducible, on one machine or many."""
+"""Studies: judge saliency methods on thousands of images. A study can be resumed and reproduced, on one machine or many."""
 
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,7 @@
-"""The manifest of a run, ``manifest.json``: the settings, the net, the machines and versions it was made with.
+"""The manifest of a run, ``manifest.json``: the settings and the net of the run, and the machines and versions it was made with.
 
-A run can only grow: methods, metrics and images may be added. Any other difference would change numbers, so it is refused with a list
-of what differs.
+A run can only grow: methods, metrics and images may be added. Any other difference would change numbers. So a study that differs in any
+other way is refused, with a list of the differences.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ class Manifest:
     """The settings and the identity of a run.
 
     Attributes:
-        study: the settings to open it again: model, data, selection and so on.
+        study: the settings with which the study can be opened again: model, data, selection and so on.
         identity: what must stay the same while the run grows: the net and its digest, labels, seed, selection.
-        batches: batch sizes (forward only, with gradient), threads, and images in a block: they decide the last bits.
-        environments: every machine and version that units were made on.
+        batches: batch sizes (forward only, with gradient). The last bits of results depend on them, on ``threads`` and on
+            ``images_per_unit``.
+        environments: the machines and package versions with which results were computed.
         commands: every command line that worked on the run.
-        asked: the methods and metrics that each of them named, to make them again; see :mod:`proofmap.study.stored_study`.
+        asked: for each study that worked on the run, its methods and metrics as plain data, so that they can be created again; see
+            :mod:`proofmap.study.stored_study`.
     """
 
     study: Mapping[str, object]
@@ -63,7 +65,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """The manifest of a run directory; raises :class:`Damaged` if it is not what was written."""
+        """Read the manifest of a run directory. Raises :class:`Damaged` if the file has changed since it was written."""
         path = folder / FILE
         if not os.path.isdir(folder):
             raise _no_run(folder)
@@ -81,7 +83,7 @@ class Manifest:
 
     @classmethod
     def stored_in(cls, store: Store) -> Manifest | None:
-        """The copy in the database, which replaces a damaged file; None if it is missing."""
+        """The copy of the manifest in the database, from which a damaged file is restored; None if there is no copy."""
         content: Any = store.note(FILE)
         return None if content is None else cls._parsed(content, store.path)
 
@@ -108,7 +110,7 @@ class Manifest:
         return {**content, "digest": _digest(content)}
 
     def write(self, folder: Path) -> None:
-        """Write the file, unless it has this content already."""
+        """Write the manifest to its file in the run directory, unless the file has this content already."""
         path, text = folder / FILE, json.dumps(self._content(), indent=1) + "\n"
         try:
             if not path.is_file() or path.read_bytes() != text.encode():
@@ -119,7 +121,7 @@ class Manifest:
             raise StoreError(f"{path} cannot be written: {error.strerror}") from None
 
     def store_in(self, store: Store) -> None:
-        """Keep a copy in the database."""
+        """Store a copy of the manifest in the database."""
         content = self._content()
         if store.note(FILE) != content:
             store.set_note(FILE, content)
@@ -131,7 +133,10 @@ class Manifest:
 
     @property
     def distractors(self) -> Mapping[str, Any] | None:
-        """The distractors of the run, which do not change when it is extended. None if it has not needed any."""
+        """The record of the run's distractors, the random images that fills and methods draw from. None if the run has not needed any.
+
+        Distractors do not change when the run is extended.
+        """
         found: Any = self.study.get("distractors")
         return found  # type: ignore[no-any-return]
 
@@ -141,7 +146,10 @@ class Manifest:
         return Selection(**images)
 
     def extended(self, study: Study, distractors: Mapping[str, Any] | None) -> Manifest:
-        """The manifest of the run extended by a study. It has the larger of the two numbers of images; None means all."""
+        """The manifest after the run is extended by ``study``.
+
+        The new number of images is the larger one of the run and the study; None means all images.
+        """
         if bool(self.selection.names) != bool(study.images.names):
             raise InputError(
                 "images.names: the run was started "
@@ -161,7 +169,7 @@ class Manifest:
         )
 
     def continued(self, here: Mapping[str, object], command: str = "") -> Manifest:
-        """The manifest with this machine and command added; another version of Proofmap is refused."""
+        """The manifest with the environment ``here`` and the command line added. Raises if ``here`` has another version of Proofmap."""
         check_version(self.environments, str(here.get("proofmap")))
         environments = self.environments if here in self.environments else (*self.environments, here)
         commands = self.commands if not command or command in self.commands else (*self.commands, command)
@@ -181,7 +189,7 @@ def _damaged(path: Path, what: str) -> Damaged:
 
 
 def _no_run(folder: Path) -> StoreError:
-    """The error for a folder that is not a run: what is missing, which runs are nearby (similar names first), and how to make one."""
+    """The error for a folder that is not a run. It says what is missing, which runs are nearby (similar names first), and how to make one."""
     there = os.path.isdir(folder)
     what = f"{folder} is not a run directory of proofmap: it has no {FILE}"
     around = folder if there else folder.parent
@@ -198,7 +206,7 @@ def _no_run(folder: Path) -> StoreError:
 
 
 def new_manifest(session: Session, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
-    """The manifest of a new run. ``live`` means that the net is an object of this process, which no other process can load."""
+    """The manifest of a new run. ``live`` says that the net is an object of this process, which no other process can load."""
     from proofmap.study.session import dataset_settings
 
     study = session.study
@@ -248,7 +256,7 @@ def _is_plain(entry: object) -> bool:
 
 
 def identity_of(session: Session) -> dict[str, object]:
-    """What two studies must have in common so that their numbers can be in one run, as plain data."""
+    """The settings that two studies must have in common so that their results can be in one run, as plain data."""
     study, classifier, selection = session.study, session.classifier, session.study.images
     identity = {
         **classifier.settings(),
@@ -265,7 +273,7 @@ def identity_of(session: Session) -> dict[str, object]:
 
 
 def check_version(environments: Sequence[Mapping[str, object]], version: str) -> None:
-    """Refuse to continue a run that another version of Proofmap made: their numbers may differ."""
+    """Raise if one of the run's environments has another version of Proofmap than ``version``: the numbers may differ."""
     others = sorted({str(environment.get("proofmap")) for environment in environments} - {version})
     if others:
         raise StoreError(
@@ -281,10 +289,10 @@ def check_same(
     new: Mapping[str, object],
     environments: Sequence[Mapping[str, object]] = (),
 ) -> None:
-    """Raise if the study differs from the run, with a list of the differences; ``environments`` are those of the run.
+    """Raise if the identity ``new`` of a study differs from the identity ``old`` of the run; the message lists the differences.
 
     The digest of a net depends on the compiled code and on torch's description of the net. So another version of Python or torch may give
-    the same net another digest. If only the digest and one of these versions differ, the message says so.
+    the same net another digest. If only the digest differs, and a version is not the one in the run's ``environments``, the message says so.
     """
     lines = differences(old, new)
     if len(lines) > 1:  # the digest differs because the settings above it do
@@ -307,7 +315,7 @@ def check_same(
 
 
 def differences(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """One line per setting that differs, with its stored and its new value; nested tables are compared entry by entry.
+    """One line of text per setting that differs, with the old and the new value. Nested tables are compared entry by entry.
 
     >>> differences({"a": 1, "b": {"c": 2}}, {"a": 1, "b": {"c": 3}})
     ['b.c: 2 there, 3 now']
@@ -338,8 +346,9 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
-    """Raise if a method or metric of the run has the same name but other settings, or reads values that cannot be digested and may have
-    changed.
+    """Raise if the method or metric ``name`` has other settings in the study (``new``) than in the run (``old``).
+
+    Also raises if it reads values of which no digest can be computed, because these may have changed.
     """
     hidden = unseen_in(old) | unseen_in(new)
     forget = (
@@ -374,6 +383,6 @@ def same_settings(
 
 
 def with_revisions(*records: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records with the revisions of every plug-in that one of them names; a missing revision is 1."""
+    """The records with revisions for every plug-in that any of the records names; a missing revision is 1."""
     first = {name: 1 for record in records for name in record.get("revisions", {})}
     return [{**record, "revisions": {**first, **record.get("revisions", {})}} for record in records]

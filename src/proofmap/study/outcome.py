@@ -14,30 +14,30 @@ from proofmap.study.reading.stored_run import Run
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended: its folder, its plan, and how many images failed."""
+    """The result of :func:`~proofmap.study.run.run_study`: the folder of the run, the plan, and the number of images that failed."""
 
     folder: Path
     plan: Plan
     units: int
-    """Units computed now."""
+    """Number of units that this call computed."""
     unreadable: int
     failed: int
-    """(method, image) pairs without a result."""
+    """Number of (method, image) pairs without a result."""
     given_up: Mapping[str, int] = field(default_factory=dict)
-    """Methods that kept failing, and on how many images they were not tried; these count as failed."""
+    """Methods that kept failing, each with the number of images on which it was not tried. These images count as failed."""
     files: tuple[Path, ...] = ()
-    """What ``on_end`` wrote."""
+    """The files that the callback ``on_end`` wrote."""
     units_before: int = 0
-    """Units that were there when this call began."""
+    """Number of units that were finished when this call began."""
     passes: int = 0
-    """Passes of the net in this call."""
+    """Number of images passed through the net in this call."""
 
     @property
     def complete(self) -> bool:
         return self.unreadable == 0 and self.failed == 0
 
     def evaluation(self) -> Evaluation:
-        """The results, read from the folder. Comparisons, audits and reports also accept the outcome itself."""
+        """Read the results from the folder. Comparisons, audits and reports also accept the outcome itself."""
         with Run(self.folder) as run:
             return run.evaluation()
 
@@ -50,7 +50,7 @@ class Outcome:
 
 
 def describe_kept(work: Work, finished: Collection[tuple[str, int]], item: str = "image") -> str:
-    """A phrase that says which results a stopped run has kept, from the work and the finished (method, block) pairs."""
+    """A phrase that says how many results a stopped run has kept, from its work and the (method, block) pairs finished in this call."""
     waiting = [unit for unit in work.waiting if (unit.method, unit.block) not in finished]
     images = sum(map(len, work.images.values()))
     methods = work.units // max(1, len(work.images))

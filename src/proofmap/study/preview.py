@@ -23,18 +23,18 @@ _LOOKED_AT = 16  # pictures read to estimate how many labels an image has
 
 @dataclass(frozen=True)
 class Preview:
-    """A plan with the speed of this machine; ``sure`` is False if the selection may choose fewer images."""
+    """A plan with the speed of this machine. ``sure`` is False if the selection may choose fewer images than planned."""
 
     plan: Plan
     speed: Speed
     sure: bool
     device: str
     distractors: str = ""
-    """Which random images are drawn from, in words."""
+    """The source of the random images (distractors) that fills and methods draw from, in words."""
 
 
 def preview(study: Study, out: Path, *, device: str | None = None, threads: int | None = None) -> Preview:
-    """The plan for a run directory that may or may not exist."""
+    """Plan a study for the run directory ``out``, which may or may not exist, and measure the speed of this machine."""
     existing = existing_manifest(out)
     threads, distractors = (threads, None) if existing is None else (existing.threads, existing.distractors)
     session = open_session(study, device=device, threads=threads, distractors=distractors)
@@ -67,7 +67,7 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
 
 
 def _done(store: Store, session: Session) -> dict[str, int]:
-    """Blocks finished by each method, with every metric of the study."""
+    """The number of blocks that each method has finished with every metric of the study."""
     metrics = list(session.metrics)
     query = (
         "SELECT methods.name FROM done JOIN methods ON methods.id = method JOIN metrics ON metrics.id = metric "

@@ -1,4 +1,4 @@
-"""Checks before a run writes anything: what it continues, and every reason to refuse it."""
+"""Checks before a study writes to its run directory: which run it continues, and whether it must be refused."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _PROGRESS = "progress.json"
 
 
 def existing_manifest(folder: Path) -> Manifest | None:
-    """The manifest of the run in this folder, if there is one."""
+    """The manifest of the run in this folder, or None if there is no run."""
     return Manifest.read(folder) if (folder / MANIFEST).exists() else None
 
 
@@ -58,8 +58,8 @@ def resolve_manifest(
 ) -> tuple[Manifest, bool]:
     """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
 
-    Nothing is written yet. Units of a new run are also planned for ``planned_methods``, which are added later. An existing run without
-    results may be replaced by a study of something else.
+    Nothing is written. The number of images per unit of a new run also takes ``planned_methods`` into account, which are added later. An
+    existing run without results may be replaced by a study of something else.
     """
     study, existing = session.study, existing_manifest(folder)
     has_results = False
@@ -149,7 +149,7 @@ def methods_without_values(store: Store) -> set[str]:
 
 
 def replace_corrected(store: Store, session: Session) -> None:
-    """Delete methods of the study that have given no value and whose code or settings have changed."""
+    """Delete from the store those methods of the study that have given no value and whose code or settings have changed since."""
     known, without_values = store.registered("methods"), methods_without_values(store)
     for method in registrations(session)["methods"]:
         name = method.name
@@ -158,9 +158,9 @@ def replace_corrected(store: Store, session: Session) -> None:
 
 
 def failed_units(store: Store, session: Session) -> list[int]:
-    """Units of this study's methods in which an image failed; they are computed again.
+    """The ids of the units of this study's methods in which an image failed, so that they can be computed again.
 
-    A unit is computed again with all its metrics, so a study that does not name them all is refused.
+    A unit is computed again with all its metrics, so a study that does not name all of these metrics is refused.
     """
     query = (
         "SELECT DISTINCT failures.unit, units.method, units.block, methods.name FROM failures "
@@ -183,7 +183,7 @@ def failed_units(store: Store, session: Session) -> list[int]:
 
 
 def check_stored(folder: Path, store: Store) -> None:
-    """Raise if rows or a file of maps are missing, or one is truncated, before hours of work depend on it.
+    """Raise if rows of the database or files of maps are missing, or a file is truncated, before hours of work depend on them.
 
     Files that belong to no unit, left by a run that was killed, are removed.
     """
@@ -200,7 +200,7 @@ def check_stored(folder: Path, store: Store) -> None:
 
 
 def check_disk_space(folder: Path, plan: Plan) -> None:
-    """Refuse maps that do not fit on the disk, before hours of work."""
+    """Raise if the planned maps do not fit on the disk."""
     free = shutil.disk_usage(folder).free
     if plan.map_bytes > free:
         raise StoreError(
@@ -214,8 +214,10 @@ def check_disk_space(folder: Path, plan: Plan) -> None:
 
 @contextmanager
 def run_folder(out: str | Path, *, wait: bool = False) -> Iterator[Path]:
-    """The folder of a run, created if it is missing, and locked. If the study is refused before a new run has any result, everything
-    that was written is removed. If a full disk or another process stopped it, it is kept and can be continued.
+    """Create the folder of a run if it is missing, lock it, and yield it. With ``wait``, wait for the lock instead of raising.
+
+    If the study is refused before a new run has any result, everything that was written is removed. If the run was stopped by a full
+    disk or another process, it is kept and can be continued.
     """
     missing = [folder for folder in (Path(out), *Path(out).parents) if not os.path.exists(folder)]
     folder = output_folder(out)

@@ -1,4 +1,7 @@
-"""Run a study: plan it, compute the missing units, store them. A run that was stopped continues where it left off."""
+"""Runs a study: plans it, computes the missing units and stores them. A run that was stopped continues where it left off.
+
+A unit is one method on one block of images.
+"""
 
 from __future__ import annotations
 
@@ -55,9 +58,9 @@ from proofmap.study.unit import Unit, UnitResult, Worker, open_worker
 from proofmap.study.watchers.status import State, Watcher, Watchers
 
 GIVE_UP_AFTER = 3
-"""A method that fails on every image of this many units in a row is not tried further in this run,"""
+"""A method is given up after it failed on every image of this many units in a row; see :data:`GIVE_UP_IMAGES`."""
 GIVE_UP_IMAGES = 8
-"""if these units have at least this number of images: a unit may have only one."""
+"""A method is given up only if the units it failed on have at least this many images in total: a unit may have only one."""
 
 
 def run_study(
@@ -83,18 +86,21 @@ def run_study(
     """Compute everything of a study that is not finished yet, and store it in the run directory ``out``.
 
     Args:
-        classifier, dataset: a net and pictures of this process, instead of the study's model and data.
-        executor: where units are computed; this process when left out.
-        device, worker_device: where the net runs here, and in other processes if that is somewhere else.
-        batch_size, threads: they affect the last bits of a result; a run keeps those it began with.
-        planned_methods: methods that the run gets afterwards; its units are planned for them as well.
+        study: the settings of the study.
+        out: the run directory, created if it is missing.
+        classifier, dataset: a net and a dataset of this process, used instead of the study's model and data.
+        executor: computes the units; by default in this process.
+        device: the torch device of the net in this process.
+        worker_device: the torch device of the net in other processes; by default ``device``.
+        batch_size, threads: both affect the last bits of a result; a run keeps the values it began with.
+        planned_methods: methods that will be added to the run later; the size of its units takes them into account.
         watchers: receive the progress.
-        on_sanity: called with what the net does with some of the images, before the work starts.
-        on_plan: called with the plan before the work starts.
-        on_end: called when all is done, before the watchers' last call; returns the files it wrote.
+        on_sanity: callback that receives the numbers of :mod:`proofmap.study.sanity` before the work starts.
+        on_plan: callback that receives the plan before the work starts.
+        on_end: callback that receives the outcome when everything is stored, before the watchers' last call. It returns the files it wrote.
         wait: wait for another process that works on this directory, instead of raising.
         retry: compute again what failed before.
-        command: the command line, for the manifest.
+        command: the command line, to be recorded in the manifest.
     """
     check_output(out)
     before = torch.get_num_threads()
@@ -141,7 +147,7 @@ def run_study(
 @dataclass(eq=False)
 class _Run:
     """One call of :func:`run_study`, with its arguments. ``opened`` has the arguments of :func:`open_session`, with which another process
-    opens the session again."""
+    can open the session again."""
 
     folder: Path
     session: Session
@@ -234,7 +240,7 @@ class _Run:
         )
 
     def _judge_run(self) -> None:
-        """Compute the metrics of the run as a whole, from all values that are stored."""
+        """Compute and store the metrics that judge the run as a whole, from all stored values."""
         if not self.session.run_metrics:
             return
         with Run(self.folder) as run:
@@ -242,7 +248,7 @@ class _Run:
         self.store.set_run_scores(run_scores(self.session.run_metrics, results) if results else ())
 
     def _begin(self) -> Manifest:
-        """Check everything that can be refused, then write the manifest."""
+        """Raise if the study cannot be added to the run. Otherwise write and return the manifest."""
         live = self.opened["classifier"] is not None
         manifest, new = resolve_manifest(
             self.folder, self.session, live=live, retry=self.retry, planned_methods=self.planned_methods
@@ -262,7 +268,7 @@ class _Run:
     # ---- before the work ----------------------------------------------------------------------------------------
 
     def _images(self) -> list[ImageRow]:
-        """The study's images, all surveyed and in blocks."""
+        """Survey the study's images, assign them to blocks, and return their rows."""
         selection, inputs = self.manifest.selection, self.session.classifier.inputs
         known = self.store.images()
         problems, stamps = changed_images(known, self.session.data)
@@ -317,7 +323,7 @@ class _Run:
     # ---- the work -----------------------------------------------------------------------------------------------
 
     def _work(self, work: Work, sink: RunSink) -> dict[str, int]:
-        """Compute the units; returns methods that kept failing, and on how many images they were not tried."""
+        """Compute and store the units. Returns the methods that kept failing, each with the number of images on which it was not tried."""
         failing: dict[str, list[Unit]] = defaultdict(list)  # the units in a row that a method failed on
         given_up: Counter[str] = Counter()
 

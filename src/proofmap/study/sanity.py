@@ -1,7 +1,7 @@
-"""A check before a study: do the net's outputs depend on the pictures? A few numbers reveal a wrong mean, wrong names or lost weights.
+"""A check before a study: do the net's outputs depend on the images? A few numbers reveal a wrong mean, wrong names or lost weights.
 
-If pictures are normalised with the wrong units, the net sees nearly the same input whatever is shown. Then every map is
-a perfect proof. No score can show this; these numbers do.
+If images are normalised with the wrong units, the net sees nearly the same input whatever is shown. Then every map counts as
+a perfect proof. No score can show this; these numbers do. f(x, a) is the probability that the net gives label a for image x.
 """
 
 from __future__ import annotations
@@ -21,18 +21,21 @@ if TYPE_CHECKING:
     from proofmap.study.session import Session
 
 NOTE = "sanity"
-"""The key of the note in the store."""
+"""The key under which the numbers are stored in the database."""
 LOOKED_AT = 32
 """Number of images that are used, spread evenly over those of the study."""
 HARDLY_MOVES = 0.01
 CERTAIN = 0.9
 MANY_COPIES = 0.01
-"""Share of copies above which a warning is given."""
+"""Share of images that are copies of others, above which a warning is given."""
 
 
 @dataclass(frozen=True)
 class FillAlone:
-    """The net's output if only a fill is shown: the label with the highest mean probability, and that probability."""
+    """The net's output if only a fill (the values that replace hidden positions) is shown.
+
+    ``label`` is the label with the highest mean probability, and ``f`` this probability.
+    """
 
     fill: str
     label: str
@@ -45,15 +48,17 @@ class Sanity:
 
     Attributes:
         images, of: the number of images that were checked, and the number of all images.
-        noun: what they are.
-        known, right: the number of images whose true label is known, and the number of these whose top label is a true one.
+        noun: the word for the inputs, such as "images".
+        known, right: the number of checked images whose true label is known, and how many of these have a true label as top label.
         chosen: whether the study takes only images that the net gets right.
-        labels: how many labels there are to choose from.
+        labels: the number of labels in the label set.
         truths, tops: the number of different true labels, and of different top labels.
-        moves: mean over images of 1/2 sum_a |f(x, a) - mean over images of f(., a)|: 0 if f is the same for all images.
+        moves: how much f differs between images: the mean over images x of 1/2 sum_a |f(x, a) - mean_x f(x, a)|. It is 0 if f is the same
+            for all images.
         fills: the net's output for each fill that metrics use.
-        copies: the number of images, of all, that are equal to one before them.
-        by_order: the names of the data's labels if they were taken as outputs 0, 1, ... in this order, because the outputs have no names.
+        copies: the number of images, among all, that are equal to an earlier image.
+        by_order: the first names of the data's labels, if these were matched to outputs 0, 1, ... by their order because the outputs have
+            no names; otherwise empty.
     """
 
     images: int
@@ -75,7 +80,7 @@ class Sanity:
         return cls(**{**record, "fills": tuple(FillAlone(**fill) for fill in record["fills"])})
 
     def record(self) -> dict[str, object]:
-        """As plain data, for the store."""
+        """The numbers as plain data, for the store."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -135,7 +140,7 @@ class Sanity:
 
 @exit_as_error()
 def check_sanity(store: Store, session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
-    """The numbers for a study's images; computed once, and again when images were added."""
+    """The sanity numbers for a study's images. They are computed once and stored, and computed again after images were added."""
     known = stored_sanity(store)
     if known is not None and known.of == len(images):
         return known
@@ -145,7 +150,7 @@ def check_sanity(store: Store, session: Session, images: Sequence[ImageRow], *, 
 
 
 def stored_sanity(store: Store) -> Sanity | None:
-    """The numbers that the run was started with; None if they were not stored."""
+    """The sanity numbers that are stored in the run; None if there are none."""
     record = store.note(NOTE)
     try:
         return None if record is None else Sanity.from_record(record)
@@ -154,7 +159,7 @@ def stored_sanity(store: Store) -> Sanity | None:
 
 
 def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
-    """Run the net on some of the images, and on the fills of the metrics alone."""
+    """Compute the sanity numbers: run the net on some of the images, and on each fill of the metrics without an image."""
     from proofmap.core import streams
     from proofmap.data.loader import load_blocks
 
@@ -199,7 +204,7 @@ def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool
 
 
 def _by_order(labels: Sequence[str], outputs: Sequence[str]) -> str:
-    """The first names of labels that are found by their order alone.
+    """The first names in ``labels``, if they match ``outputs`` only by their order because the outputs are unnamed; otherwise empty.
 
     >>> _by_order(["leaves", "stays"], ["0", "1"]), _by_order(["0", "1"], ["0", "1"])
     ('leaves, stays', '')

@@ -1,4 +1,4 @@
-"""Which pictures of a dataset a study judges."""
+"""Selects the pictures of a dataset that a study judges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proofmap.study.store.records import ImageRow
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """The pictures of the dataset that a study judges."""
+    """The rules that select the pictures of the dataset that a study judges."""
 
     number: int | None = setting(
         None,
@@ -26,7 +26,7 @@ class Selection:
         None, "only pictures whose second label has at least this probability", least=0, most=1
     )
     names: tuple[str, ...] = ()
-    """Only these pictures, in this order."""
+    """Only pictures with these names, in this order; empty for no such restriction."""
 
     def __post_init__(self) -> None:
         names = (self.names,) if isinstance(self.names, str) else self.names
@@ -35,18 +35,18 @@ class Selection:
 
 
 def chosen_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """The pictures that the study uses, in the order of the survey."""
+    """The rows of the pictures that the study uses, in the order in which they were surveyed."""
     eligible = [row for row in rows if row.eligible]
     return eligible if selection.number is None else eligible[: selection.number]
 
 
 def unreadable_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """Unreadable pictures that the study might have used: those that come before the last picture it uses."""
+    """The rows of unreadable pictures that the study might have used: those that come before the last picture it uses."""
     return [row for row in _passed(rows, selection) if row.failure is not None]
 
 
 def unlabelled_images(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
-    """Pictures that were left out because true labels are judged and the pictures have none."""
+    """The rows of pictures that were left out because the study judges true labels and these pictures have none."""
     return [row for row in _passed(rows, selection) if row.failure is None and not row.labels]
 
 
@@ -58,7 +58,10 @@ def _passed(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
 
 
 def list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:
-    """The value as a tuple. Raises if it is not a list of these types, such as a number, a date or a table of TOML."""
+    """The value of the setting ``name`` as a tuple. Raises if it is not a list with entries of these types (or functions).
+
+    ``words`` describes the entries in the error message.
+    """
     if not isinstance(value, Sequence):
         raise InputError(f"{name} must be a list of {words}, not {value!r}")
     for entry in value:

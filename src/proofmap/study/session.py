@@ -1,7 +1,7 @@
 """A study, opened: the net, the data, and every method and metric prepared for them.
 
-All judging goes through a session: :func:`proofmap.evaluate`, run directories, the command line, the web app and recipes use it. A session
-has everything that a plug-in may ask for, so no other code assembles it.
+All judging goes through a session: :func:`proofmap.evaluate`, run directories, the command line, the web app and recipes use one. A session
+holds everything that a plug-in may need, and no other code collects these objects.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class Session:
     """A study opened on a net and, unless images come one batch at a time, on a dataset.
 
     Attributes:
-        methods, metrics: prepared for the net, by the names that the study gives them.
-        run_metrics: the metrics of the run as a whole.
-        distractors: the record of the random images that were chosen from the data; None if none were needed.
+        methods, metrics: the methods and metrics, prepared for the net, by the names that the study gives them.
+        run_metrics: the metrics that judge the run as a whole.
+        distractors: the record of the distractors, random images that were chosen from the data; None if none were needed.
     """
 
     study: Study
@@ -57,7 +57,7 @@ class Session:
 
     @property
     def data(self) -> Dataset:
-        """The dataset, of a session that has one."""
+        """The dataset. Fails if the session was opened without one."""
         assert self.dataset is not None, "this session was opened without data"
         return self.dataset
 
@@ -77,10 +77,11 @@ class Session:
         watch: MapWatcher | None = None,
         progress: Progress | None = None,
     ) -> BlockResult:
-        """One method's maps of some images, measured by these metrics of the session, or by all.
+        """Make one method's maps of some images and measure them by the named metrics of the session, by default all.
 
-        ``maps`` are those of an earlier call, which are then not made again. The rest is as in
-        :func:`~proofmap.metrics.block.judge_block`. Every number of Proofmap comes from here.
+        ``subjects`` has the images and their labels. ``maps`` are the maps from an earlier call; if given, no maps are made. ``watch`` is
+        a callback that receives intermediate masks. The other arguments are those of :func:`~proofmap.metrics.block.judge_block`. Every
+        number of Proofmap comes from this method.
         """
         groups = self.classifier.inputs.by_length(subjects.images)
         if groups:  # inputs with different numbers of positions are judged each at its own length
@@ -118,7 +119,7 @@ class Session:
         )
 
     def at_length(self, n: int) -> Session:
-        """The same session for inputs of exactly ``n`` positions, for kinds of input that vary in length. Prepared once per length."""
+        """The same session for inputs of exactly ``n`` positions. Used for inputs that vary in length; prepared once per length."""
         if n not in self._lengths:
             net = self.classifier.at_length(n)
             self._lengths[n] = Session(
@@ -130,12 +131,12 @@ class Session:
         return self._lengths[n]
 
     def look_at(self, images: Tensor) -> None:
-        """At the first call, store the net's outputs for two of these images. :meth:`check_net` compares with them."""
+        """At the first call, store the net's outputs for two of these images, to which :meth:`check_net` compares later outputs."""
         if self._look is None:
             self._look = FirstLook(self.classifier.frozen(), images)
 
     def check_net(self, during: str) -> None:
-        """Refuse a net whose outputs have changed since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""
+        """Raise if the net's outputs have changed since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""
         if self._look is not None:
             self._look.check(during)
 
@@ -155,9 +156,9 @@ def open_session(
     Args:
         classifier: a loaded net, used instead of the study's model.
         dataset: an open dataset, or the settings to rebuild it from, used instead of the study's data.
-        device: where the net runs.
+        device: the torch device on which the net runs.
         threads: the number of torch's CPU threads; the last bits of results depend on it.
-        distractors: the record of the distractors that the run started with; if left out, they are chosen from the data.
+        distractors: the record of the distractors (random images) that the run started with. By default they are chosen from the data.
     """
     if threads is not None:
         torch.set_num_threads(threads)
@@ -183,10 +184,10 @@ def open_session(
 def open_study_data(
     study: Study, classifier: Classifier | None = None, device: str | None = None
 ) -> tuple[Dataset, Classifier | None]:
-    """The study's data, and the net if it was given or had to be loaded to read the data.
+    """The study's data, and the net if it was given or had to be loaded to read the data, else None.
 
-    How a CSV file is read depends on the net, unless its kind is written before it: ``series:beats.csv``. Models in files of other libraries
-    (``onnx:FILE``) read their columns from the data, so there the data comes first.
+    How a CSV file is read depends on the net, unless the kind of data is written before the file name: ``series:beats.csv``. Models in files
+    of other libraries (``onnx:FILE``) read their columns from the data, so for these the data is opened first.
     """
     by_net = is_open_csv(study.data) and ModelSpec.parse(study.model).scheme not in FILE_SCHEMES
     if classifier is None and by_net:
@@ -203,7 +204,7 @@ def open_net(
 ) -> Classifier:
     """The given net or, if there is none, the study's net, with the study's fit and label set.
 
-    A model of tables needs rows that describe its columns. If its file or model string names none, the rows of the dataset are used.
+    A model of tables needs rows that describe its columns. If the model string names no such rows, the rows of the dataset are used.
     """
     net = classifier
     if net is None:
@@ -217,7 +218,7 @@ def open_net(
 
 
 def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Session:
-    """A session without data, on an open net. Fills and methods that name no random images draw from these pools."""
+    """A session without data, on a loaded net. Fills and methods that need random images and name none draw from ``pools``."""
     metrics, run_metrics = split_metrics(study.named_metrics())
     methods = {name: pools.bind(method) for name, method in study.named_methods(classifier.inputs).items()}
     judges = {name: pools.bind(metric) for name, metric in metrics.items()}
@@ -231,12 +232,12 @@ def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Sessi
 
 
 def _watch_at_indices(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
-    """A watcher that translates indices within this part to indices among all images."""
+    """A watcher for a part of the images: it passes image k of the part to ``watch`` as image ``places[k]``."""
     return lambda image, *rest: watch(places[image], *rest)
 
 
 def dataset_settings(dataset: Dataset) -> dict[str, object]:
-    """The settings from which another process opens the dataset; empty if it exists only in this process."""
+    """The settings from which another process can open the dataset; empty if the dataset exists only in this process."""
     try:
         return dataset.settings()
     except InputError:

@@ -1,4 +1,4 @@
-"""Where the results of units go: into a run directory, each unit whole or not at all."""
+"""Writes the results of units to a run directory, each unit completely or not at all. A unit is one method on one block of images."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proofmap.study.unit import Unit, UnitResult
 
 
 class RunSink:
-    """Writes finished units to the store of a run, and their maps to files. :attr:`finished` has the (method, block) of each."""
+    """Writes finished units to the store of a run, and their maps to files. ``finished`` has the (method, block) of each written unit."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class RunSink:
         self._games: set[str] = set()
 
     def add(self, unit: Unit, result: UnitResult) -> None:
-        """Store a unit: first the file of its maps, then its row, which names the file."""
+        """Store a unit: first write the file of its maps, then its row in the database, which names the file."""
         self._record_environment(result)
         row, file = self._row(unit, result), self._write_maps(unit, result)
         if file is not None:
@@ -58,7 +58,7 @@ class RunSink:
             self.manifest = manifest
 
     def _row(self, unit: Unit, result: UnitResult) -> UnitRow:
-        """The row of a unit for the store: everything except its maps."""
+        """The record of a unit for the store: everything except its maps."""
         image_scores: list[tuple[int, int, float]] = []
         label_scores: list[tuple[int, int, int, float]] = []
         curves: dict[int, tuple[object, ...]] = {}
@@ -95,7 +95,7 @@ class RunSink:
         )
 
     def _game(self, curves: Curves) -> str:
-        """The key of the note that holds the steps and settings of these curves."""
+        """The key of the note with the steps and settings of these curves. The note is stored if it is new."""
         about = {
             "counts": curves.counts.tolist(),
             "positions": curves.positions,
@@ -117,7 +117,7 @@ class RunSink:
 
 
 def _curve_rows(game: str, curves: Curves, images: Sequence[ImageRow]) -> dict[int, tuple[object, ...]]:
-    """One row for each image, by its id, without the padding of its row of labels."""
+    """The rows for the table of curves, by image id, without the values of padded labels. ``game`` is the key of the curves' settings."""
     tensors = (curves.probabilities, curves.f, curves.auc, curves.error, curves.matrix)
     # numpy cuts them up faster than torch
     arrays: list[Any] = [None if tensor is None else tensor.numpy() for tensor in tensors]

@@ -1,4 +1,4 @@
-"""Rebuilds the study that a run came from: to check whether it would still compute the same, and to add missing controls."""
+"""Rebuilds the study that a run came from, to check whether it would still compute the same, and to add missing controls."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from proofmap.study.survey import changed_images
 def what_changed(run: Run, device: str = "cpu") -> list[str]:
     """A line for everything that has changed since the run was computed; empty if it would be computed in the same way.
 
-    The net, the data, the methods and the metrics are opened again from where the run says they are. Their weights, code,
-    settings and pictures, and the version of Proofmap, are compared with the record. No map and no score is computed.
+    The net, the data, the methods and the metrics are opened again as the run's manifest names them. Their weights, code,
+    settings and pictures, and the version of Proofmap, are compared with those stored in the run. No map and no score is computed.
     """
     kept: Any = run.manifest.study
     if kept["model"] is None or not kept["dataset"]:
@@ -50,7 +50,7 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
 
 
 def study_of(run: Run, asked: dict[str, Any]) -> Study:
-    """The settings of one command that worked on the run."""
+    """The study of one command that worked on the run. ``asked`` is the entry of the manifest with the methods and metrics of the command."""
     kept: Any = run.manifest.study
     names = ("model", "weights", "data", "labels", "label_set", "renormalise", "seed")
     settings = {name: kept[name] for name in names}
@@ -64,7 +64,7 @@ def _net_and_rules(run: Run, session: Session) -> list[str]:
 
 
 def _changed_plugins(run: Run, opened: list[Session]) -> list[str]:
-    """Methods and metrics that have changed. If two commands named the same one, the later counts."""
+    """A line for each difference in a method or metric of the run. If two commands named the same method or metric, the later one counts."""
     changed = []
     for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):
         now = {thing.name: thing.settings for one in opened for thing in registrations(one)[kind]}
@@ -83,7 +83,7 @@ def _changed_plugins(run: Run, opened: list[Session]) -> list[str]:
 
 
 def missing_controls(run: Run) -> dict[str, Study]:
-    """The controls that a run does not have, by name, each with the study that judges it; see :mod:`proofmap.methods.controls`.
+    """The controls that a run lacks, by name, each with the study that judges it; see :mod:`proofmap.methods.controls`.
 
     Methods that were objects of a Python process cannot be created again, so controls made from their maps are not included.
     """
@@ -106,7 +106,7 @@ def add_controls(
 ) -> str:
     """Judge the controls that a run lacks, and store them in it. Returns an empty text, or the reason why this was not done.
 
-    Stored maps are used, so the rows ``blurred`` and ``top-label`` cost only their games.
+    Stored maps are used, so the controls ``blurred`` and ``top-label`` need only the passes of the metrics.
     """
     with Run(folder) as run:
         kept: Any = run.manifest.study

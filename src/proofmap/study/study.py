@@ -1,4 +1,4 @@
-"""What a study is: a net, pictures, labels, methods and metrics, as plain settings from a file or from flags.
+"""A study: a net, pictures, labels, methods and metrics, as plain settings from a TOML file or from flags. An example of a file:
 
 model = "efficientnet-lite0"
 data = "imagenette:data/imagenette[val]"
@@ -59,28 +59,30 @@ _LISTS: Mapping[str, tuple[tuple[type, ...], str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """The settings of a study. Methods and metrics are specs, tables or objects. The docstring of the module has an example."""
+    """The settings of a study. A method or metric is a text such as ``name:key=value``, a table or an object; see the module's example."""
 
     model: str = setting(DEFAULT_MODEL, "a net's name, as proofmap.load_classifier takes it")
     weights: str | Path | None = setting(None, "a file of weights for the net")
     data: Sequence[str | Path] = ()
-    """A dataset string, or photos and folders."""
+    """The data: a dataset string such as ``cifar10:FOLDER``, or photos and folders."""
     images: Selection = field(default_factory=Selection)
-    """Which of its pictures."""
+    """The rules that select pictures of the data."""
     labels: str | int | Sequence[int | str] = "top5+wrong"
-    """The label rule: ``all``, ``top5``, ``top5+wrong`` (and two that the net does not believe), ``p>=0.01``, ``true`` (the true labels of each picture), or labels by name or index, for every picture."""
+    """The label rule: ``all``, ``top5``, ``top5+wrong`` (also two labels that the net does not believe), ``p>=0.01``, ``true`` (the true
+    labels of each picture), or a list of names or indices, which is used for every picture."""
     label_set: Sequence[int | str] = ()
-    """The labels that count; empty for all outputs."""
+    """The labels that count, as names or indices; empty for all outputs of the net."""
     renormalise: bool | None = setting(None, "softmax over the label set, in place of all outputs")
     fit: Fit | None = setting(
         None, "photos of other proportions are cropped, padded or squashed; none: as the net says"
     )
     methods: Sequence[MethodLike | Mapping[str, Any]] = ()
-    """What is judged."""
+    """The methods that are judged."""
     metrics: Sequence[str | Metric | Mapping[str, Any]] = ()
-    """By what; the usual five if left out."""
+    """The metrics that judge the methods; by default the usual five."""
     fills: Sequence[str | Fill] = ()
-    """Every metric with a fill is taken once with each of these; as the metrics say if left out."""
+    """Fills, the values that replace hidden positions. Every metric that has a fill is computed once with each of these; by default with
+    the metric's own."""
     controls: bool = setting(
         False, "judge noise, the middle, and every method's maps blurred and shown for every label too"
     )
@@ -107,7 +109,7 @@ class Study:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> Study:
-        """The study that a TOML file describes. Paths in it are relative to the file."""
+        """The study that a TOML file describes. Paths in the file are looked up in its folder first, then in the working folder."""
         path = Path(path)
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a study file; for photos in it write --data {path}")
@@ -152,7 +154,7 @@ class Study:
         return cls(images=Selection(**selection), **given)
 
     def named_methods(self, inputs: Inputs | None = None) -> dict[str, Method]:
-        """The methods by their names in the study. If ``inputs`` are given, the controls for such inputs are included."""
+        """The methods by their names in the study. If ``controls`` is set and ``inputs`` are given, controls for such inputs are included."""
         made = [_named_or_not(entry, make_method) for entry in self.methods]
         if not made:
             raise InputError("the study names no methods; see: proofmap list methods")
@@ -161,7 +163,7 @@ class Study:
         return dict(_named("methods", made, lambda method: method.title()))
 
     def named_metrics(self) -> dict[str, Metric]:
-        """The metrics under the names of their scores."""
+        """The metrics by the names of their scores."""
         if self.metrics:
             usual = {"thresholds": self.thresholds, "curve": self.curve}
             made = [_named_or_not(entry, partial(make_metric, defaults=usual)) for entry in self.metrics]
@@ -178,7 +180,7 @@ class Study:
 
 
 def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]:
-    """The name in a table (empty if it has none), and the plug-in that the table describes."""
+    """The name that ``entry`` gives (empty if it gives none), and the plug-in that it describes. ``make`` builds the plug-in."""
     if not isinstance(entry, Mapping):
         return "", make(entry)
     table = dict(entry)
@@ -186,7 +188,7 @@ def _named_or_not(entry: Any, make: Callable[[Any], Thing]) -> tuple[str, Thing]
 
 
 def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple[str, Any]]:
-    """The plug-ins by distinct names. A plug-in without a given name is named after its title."""
+    """The plug-ins with distinct names. A plug-in without a given name is named by ``title``."""
     given = [name for name, _ in made if name]
     doubled = [name for name in given if given.count(name) > 1]
     if doubled:
@@ -196,7 +198,7 @@ def _named(kind: str, made: Sequence[tuple[str, Any]], title: Any) -> list[tuple
 
 
 def _with_places(study: Study, folder: Path) -> Study:
-    """Paths are looked up in the folder of the study file first, then in the working folder."""
+    """The study with its paths resolved: a relative path that exists in the folder of the study file is replaced by that path."""
 
     def found(text: str, cut: str = "") -> str:
         head, colon, place = text.partition(":") if cut else ("", "", text)

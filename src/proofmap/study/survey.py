@@ -1,4 +1,4 @@
-"""The survey: reads each picture that a study may use once, selects those that the study judges, and stores a row for each.
+"""The survey reads each picture that a study may use once, and selects those that the study judges.
 
 Every surveyed picture becomes a row: its digest, its labels under the study's rule with their probabilities, whether it passes the
 selection, or why it cannot be read. The rows are stored, so no picture is surveyed twice.
@@ -22,11 +22,11 @@ from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
 
 CHUNK = 64
-"""Pictures looked at and stored together."""
+"""Number of pictures that are read and stored together."""
 
 
 class Survey:
-    """Runs a net on a dataset's pictures, in the order of the selection."""
+    """Runs the net of a session on the pictures of its dataset, in the order of the selection, and makes a row of each."""
 
     def __init__(self, session: Session, selection: Selection) -> None:
         dataset, classifier = session.data, session.classifier
@@ -50,7 +50,7 @@ class Survey:
                 )
 
     def order(self) -> list[int]:
-        """The pictures that may be used, in the order in which they are surveyed."""
+        """The indices of the pictures that may be used, in the order in which they are surveyed."""
         names, selection = self.dataset.names, self.selection
         if selection.names:
             return choose_names(names, selection.names)
@@ -62,8 +62,9 @@ class Survey:
     def complete(
         self, store: Store, *, retry: bool = False, on_progress: Callable[[int], None] | None = None
     ) -> None:
-        """Survey pictures until enough are chosen. Pictures in the store are skipped; with ``retry``, pictures that could not be read are
-        read again.
+        """Survey pictures and store their rows, until enough pictures are chosen.
+
+        Pictures in the store are skipped. With ``retry``, pictures that could not be read are read again.
         """
         if retry:
             unread = [row.name for row in store.images() if row.failure is not None]
@@ -99,7 +100,7 @@ class Survey:
         ]
 
     def look(self, indices: Sequence[int]) -> Iterator[ImageRow]:
-        """The rows of these pictures, in the given order."""
+        """Read the pictures with these indices, run the net on them, and yield their rows in the given order."""
         (block,) = load_blocks(self.dataset, self.classifier, indices, block_size=len(indices), ahead=0)
         read = {row.name: row for row in self._read(block)}
         unread = {failure.name: failure.reason for failure in block.failures}
@@ -132,8 +133,9 @@ class Survey:
             )
 
     def _labels(self, f: Tensor, block: ImageBlock) -> Tensor:
-        """The labels ``(N, L)`` to judge for these pictures. If true labels are judged, a picture without one in the label set gets only
-        ``NO_LABEL``.
+        """The labels ``(N, L)`` to judge for the N pictures of a block, given the net's probabilities ``f``.
+
+        If true labels are judged, a picture without a true label in the label set gets only ``NO_LABEL``.
         """
         if self.rule.kind != "true":
             keys = wrong_keys(block.images, self.seed) if self.rule.wrong else None
@@ -159,7 +161,7 @@ class Survey:
 def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:
     """A message for each picture that changed since the survey, and new stamps for pictures that were written again with the same content.
 
-    A picture with an unchanged stamp is not read.
+    A picture whose stamp is unchanged is not read. A stamp is a short text that changes when the file changes.
     """
     index = {name: i for i, name in enumerate(dataset.names)}
     problems: list[str] = []
@@ -190,11 +192,11 @@ def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str
 
 
 _BOXES = " boxes "
-"""Stands before the digest of the boxes in a stamp."""
+"""The text in a stamp before the digest of the picture's bounding boxes."""
 
 
 def _stamp_with_boxes(dataset: Dataset, i: int) -> str:
-    """The stamp of a picture, with a digest of its boxes if there are any. A run of an earlier version has stamps without boxes."""
+    """The stamp of picture ``i``, with a digest of its bounding boxes if it has any. Runs of an earlier version have stamps without boxes."""
     names = dataset.label_names
     boxes = {names[k] if names else str(k): list(map(tuple, own)) for k, own in dataset.objects(i).items()}
     return dataset.stamp(i) + (_BOXES + digest_of(repr(sorted(boxes.items()))) if boxes else "")

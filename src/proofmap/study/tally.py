@@ -1,4 +1,4 @@
-"""Counts what a running study has done so far, as units come in, from any thread."""
+"""Counts what a running study has done so far: units, passes and scores. It may be called from any thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from proofmap.study.watchers.status import Clock, State, Status, UnitProgress
 
 
 class Tally:
-    """Counts units, passes and running scores; :meth:`status` is a snapshot of them for watchers."""
+    """Counts finished units, passes and running scores. :meth:`status` returns a snapshot of the counts for watchers."""
 
     def __init__(self, device: str, clock: Clock = time.monotonic) -> None:
         self.clock, self.began = clock, clock()
@@ -35,7 +35,11 @@ class Tally:
         passes: int | None,
         seconds: float | None = None,
     ) -> None:
-        """Start from what earlier runs have stored; ``seconds`` is the expected time of the work."""
+        """Start counting from the results that earlier runs have stored.
+
+        ``units`` is the number of all units and ``waiting`` the number of remaining ones. ``passes`` and ``seconds`` are the expected cost
+        and time of the remaining work, None if unknown.
+        """
         query = "SELECT method, metric, sum(value), count(value) FROM per_image GROUP BY method, metric"
         means = store.rows(query)
         query = (
@@ -58,7 +62,7 @@ class Tally:
             )
 
     def unit(self, unit: Unit, result: UnitResult, *, remote: bool) -> None:
-        """Count a unit that has ended, in this process or in another one (``remote``)."""
+        """Count a unit that has ended. ``remote`` says that it was computed in another process."""
         with self._lock:
             now, is_done = self._counted, bool(result.parts)
             done, failed = now.units_done + is_done, now.units_failed + (not is_done)

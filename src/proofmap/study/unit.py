@@ -1,7 +1,7 @@
-"""The unit of work: one method on one block of images; and the worker that does it, in this process or another.
+"""The unit of work, which is one method on one block of images, and the worker that computes it, in this process or another.
 
-A unit's result depends on the unit and the worker's session alone, so it is identical to the bit on every machine of the same kind. A
-failure belongs to the image that causes it: the rest of its block is judged without it.
+A unit's result depends only on the unit and on the worker's session, so it is identical to the bit on every machine of the same kind. A
+failure is recorded for the image that causes it; the other images of the block are judged without it.
 """
 
 from __future__ import annotations
@@ -37,9 +37,10 @@ from proofmap.study.watchers.status import UnitProgress
 class Unit:
     """One method, one block of images, and the metrics that are still to be computed.
 
-    ``curves``: whether to keep the insertion curves. They are not kept again if only a metric is added.
-    ``maps`` names a stored file with this unit's exact maps, if there is one; they are not made again.
-    ``together``: whether it uses maps of the previous unit, so that the same worker should compute it.
+    ``subjects`` are the images, and ``key`` is a digest of everything that affects their maps.
+    ``curves`` says whether to keep the insertion curves. They are not kept again if only a metric is added.
+    ``maps`` names a stored file with this unit's exact maps, which are then not made again; it is empty if there is no such file.
+    ``together`` says that this unit uses maps of the previous unit, so that the same worker should compute both.
     """
 
     method: str
@@ -58,7 +59,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Part:
-    """Images of a unit that were judged together: their indices in the unit, and their results."""
+    """Images of a unit that were judged together: ``places`` are their indices in the unit, ``result`` their results."""
 
     places: tuple[int, ...]
     result: BlockResult
@@ -66,7 +67,9 @@ class Part:
 
 @dataclass(frozen=True)
 class UnitResult:
-    """The result of a unit: its parts (one, unless an image failed), the reasons of failures by image index, and the cost."""
+    """The result of a unit: its parts (one, unless an image failed), the reasons of failures by image index, and the cost.
+
+    ``batches`` are the batch sizes at the end (forward only, with gradient); they are smaller than the run's if memory was short."""
 
     parts: tuple[Part, ...]
     failures: Mapping[int, str]
@@ -74,7 +77,7 @@ class UnitResult:
     passes: int
     batches: tuple[int, int]
     environment: Mapping[str, object]
-    """The machine it was made on."""
+    """The machine and package versions with which the unit was computed."""
 
 
 @dataclass
@@ -82,8 +85,10 @@ class Worker:
     """Computes units of a session that has data.
 
     Args:
-        batches: the run's batch sizes (forward only, with gradient): part of what decides the bits of a result.
-        folder: the run directory, where maps may be found.
+        session: the study, opened with data.
+        batches: the run's batch sizes (forward only, with gradient). The last bits of a result depend on them.
+        folder: the run directory, from which stored maps are read.
+        progress: counts the passes.
     """
 
     session: Session
@@ -102,7 +107,7 @@ class Worker:
         self._loaded: tuple[tuple[ImageRow, ...], _Loaded] | None = None
 
     def prefetch(self, unit: Unit) -> None:
-        """Begin to load the images of a unit that will come next."""
+        """Begin to load the images of the next unit in the background."""
         known = [holder[0] for holder in (self._loaded, self._loading) if holder is not None]
         if unit.subjects not in known:
             self._loading = (unit.subjects, self._loader.submit(self._load, unit.subjects))
@@ -140,7 +145,7 @@ class Worker:
         return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
-        """The stored maps of these images, or None if some are missing. (Maps that are computed again are equal to the bit.)"""
+        """The stored maps of these images, or None if some are missing. Maps that are computed again are equal to the bit."""
         if not unit.maps or self.folder is None:
             return None
         try:
@@ -157,7 +162,10 @@ class Worker:
         maps: Tensor | None,
         failures: dict[int, str],
     ) -> list[Part]:
-        """Judge the images together. If that fails, judge each half separately, and so on down to the image that fails."""
+        """Judge the images together. If that fails, judge each half separately, and so on down to the image that fails.
+
+        ``places`` are the indices of the images in the unit. The reason of each failure is added to ``failures``.
+        """
         label_free = self.session.methods[unit.method].label_free
         stored = None if maps is None else maps[:, : 1 if label_free else subjects.labels.shape[1]]
         keep = self.session.study.maps != "none" and maps is None
@@ -233,7 +241,7 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Loaded:
-    """The images that could be read, in order, with their known objects; and for each other image, by index, the reason."""
+    """The images of a unit that could be read, in order, with their annotated objects. ``failures`` has the reason for each other image."""
 
     images: Tensor
     objects: Sequence[Objects]
@@ -241,7 +249,7 @@ class _Loaded:
 
 
 def open_worker(study: Study, batches: tuple[int, int], folder: Path | None = None, **opened: Any) -> Worker:
-    """The worker of another process, which opens its own session. Other arguments are those of
+    """A worker with its own session, for use in another process. ``opened`` has the arguments of
     :func:`~proofmap.study.session.open_session`.
     """
     return Worker(open_session(study, **opened), batches, folder)

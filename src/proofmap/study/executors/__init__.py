@@ -1,1 +1,1 @@
-"""Where the units of a study are computed: in this process, or by Ray actors."""
+"""Executors compute the units of a study, in this process or in Ray actors. A unit is one method on one block of images."""

@@ -1,15 +1,15 @@
-"""Executors: where the units of a study are computed. This one computes in this process.
+"""Executors compute the units of a study (one method on one block of images). :class:`LocalExecutor` computes in this process.
 
 Every executor keeps the same contract, which :func:`proofmap.testing.check_executor` checks:
 
-- ``make_worker`` is called once per process, and not at all when there are no units. It may be slow and its worker
-  large, since it loads the net.
+- ``make_worker`` is called once per process, and not at all if there are no units. The call may be slow and the worker large,
+  because ``make_worker`` loads the net.
 - Each unit is yielded exactly once, with its result or with :class:`Lost`.
-- ``units`` may be any iterator. Units are drawn from it in the consumer's thread, and only a few more than the consumer has taken. So a
-  slow consumer slows the workers down, and no queue grows.
-- A worker reports the failure of a unit in its result. An exception from a worker, or from ``make_worker``, is an error in
+- ``units`` may be any iterator. Units are drawn from it in the consumer's thread, only a few ahead of the results that the consumer has
+  taken. So a slow consumer slows the workers down, and no queue grows.
+- A worker reports the failure of a unit in the unit's result. An exception from a worker, or from ``make_worker``, is an error in
   the setup: it ends the run and is raised unchanged.
-- When the generator ends or is closed, everything that the executor started has stopped. Close it if you may leave
+- When the generator ends or is closed, everything that the executor started has stopped. Close the generator if you may leave
   the loop early::
 
       with contextlib.closing(executor.run(make_worker, units)) as results:
@@ -28,7 +28,7 @@ Unit = TypeVar("Unit")
 Result = TypeVar("Result")
 Worker = Callable[[Unit], Result]
 _END: Any = object()
-"""Follows the last unit."""
+"""Marks the end of the units: the item after the last unit."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,8 @@ class LocalExecutor:
     """Computes units one by one in this process, in the consumer's thread.
 
     A separate thread would cost more than it saves: the C library gives it another memory pool, in which large tensors
-    are paged in again at every use. If the worker has a method ``prefetch``, it is called with the next unit
-    before the current one is run, so that pictures are read meanwhile.
+    are paged in again at every use. If the worker has a method ``prefetch``, this method is called with the next unit
+    before the current unit is run, so that the next images are read in the meantime.
 
     >>> [result for _, result in LocalExecutor().run(lambda: abs, [-1, 2, -3])]
     [1, 2, 3]

@@ -19,7 +19,10 @@ OBJECT_STORE = 512 * 2**20  # bytes, on this machine; results only pass through
 
 @contextmanager
 def connected(ray: Any, address: str | None) -> Iterator[None]:
-    """A connection to a cluster. A connection or cluster that this opened is closed at the end."""
+    """Connect to the Ray cluster at ``address``, or start one on this machine if ``address`` is None.
+
+    An existing connection of this process is used and left open. A connection or cluster that this function opened is closed at the end.
+    """
     if ray.is_initialized():
         yield
         return
@@ -68,7 +71,7 @@ def describe_resources(resources: dict[str, float]) -> str:
 
 
 def capacity(ray: Any, required: dict[str, float]) -> int:
-    """How many actors fit on the cluster when nothing else runs there."""
+    """The number of actors with the ``required`` resources that fit on the cluster if nothing else runs there."""
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     fitting = [
         min(int(node.get(kind, 0) / amount + 1e-9) for kind, amount in required.items() if amount)
@@ -83,7 +86,7 @@ def capacity(ray: Any, required: dict[str, float]) -> int:
 
 
 def import_folders() -> list[str]:
-    """Folders from which this process imports modules that are not installed. Ray itself passes only two of them to its workers."""
+    """Folders from which this process imports modules that are not installed. Ray itself passes only two of these folders to its workers."""
     return [
         os.path.abspath(folder)
         for folder in sys.path

@@ -1,11 +1,11 @@
 """The executor for several processes and machines: Ray actors, each with its own worker.
 
-The driver, in the consumer's thread, sends groups of units to actors and receives their results. A group is one unit at first, and
-grows if units are so short that the calls would cost more than the work. An actor works on a group for a limited time and returns
+The driver runs in the consumer's thread. It sends groups of units to actors and receives their results. A group is one unit at first,
+and grows if units are so short that the calls would cost more than the work. An actor works on a group for a limited time and returns
 the units that remain, so a group that is too large costs nothing.
 
-An actor answers its calls in order, so when it dies, the oldest unanswered group is the likely cause: it was being
-computed, or its answer was being sent. Each of its units runs again alone, on an actor without other work, and only a
+An actor answers its calls in order. So when an actor dies, the oldest unanswered group is the likely cause: the group was being
+computed, or its results were being sent. Each unit of this group runs again alone, on an actor without other work, and only a
 death there counts against the unit. All other groups are queued again unchanged, and a new actor is started.
 """
 
@@ -39,9 +39,10 @@ PLACEMENT_TIMEOUT = 120.0  # seconds to wait until a busy cluster has room for t
 
 @dataclass(frozen=True)
 class RayExecutor:
-    """Actors of a Ray cluster: the one this process is connected to, the one at ``address``, or a new one on this machine.
+    """Computes units in the actors of a Ray cluster.
 
-    A worker's ``prefetch`` is not called: two actors that share a GPU load and compute in turn.
+    This is the cluster that this process is connected to, or else the one at ``address``, or else a new one on this machine.
+    The ``prefetch`` method of a worker is not called: two actors that share a GPU load and compute in turn.
     """
 
     workers: int | None = setting(
@@ -88,9 +89,9 @@ class RayExecutor:
 
 
 class _Actor(Generic[Unit, Result]):
-    """A process with a worker.
+    """A Ray actor: a process that holds one worker.
 
-    Arguments and results are pickled here, not by Ray: so arrays arrive writable and owned by the driver, as from a local
+    Arguments and results are pickled by this class, not by Ray. So arrays arrive writable and owned by the driver, as from a local
     worker, and exceptions arrive unchanged.
     """
 
@@ -149,7 +150,7 @@ def _answer(call: Callable[[], object]) -> bytes:
 
 @dataclass(eq=False)
 class _Job(Generic[Unit]):
-    """A unit, whether it must run alone, and how often its process died while it ran alone."""
+    """A unit to compute. ``alone`` says whether it must run alone; ``deaths`` counts how often its process died while it did."""
 
     unit: Unit
     alone: bool = False
@@ -157,19 +158,19 @@ class _Job(Generic[Unit]):
 
 
 def _goes_together(unit: object) -> bool:
-    """Whether a unit should be computed by the worker that computed the one before it."""
+    """Whether a unit should be computed by the worker that computed the unit before it."""
     return bool(getattr(unit, "together", False))
 
 
 class _Jobs(Generic[Unit]):
-    """The jobs to hand out: a queue that is filled from the units. Returned jobs come first."""
+    """The queue of jobs to send to actors, filled from the iterator of units. Jobs that were given back come first."""
 
     def __init__(self, units: Iterator[Unit]) -> None:
         self._units = units
         self._queue: deque[_Job[Unit]] = deque()
 
     def fill(self, size: int) -> int:
-        """Fill the queue from the units up to ``size`` jobs; returns how many it holds."""
+        """Fill the queue from the units up to ``size`` jobs; returns the number of jobs in the queue."""
         self._queue.extend(_Job(unit) for unit in islice(self._units, max(0, size - len(self._queue))))
         return len(self._queue)
 
@@ -177,8 +178,9 @@ class _Jobs(Generic[Unit]):
         return self._queue[0].alone
 
     def take(self, size: int) -> list[_Job[Unit]]:
-        """Take the next group from the queue: one job that must run alone, or up to ``size`` others with the jobs that belong to the last
-        of them.
+        """Take the next group of jobs from the queue: a single job that must run alone, or ``size`` others.
+
+        A group may be larger than ``size``: jobs that must be computed by the same worker as the job before them are included.
         """
         group = [self._queue.popleft()]
         while self._queue and not (group[0].alone or self._queue[0].alone):
@@ -202,7 +204,7 @@ class _Host(Generic[Unit]):
 
 
 class _Pool(Generic[Unit, Result]):
-    """The actors, and the jobs of each."""
+    """The actors of one run and the jobs that each has been sent. Yields results, and replaces actors that die."""
 
     def __init__(
         self,
@@ -273,7 +275,7 @@ class _Pool(Generic[Unit, Result]):
             )
 
     def _hand_out(self) -> None:
-        """Send groups to the actors in turn. Near the end, send smaller groups, and only to idle actors, so that all end together."""
+        """Send groups of jobs to the actors in turn. Near the end, send smaller groups, and only to idle actors, so that all end together."""
         plenty = len(self._hosts) * (1 + self._wanted.ahead) * self._size
         for waiting in range(1 + self._wanted.ahead):
             for host in self._hosts:
@@ -290,7 +292,7 @@ class _Pool(Generic[Unit, Result]):
                 host.calls.append((host.actor.work.remote(units), group))
 
     def _hosts_with_answers(self) -> list[_Host[Unit]]:
-        """All actors that have answered their oldest call; waits for the first."""
+        """All actors that have answered their oldest call. Waits until there is at least one."""
         oldest = {host.calls[0][0]: host for host in self._hosts if host.calls}
         calls = list(oldest)
         ready, _ = self._ray.wait(calls, num_returns=len(calls), timeout=0)
@@ -323,7 +325,7 @@ class _Pool(Generic[Unit, Result]):
     def _replace_dead(
         self, host: _Host[Unit], group: list[_Job[Unit]], reason: str
     ) -> list[tuple[Unit, Lost]]:
-        """Replace a dead actor. Its jobs are queued again, except those whose processes died too often."""
+        """Replace a dead actor and queue its jobs again. Returns as :class:`Lost` the units whose processes died too often."""
         self._kill(host)
         self._hosts.remove(host)
         self._failed_starts = 0 if host.started else self._failed_starts + 1
@@ -352,6 +354,6 @@ class _Pool(Generic[Unit, Result]):
 
 
 def _reason(error: Exception) -> str:
-    """Ray's explanation of a death, without its preamble and its list of common causes."""
+    """Ray's explanation of why an actor died, without the preamble and the list of common causes."""
     text = " ".join(str(error).split())
     return text.rpartition("Worker exit detail: ")[2].partition(" Some common causes")[0]

@@ -1,1 +1,1 @@
-"""Study files that are written for a user, and their schema for editors."""
+"""Writes a first study file for a user, and the JSON Schema with which editors check study files."""

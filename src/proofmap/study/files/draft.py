@@ -1,4 +1,4 @@
-"""A first study file for the data in a folder, with a comment for every setting: ``proofmap init``."""
+"""Writes a first study file for the data in a folder, with a comment for every setting. Used by ``proofmap init``."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class FoundData:
 
     Attributes:
         kind: photos, table, series or texts.
-        place: its file or folder.
-        words: what it is, for a comment.
-        number: how many images, rows, series or texts; None if that is not known without reading everything.
-        target: the column of true labels, for a table or texts.
-        column: the column of texts.
+        place: the file or folder of the data.
+        words: a description for a comment in the study file, such as "12 photos in FOLDER".
+        number: number of images, rows, series or texts; None if everything would have to be read to count them.
+        target: for a table or texts, the column with the true labels.
+        column: for texts, the column with the text.
         labelled: whether true labels are known.
-        model: a model file of the same folder, for a table.
+        model: for a table, a model file in the same folder.
     """
 
     kind: str
@@ -53,11 +53,12 @@ class FoundData:
 
 
 def find_data(place: str | Path, target: str = "", column: str = "") -> list[FoundData]:
-    """The data in a folder, or of one file: photos first, then series, then tables.
+    """Find the data in a folder or in one file. Photos come first, then series, then tables.
 
     Args:
-        target: the column of true labels of a table; its last column by default.
-        column: the column of texts of a file.
+        place: the folder or file.
+        target: the column of a table or of texts that has the true labels. For a table the default is the last column.
+        column: the column that has the texts, for a file of texts.
     """
     place = Path(place)
     if not place.exists():
@@ -86,14 +87,14 @@ def find_data(place: str | Path, target: str = "", column: str = "") -> list[Fou
 
 
 def _texts(path: Path, target: str, column: str) -> FoundData:
-    """The texts of a file. The file is read, to count the texts and to report mistakes."""
+    """Describe the texts of a file. The file is read, to count the texts and to report mistakes."""
     texts = text_file(path, column=column, target=target)
     words = f"{counted(len(texts), 'text')} of {path.name}"
     return FoundData("texts", path, words, len(texts), target, column, labelled=bool(target))
 
 
 def _photos(place: Path) -> Iterable[FoundData]:
-    """The photos below a folder, or one photo."""
+    """Describe the photos below a folder, or one photo. Yields nothing if there are no photos."""
     if place.is_file():
         if place.suffix.lower() in SUFFIXES:
             yield FoundData("photos", place, "one photo", 1)
@@ -107,7 +108,7 @@ def _photos(place: Path) -> Iterable[FoundData]:
 
 
 def _table(path: Path, target: str, model: Path | None) -> FoundData:
-    """A table of rows, or of picture files if it has a column ``file``."""
+    """Describe a table. A table with a column ``file`` lists photos; any other has one input per row."""
     if path.suffix.lower() in PARQUET:
         return FoundData(
             "table", path, f"the rows of {path.name}", target=target, labelled=bool(target), model=model
@@ -130,7 +131,7 @@ def _table(path: Path, target: str, model: Path | None) -> FoundData:
 
 
 def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str:
-    """The text of a study file at ``file`` for this data; ``others`` are named in a comment."""
+    """The text of a study file for the data ``found``, to be written to ``file``. Other data is named in a comment."""
     methods, labels = {
         "photos": (("belief-mask", "grad-cam", "random"), "top5+wrong"),
         "series": (("belief-mask", "gradient-x-input", "occlusion", "random"), "all"),
@@ -189,9 +190,7 @@ _FILLS = {
 
 
 def has_model(found: FoundData) -> bool:
-    """Whether the study file of this data can name a model. For series, and for tables without a model file next to them, the user must
-    name one.
-    """
+    """Whether the drafted study file names a model that exists. If not, the user must name one before running the study."""
     return found.kind == "photos" or found.model is not None
 
 
@@ -250,7 +249,7 @@ def _data(found: FoundData, file: Path) -> str:
 
 
 def _relative(place: Path, file: Path) -> str:
-    """A path as written in the study file: relative to the file's folder, if that needs at most one ".."."""
+    """The path ``place`` as written in the study file: relative to the folder of ``file`` if that needs at most one "..", else absolute."""
     text = os.path.relpath(place, file.parent)
     return place.absolute().as_posix() if text.startswith(f"..{os.sep}..") else Path(text).as_posix()
 

@@ -1,7 +1,7 @@
-"""A JSON Schema of study files, made from the settings of studies and plug-ins. Editors use it to complete and check a file.
+"""A JSON Schema of study files, generated from the settings of studies and plug-ins. Editors use it to complete and check a file.
 
-The schema accepts every file that :meth:`~proofmap.study.Study.from_toml` accepts. It may accept more: names in text
-(``"learned-mask:tv=0.1"``, ``"mine.py:Mine"``) are only known when a study is opened.
+The schema accepts every file that :meth:`~proofmap.study.Study.from_toml` accepts. It may accept more: plug-ins written as text
+(``"learned-mask:tv=0.1"``, ``"mine.py:Mine"``) are checked only when a study is opened.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", Path:
 
 
 def study_schema() -> Schema:
-    """The schema, as plain data for JSON.
+    """The JSON Schema of study files, as plain data that can be written as JSON.
 
     >>> schema = study_schema()
     >>> schema["properties"]["images"]["properties"]["number"]["minimum"]
@@ -49,13 +49,13 @@ def study_schema() -> Schema:
 
 
 def _object(kind: type) -> Schema:
-    """The table of a dataclass whose fields are settings."""
+    """The schema of a TOML table for a dataclass whose fields are settings."""
     properties = {info.name: _setting(info) for info in settings_of(kind)}
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _setting(info: Setting) -> Schema:
-    """One setting: its type, bounds, help and default."""
+    """The schema of one setting: its type, bounds, help and default."""
     schema = _any_of(info.types)
     limits = {"minimum": info.least, "exclusiveMinimum": info.above, "maximum": info.most}
     bounds = {key: limit for key, limit in limits.items() if limit is not None}
@@ -111,7 +111,7 @@ def _reference(kind: type[Plugin]) -> Schema:
 
 
 def _plugin(base: type[Plugin], registry: Registry[Any]) -> Schema:
-    """A plug-in as text, or as a table with its name and its settings."""
+    """The schema of a plug-in, which a study file gives as text, or as a table with the plug-in's name and settings."""
     names = list(registry)
     text = {"anyOf": [{"enum": names}, {"type": "string"}]}  # editors offer the names
     cases = [
@@ -128,7 +128,7 @@ def _plugin(base: type[Plugin], registry: Registry[Any]) -> Schema:
 
 
 def _settings(kind: type[Plugin], noun: str) -> Schema:
-    """The settings that the table of a plug-in may contain in addition to its name."""
+    """The schema of the settings that the table of this plug-in may contain in addition to the plug-in's name."""
     infos = settings_of(kind)
     properties: Schema = {noun: {"description": kind.description}, "name": {}}
     properties |= {info.name: _setting(info) for info in infos}

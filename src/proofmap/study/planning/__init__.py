@@ -1,1 +1,1 @@
-"""What a run has to compute, what it costs, and how it is cut into units."""
+"""Plans a run: which units it has to compute, what they cost, and how many images a unit has."""

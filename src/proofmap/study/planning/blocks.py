@@ -1,7 +1,7 @@
 """The number of images in a unit of work: enough to fill the device's batches, few enough that a lost unit costs little.
 
-The size affects the last bits of a result. So it is computed from the multiply-adds of the net, the passes that each image needs, and
-the kind of device, and never from measured time. A run keeps the size that it began with.
+This number affects the last bits of a result. So it is computed from the multiply-adds of the net, the passes that each image needs, and
+the kind of device, and never from measured time. A run keeps the number that it began with.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from proofmap.methods.method import Cost
 from proofmap.study.study import Study
 
 SECONDS = {"cpu": 20, "cuda": 90, "mps": 20}
-"""Largest time of a unit, in seconds: a lost unit should not cost more. It is longer on a GPU, where a small unit that leaves the device
-half empty costs more than a lost one."""
+"""Longest time of a unit, in seconds: a lost unit should not cost more. It is longer on a GPU, because small units would leave a GPU
+half empty, which costs more than a lost unit."""
 RATES = {"cpu": 5e9, "cuda": 2e13, "mps": 2e11}
-"""Assumed multiply-adds per second: of one thread of a small cloud machine, of a large GPU with full batches, of a laptop's GPU."""
+"""Assumed multiply-adds per second: one thread of a small cloud machine, a large GPU with full batches, a laptop's GPU."""
 GRADIENT = 2
-"""A pass of a frozen net with an input gradient costs about two without."""
+"""A pass with an input gradient costs about this many passes without gradient."""
 LONGEST = 10
 """Units on a CPU may take this many times longer if small units would give the net very small batches."""
 ENOUGH = 2e9
-"""Multiply-adds of one batch on a CPU from which on larger ones are hardly faster: 16 pictures of ResNet-56, 5 of EfficientNet-Lite0."""
+"""Multiply-adds of one batch on a CPU above which larger batches are hardly faster: 16 images for ResNet-56, 5 for EfficientNet-Lite0."""
 AT_ONCE = 2
-"""Smallest number of composites of an image and a label that a method puts into a batch."""
+"""Smallest number of composites that a method puts into a batch for each image and label. A composite is an image with some
+positions hidden."""
 PER_PASS = 5e5
-"""Overhead of a pass, in multiply-adds."""
+"""Overhead of one pass, in multiply-adds."""
 UNKNOWN = 100
 """Assumed passes with gradient for each label, if a method does not report its cost."""
 _PER_NUMBER = 2_500  # multiply-adds for each number of the input, as in EfficientNet-Lite0
@@ -41,7 +42,11 @@ _USUAL_BLOCK = 64  # images; on a GPU more where these do not fill it
 def block_size(
     study: Study, classifier: Classifier, labels: int, costs: Iterable[Cost | None], threads: int, images: int
 ) -> int:
-    """The number of images per unit. ``images`` is the total number; ``costs`` has the cost of one image for each method, None if unknown."""
+    """The number of images per unit.
+
+    ``labels`` is the number of labels per image, ``images`` the number of all images. ``costs`` has for each method the cost of one image,
+    None if unknown.
+    """
     if study.images_per_unit is not None:
         return study.images_per_unit
     labels = max(1, labels)
@@ -69,9 +74,17 @@ def planned_images(
     threads: int = 1,
     images: int,
 ) -> int:
-    """Images in a unit on this kind of device, for a net that takes ``batch`` images at once and maps of this number of ``values``. ``passes``
-    is the number of passes without gradient that the costliest method needs for an image, and ``each`` the number of multiply-adds of one
-    pass.
+    """The number of images in a unit on this kind of device.
+
+    Args:
+        kind: the type of a torch device, such as ``cuda``.
+        batch: the number of images that the net takes at once.
+        labels: the number of labels per image.
+        values: the number of values of one map.
+        passes: the number of passes without gradient that the costliest method needs for an image.
+        each: the number of multiply-adds of one pass.
+        threads: the number of CPU threads.
+        images: the number of all images.
 
     On a GPU a unit fills a batch, unless that would take too long, and all units have about the same size: 96 images with
     EfficientNet-Lite0, five labels and 200 passes for each map; 178 with a ResNet-56, two labels and 20,000 passes, so 500 images become
@@ -105,15 +118,15 @@ def planned_images(
 
 
 def _forward_passes(cost: Cost | None, labels: int) -> int:
-    """A cost as passes without a gradient."""
+    """A cost as a number of passes without gradient: each pass with gradient counts as :data:`GRADIENT` passes."""
     cost = Cost(gradient=UNKNOWN * labels) if cost is None else cost
     return cost.forward + GRADIENT * cost.gradient
 
 
 def multiply_adds(classifier: Classifier) -> int:
-    """Multiply-adds of one pass, counted in layers with weights: each output number is a sum over one row of weights.
+    """The number of multiply-adds of one pass, counted in linear and convolutional layers: each output is a sum over one row of weights.
 
-    For a function, or a net without such layers, a typical value for this input size.
+    If the net is a plain function or has no such layers, a typical value for this input size is returned.
     """
     counted = 0
 

@@ -19,18 +19,18 @@ from proofmap.metrics.metric import ReadyMetric
 from proofmap.study.watchers.status import duration_range
 
 MEASURED = 1.0
-"""Seconds for which a rate is measured."""
+"""Seconds for which passes are repeated to measure their rate."""
 WORTH_REPORTING = 10.0
 """The time estimate is printed before the work begins if it is at least this number of seconds."""
 SLOWER = 3.0
-"""An estimate is a range. Its upper end is this many times the time at the measured rates: they are measured in a moment, without the work
-between passes, and other work may begin on the machine later."""
+"""An estimate is a range. Its upper end is this many times the time at the measured rates. The rates are measured briefly and without the
+work between passes, and other work may begin on the machine later."""
 _SHARE = 0.03  # of the work's time, for a quick measurement
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The known number of passes, and the methods that do not report theirs."""
+    """The expected cost of some work: the passes that are known, and the names of the methods that do not report theirs."""
 
     known: Cost
     unknown: tuple[str, ...] = ()
@@ -53,8 +53,10 @@ class Expected:
 def unit_cost(
     method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
 ) -> Cost | None:
-    """Passes for one image with this number of labels: those of the maps (unless they are ``taken`` from another method), of every distinct
-    game, of the ends that games share, and of metrics. None if a cost is unknown.
+    """The passes that one method and its metrics need for one image with this number of labels; None if a cost is unknown.
+
+    The sum covers the maps, every distinct game of the metrics, the first and last steps that games share, and the passes that metrics make
+    themselves. A game reveals or hides the positions of an image step by step. ``taken`` says that the maps come from another method.
     """
     made = method.cost_from_source() if taken else method.cost(labels)
     beyond = [ready.metric.cost(labels, made) for ready in metrics]
@@ -109,7 +111,7 @@ class Speed:
         return cost.forward / self.forward + cost.gradient / self.gradient
 
     def duration(self, cost: Cost) -> str:
-        """How long it takes: at these rates, and if the work is slower by :data:`SLOWER`."""
+        """The time for this cost as text: a range from the time at these rates to :data:`SLOWER` times that time."""
         seconds = self.seconds(cost)
         return duration_range(seconds, SLOWER * seconds)
 
@@ -130,8 +132,10 @@ def _rate(rate: float) -> str:
 def measure_speed(
     classifier: Classifier, cost: Cost, at_once: int | None = None, *, quick: bool = False
 ) -> Speed:
-    """Measure the median rate of full batches for a second, after a batch to warm up. Batches with gradient have at most ``at_once``
-    images; a batch that does not fit in memory is halved. With ``quick``, only a few percent of the passes in ``cost``, and of their time, are used.
+    """Measure the passes per second: the median over full batches for one second, after one batch to warm up.
+
+    Batches with gradient have at most ``at_once`` images. A batch that does not fit in memory is halved. With ``quick``, the measurement
+    takes only a few percent of the passes in ``cost``, and of their time.
     """
     fast = classifier.frozen()
 
@@ -177,8 +181,9 @@ def measure_speed(
 
 
 def speed_if_slow(classifier: Classifier, expected: Expected, at_once: int | None = None) -> Speed | None:
-    """The speed, if the work takes at least :data:`WORTH_REPORTING` seconds, otherwise None. Two passes usually suffice to see that it
-    is fast.
+    """The measured speed if the work takes at least :data:`WORTH_REPORTING` seconds, otherwise None.
+
+    For short work, two passes usually suffice to see that it is short, and the speed is not measured.
     """
     fast, cost = classifier.frozen(), expected.known
     times = []

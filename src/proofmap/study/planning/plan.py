@@ -1,4 +1,4 @@
-"""The plan: the units, which of them remain to be done, and their cost."""
+"""The plan of a run: its units (one method on one block of images each), which of them remain to be done, and their cost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from proofmap.study.unit import Unit
 
 @dataclass(frozen=True)
 class MethodPlan:
-    """One method's part of a plan; ``cost`` is None if the method does not report its passes."""
+    """One method's part of a plan: all its units, the finished ones, and the cost of the remaining ones. ``cost`` is None if unknown."""
 
     name: str
     units: int
@@ -53,12 +53,12 @@ class Plan:
 
     @property
     def cost(self) -> Cost | None:
-        """Cost of the units that are still to do; None if a method does not report its cost."""
+        """Cost of the remaining units; None if a method does not report its cost."""
         return None if self.expected.unknown else self.expected.known
 
     @property
     def at_once(self) -> int:
-        """The number of composites that the images of a unit add to one batch."""
+        """The number of composites (images with some positions hidden) that the images of one unit put into a batch."""
         return max(1, round(AT_ONCE * self.labels_per_image * self.images / max(1, self.blocks)))
 
     @property
@@ -77,7 +77,7 @@ def new_blocks(images: Sequence[ImageRow], size: int) -> list[list[int]]:
 
 @dataclass(frozen=True)
 class Work:
-    """The units of a run: the number of all, and the remaining ones in the order of their computation, block by block."""
+    """The units of a run. ``units`` is the number of all; ``waiting`` has the remaining ones in the order in which they are computed."""
 
     units: int
     waiting: tuple[Unit, ...]
@@ -93,13 +93,15 @@ def work_of(
     context: str,
     taken: Mapping[str, str],
 ) -> Work:
-    """The remaining work for these images. ``context`` is a digest of the net, seed and settings of the run. A method that uses the maps of
-    another (see ``taken``) comes right after it.
+    """The remaining work for these images, methods and metrics.
+
+    ``context`` is a digest of the net, seed and settings of the run. ``taken`` gives for each method that uses the maps of another one the
+    name of that other method, which is then computed directly before it.
     """
     names = list(methods)
 
     def order(method: Registered) -> list[int]:
-        """The study's order, except that a method follows the one that it takes its maps from."""
+        """A key to sort methods in the study's order, except that a method follows the one that it takes its maps from."""
         return [names.index(name) for name in _chain_of_sources(method.name, taken)]
 
     ordered = sorted(methods.values(), key=order)
@@ -137,7 +139,7 @@ def work_of(
 
 
 def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:
-    """The chain of methods from the one that makes the maps to this one.
+    """The names of the methods from the one that makes the maps to ``name``, each taking its maps from the one before it.
 
     >>> _chain_of_sources("inverse:top-label:a", {"inverse:top-label:a": "top-label:a", "top-label:a": "a"})
     ['a', 'top-label:a', 'inverse:top-label:a']
@@ -146,7 +148,7 @@ def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:
 
 
 def digest(content: object) -> str:
-    """A hash of plain data."""
+    """A hash of plain data, computed from its JSON text."""
     return digest_of(json.dumps(content, sort_keys=True, default=str))
 
 
@@ -160,7 +162,7 @@ def make_plan(
     blocks: int,
     waiting: Mapping[str, int],
 ) -> Plan:
-    """The plan for this number of images and blocks; ``waiting`` counts the remaining units of each method."""
+    """The plan for this number of images and blocks. ``waiting`` has the number of remaining units of each method."""
     labels = max(1, round(labels_per_image))
     plans = []
     per_value = {"none": 0, "float16": 2, "float32": 4}[session.study.maps]

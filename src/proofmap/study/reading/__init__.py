@@ -1,1 +1,1 @@
-"""Runs that are stored: their results, pictures and notes, checks and exports."""
+"""Reads stored runs: their results, images and notes. Also checks runs for damage and exports their tables."""

@@ -1,8 +1,8 @@
-"""A run's numbers for other programs and papers.
+"""Exports a run's numbers for other programs and papers.
 
-CSV, JSON and Parquet have three tables. ``scores``: means with intervals, one row per method and metric. ``per_image`` and
-``per_label``: every value. A value that does not count is empty or null. Markdown and LaTeX have the scores as people
-read them, one row per method.
+CSV, JSON and Parquet have three tables: ``scores`` has means with intervals, one row per method and metric; ``per_image`` and
+``per_label`` have every value. A value that does not count is empty or null. Markdown and LaTeX have only the scores, one row per
+method.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def export_run(
 
 
 def _text(run: Run, format: str) -> str:
-    """The scores as text for people, with the notes of the run."""
+    """The table of scores and the notes of the run, as Markdown or LaTeX."""
     evaluation, notes = shared(run.evaluation()), [without_folders(note) for note in run.notes()]
     if format == "latex":
         return "\n".join([*(f"% {one_line(note)}" for note in notes), latex(evaluation)])
@@ -87,7 +87,7 @@ def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[obj
 
 
 def _write_json(path: Path, columns: Sequence[str], rows: Iterator[tuple[object, ...]]) -> None:
-    """A list of records, one per line."""
+    """Write the rows as a JSON list of records, one per line."""
     with open(path, "w", encoding="utf-8") as file:
         file.write("[")
         for k, row in enumerate(rows):

@@ -1,4 +1,4 @@
-"""The pictures of a run: stored maps, and pixels read again from the data."""
+"""The images of a run with their maps: the maps are stored in the run, the pixels are read again from the data."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from proofmap.study.store.records import ImageRow, Registered
 
 @dataclass(frozen=True)
 class RunPictures:
-    """Reads the pixels and maps of a run."""
+    """Reads the pixels and maps of a run's ``images``. A place is an index into ``images``."""
 
     folder: Path
     manifest: Manifest
@@ -38,7 +38,10 @@ class RunPictures:
         places: Sequence[int],
         dataset: Dataset | None,
     ) -> Evaluation:
-        """The evaluation with pixels and maps of those of the given images whose picture and maps are all available."""
+        """The evaluation ``bare`` with pixels and maps added for the images at ``places``.
+
+        An image is left out if its pixels cannot be read or a method has no maps of it.
+        """
         rows = [self.images[place] for place in places]
         maps = {result.name: self.maps(methods[result.name], rows) for result in bare.results}
         names = {place: self.images[place].name for place in places}
@@ -57,7 +60,7 @@ class RunPictures:
         return replace(bare, results=tuple(results), images=images, pictured=tuple(shown))
 
     def maps(self, method: Registered, images: Sequence[ImageRow]) -> dict[str, Tensor]:
-        """The maps of these images by name. If several files have them, the last one counts; each file is read once."""
+        """One method's maps of these images, by image name. If several files have maps of an image, the newest file counts."""
         found: dict[str, Tensor] = {}
         for block in dict.fromkeys(image.block for image in images):
             files = self.store.rows(
@@ -73,7 +76,7 @@ class RunPictures:
         return found
 
     def pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:
-        """The pixels of some images, read from the data again; missing ones are left out."""
+        """The pixels of the images at ``places``, by place, read from the data again. Images that are missing or have changed are left out."""
         if not places:
             return {}
         settings: Any = self.manifest.study
@@ -96,7 +99,7 @@ def _same_picture(image: ImageRow, dataset: Dataset, index: Mapping[str, int]) -
 
 
 def _padded(maps: Tensor, wide: int) -> Tensor:
-    """Maps ``(L, *positions)`` with empty ones added up to ``wide``; stored blocks may have fewer labels than others."""
+    """Pad maps ``(L, *positions)`` with zeros, or cut them, to ``(wide, *positions)``. Stored blocks may differ in the number of labels."""
     if len(maps) >= wide:
         return maps[:wide]
     return torch.cat([maps, maps.new_zeros(wide - len(maps), *maps.shape[1:])])

@@ -11,7 +11,7 @@ from proofmap.core.text import counted
 
 @dataclass(frozen=True)
 class Failure:
-    """An image without a result: unreadable (no method), or not judged by one method."""
+    """An image without a result: it could not be read (then ``method`` is empty), or ``method`` failed on it."""
 
     image: str
     method: str
@@ -25,8 +25,9 @@ def gaps(
     images: int,
     inputs: type[Inputs] = Pictures,
 ) -> list[str]:
-    """Notes on images without a result, one per reason: not judged yet, not readable, or failed. ``images`` is the number of all
-    images.
+    """Notes on images without a result: not judged yet, not readable, or failed.
+
+    ``lacking`` has for each unfinished method the number of images that it has not judged yet. ``images`` is the number of all images.
 
     >>> gaps(["a", "b"], {"a": 2}, [Failure("x.png", "a", "too dark"), Failure("x.png", "c", "odd")], 5)
     ['not finished, so means are over different images: a lacks 2 of 5 images', 'a failed on 1 of 5 images, first with: too dark']

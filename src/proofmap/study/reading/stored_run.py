@@ -1,4 +1,4 @@
-"""Read a run: its scores, its failures, its maps, and the whole as one :class:`~proofmap.Evaluation`."""
+"""Reads a run: its scores, failures and maps, or everything as one :class:`~proofmap.Evaluation`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ else:
     Dataset = type_in("proofmap.data.dataset", "Dataset")
 
 Choice = Callable[[Evaluation], Sequence[int]]
-"""Which images to show, chosen from the numbers of all."""
+"""A function that chooses which images to show: it takes the evaluation of all images and returns indices."""
 
 RunState = Literal["empty", "unfinished", "finished"]
 
@@ -107,8 +107,9 @@ class Run:
     def unfinished(
         self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None
     ) -> dict[str, int]:
-        """Methods that are not finished, and how many images they lack. Failed images are not counted. ``methods`` and ``metrics``
-        restrict this to some of the run's.
+        """The methods that are not finished, each with the number of images that it has not judged yet. Failed images are not counted.
+
+        ``methods`` and ``metrics`` restrict this to some methods and metrics of the run.
         """
         asked = {*(self.metrics if metrics is None else metrics)}
         wanted = [metric.id for metric in self.metrics.values() if metric.name in asked]
@@ -138,15 +139,15 @@ class Run:
 
     @property
     def state(self) -> RunState:
-        """The progress of the run: no value yet, some, or all."""
+        """Whether the run has no value yet (``empty``), some values (``unfinished``) or all (``finished``)."""
         if not self.has_results:
             return "empty"
         return "unfinished" if self.unfinished() else "finished"
 
     def means(self) -> dict[str, dict[str, tuple[float, int]]]:
-        """Method -> metric -> the mean over the images that count so far, and their number.
+        """Method -> metric -> (mean, n): the mean over the n images that count so far.
 
-        The database computes them, without checks and intervals, so this is fast enough to call every second.
+        The database computes the means, without checks and intervals, so this is fast enough to call every second.
         """
         rows = self.store.rows(
             "SELECT methods.name, metrics.name, avg(value), count(value) FROM image_scores "
@@ -173,7 +174,7 @@ class Run:
         return found
 
     def notes(self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None) -> list[str]:
-        """Notes on how the numbers were made, for these methods and metrics or for all."""
+        """Notes on how the numbers of these methods and metrics were made; by default of all."""
         rows = list(self.methods if methods is None else methods)
         notes = environment_notes(self.manifest.environments)
         sanity = stored_sanity(self.store)
@@ -197,14 +198,14 @@ class Run:
         return self.evaluation().to_dataframe(table)
 
     def check(self) -> None:
-        """Raise if anything is damaged that a number of the run depends on; maps are checked when they are read."""
+        """Raise if a part of the database that the numbers depend on is damaged. Maps are checked only when they are read."""
         with self.store.snapshot():
             _ = self.images, self.label_names, self.metrics
             for method in self.methods.values():
                 check_values(self.store, method.id)
 
     def maps_of(self, method: str, image: str) -> Tensor:
-        """The stored maps ``(L, *positions)`` of an image (L is 1 for a label-free method)."""
+        """The stored maps ``(L, *positions)`` of an image, one for each of its L labels. L is 1 for a label-free method."""
         rows = {row.name: row for row in self.images}
         if image not in rows or method not in self.methods:
             item = kind_of(self.manifest.identity).singular
@@ -228,10 +229,11 @@ class Run:
         methods: Sequence[str] | None = None,
         dataset: Dataset | None = None,
     ) -> Evaluation:
-        """All numbers of the run, with pixels and maps of the pictured images. Images without all maps are not pictured.
+        """All numbers of the run, with pixels and maps of some images. Images without the maps of every method get none.
 
         Args:
-            pictured: a number n for the first n images, or a list of indices, or a function that chooses indices from the numbers.
+            pictured: the images to add pixels and maps for: a number n for the first n images, a list of indices, or a function
+                that takes the evaluation and returns indices.
             methods: names of the methods to read, by default all. Methods without a value are left out.
             dataset: where the pixels are read from; by default the data of the study.
         """
@@ -285,7 +287,7 @@ class Run:
         return {image.id: k for k, image in enumerate(self.images)}
 
     def _surveyed(self, table: Array) -> Array:
-        """f as the survey measured it, in the shape of the table of labels."""
+        """The probabilities f ``(N, L)`` that the survey measured for the labels in ``table`` ``(N, L)``; NaN where a row is padded."""
         f = np.full(table.shape, np.nan, dtype=np.float32)
         for k, image in enumerate(self.images):
             f[k, : len(image.f)] = image.f
@@ -376,8 +378,9 @@ class Run:
 
     @cached_property
     def _game(self) -> str:
-        """The game whose curves most images have, the same for all methods. Metrics that were added later may have stored curves of
-        another game.
+        """The key of the game whose curves most images have. A game is an insertion with certain steps and settings.
+
+        The same game is used for all methods. Metrics that were added later may have stored curves of another game.
         """
         games = self.store.rows("SELECT game FROM curves GROUP BY game ORDER BY count(*) DESC, min(rowid)")
         return games[0][0] if games else ""

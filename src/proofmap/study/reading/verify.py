@@ -1,4 +1,4 @@
-"""Check every byte of a run directory, and remove what is damaged, so that the next run computes it again."""
+"""Checks every byte of a run directory. If asked to, removes what is damaged, so that the next run computes it again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from proofmap.study.store.schema import create_tables
 
 
 def verify_run(folder: str | Path, *, repair: bool = False) -> list[Problem]:
-    """What is damaged in a run directory. With ``repair``, damaged units and files without a unit are removed, the
-    manifest is restored from the copy in the database, and a database that cannot be read is renamed. Nothing is
-    computed: the next run does that.
+    """List what is damaged in a run directory.
+
+    With ``repair``, damaged units and files that belong to no unit are removed, the manifest is restored from its copy in the database,
+    and a database that cannot be read is renamed. Nothing is computed: the next run computes what is missing.
     """
     folder = Path(folder)
     if not (folder / FILE).exists():
@@ -36,7 +37,7 @@ def _is_read_only(folder: Path) -> bool:
 
 
 def _manifest(folder: Path, repair: bool) -> list[Problem]:
-    """Damage to the manifest; raises if there is no copy to restore it from."""
+    """List damage to the manifest. Raises if it is damaged and there is no copy to restore it from."""
     copy: Manifest | None = None
     with suppress(StoreError), Store(folder) as store:
         copy = Manifest.stored_in(store)
@@ -53,7 +54,7 @@ def _manifest(folder: Path, repair: bool) -> list[Problem]:
 
 
 def _scores(folder: Path, repair: bool) -> list[Problem]:
-    """Damage to the database and the maps."""
+    """List damage to the database and the files of maps."""
     if not (folder / FILE).exists():
         return [Problem(folder / FILE, "it is missing; the next run computes it again")]
     try:
@@ -92,7 +93,7 @@ _DEFINITIONS = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY nam
 
 
 def _definitions() -> list[tuple[str, ...]]:
-    """The definitions of tables and views in a new database."""
+    """The SQL definitions of the tables and views of a new database."""
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as database:
         create_tables(database)
         return database.execute(_DEFINITIONS).fetchall()

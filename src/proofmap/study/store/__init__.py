@@ -1,1 +1,1 @@
-"""A run directory on disk: the database, the maps, the lock."""
+"""A run directory on disk: the database, the files of maps, and the lock."""

@@ -1,6 +1,6 @@
 """Checks that the values of a run are those that were written, and that none is missing.
 
-``verify`` checks all of them; readers check those of the methods they read.
+``proofmap verify`` checks all values; readers check the values of the methods they read. A seal is a stored digest of values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from proofmap.study.store.schema import is_sealed
 
 @dataclass(frozen=True)
 class Problem:
-    """Damage to a file; ``unit`` is the unit to compute again, or None if it belongs to no unit."""
+    """Damage to the file ``path``. ``what`` says what is wrong; ``unit`` is the unit to compute again, or None if no unit is affected."""
 
     path: Path
     what: str
@@ -35,15 +35,15 @@ def check_values(store: Store, method: int) -> None:
 
 
 def check_references(store: Store) -> None:
-    """Raise if a row is missing that results refer to, because a new row could get its id."""
+    """Raise if results refer to a missing row: a new row could get the id of the missing one."""
     for problem in _missing_rows(store):
         raise damaged(problem.path, problem.what)
 
 
 def damage_to_values(store: Store, method: int | None = None) -> Iterator[Problem]:
-    """Damage to the values of one method, or of all.
+    """Yield damage to the values of one method, or of all methods.
 
-    The values of a unit are checked against its seal. Each image of its block has values and a curve, or a failure.
+    The values of each unit are compared with the unit's seal. Each image of a unit must have values and a curve, or a failure.
     """
     only = () if method is None else (method,)
 
@@ -83,7 +83,7 @@ def damage_to_values(store: Store, method: int | None = None) -> Iterator[Proble
 
 
 def _missing_rows(store: Store) -> Iterator[Problem]:
-    """Results that refer to rows which are missing."""
+    """Yield a problem for each result that refers to a missing row."""
     for table, column in (("methods", "method"), ("metrics", "metric"), ("units", "unit")):
         found = store.rows(
             f"SELECT DISTINCT unit FROM done WHERE {column} NOT IN (SELECT id FROM {table}) ORDER BY unit"
@@ -102,7 +102,7 @@ def _missing_rows(store: Store) -> Iterator[Problem]:
 
 
 def damage_to_curves(store: Store) -> Iterator[Problem]:
-    """Curves that have changed since they were written."""
+    """Yield a problem for each curve that has changed since it was written."""
     units = {
         (method, block): unit for unit, method, block in store.rows("SELECT id, method, block FROM units")
     }

@@ -1,7 +1,7 @@
-"""The connection to a database of SQLite: opened for writing or reading, with errors that name the file and the fix.
+"""The connection to an SQLite database, opened for writing or reading, with errors that name the file and the fix.
 
-SQLite keeps the last commits in a second file, the write-ahead log, and must write to the folder to read them. In a read-only folder, both files are
-copied to a temporary folder and read there.
+SQLite keeps the last commits in a second file, the write-ahead log, and must write to the folder to read them. In a read-only folder, both
+files are copied to a temporary folder and read there.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _TRIES = 5
 
 
 def log_of(path: Path) -> Path:
-    """The write-ahead log of a database."""
+    """The path of the write-ahead log of a database."""
     return path.with_name(f"{path.name}-wal")
 
 
 def copied(path: Path) -> TemporaryDirectory[str]:
-    """A temporary folder with the database and its log from one moment."""
+    """A temporary folder with copies of the database and its log, both from the same moment."""
     folder = TemporaryDirectory(prefix="proofmap-")
     files = (path, log_of(path))
     try:
@@ -52,7 +52,7 @@ def copied(path: Path) -> TemporaryDirectory[str]:
 
 
 def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """A stamp that changes when the file changes; None if there is no file."""
+    """Inode, size and modification time, which change when the file changes; None if there is no file."""
     try:
         found = os.stat(path)
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 
 
 class Connection:
-    """A database file of a run directory.
+    """An open connection to the database file of a run directory.
 
     One process writes and holds the run's lock. Any number of processes may read at the same time, also without write permission.
     """
@@ -135,7 +135,7 @@ class Connection:
         self.close()
 
     def is_in_place(self) -> bool:
-        """Whether the open database is still the file at its path: what is written to a removed file is lost."""
+        """Whether the open database is still the file at its path. What is written to a removed file is lost."""
         try:
             return os.path.samestat(os.stat(self.path), self._file)
         except OSError:
@@ -143,7 +143,7 @@ class Connection:
 
     @contextmanager
     def _store_errors(self) -> Iterator[None]:
-        """Turn errors of SQLite and the disk into ones that name the file and the fix."""
+        """Turn errors of SQLite and the disk into errors that name the file and the fix."""
         try:
             yield
         except UnicodeDecodeError as error:
@@ -179,7 +179,7 @@ class Connection:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """Everything that is read inside the block is from one moment, even if another process writes."""
+        """Open a read transaction: everything read inside the ``with`` block is from one moment, even if another process writes."""
         with self._store_errors():
             self.database.execute("BEGIN")
         try:
@@ -193,6 +193,6 @@ class Connection:
             return self.database.execute(query, arguments).fetchall()
 
     def checkpoint(self) -> None:
-        """Write everything into the database file itself, so that this one file can be copied."""
+        """Move everything from the write-ahead log into the database file, so that this one file can be copied."""
         with self._store_errors():
             self.database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

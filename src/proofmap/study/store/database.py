@@ -1,6 +1,6 @@
-"""The scores of a run, in SQLite: surveyed pictures, finished units, every value, and failures.
+"""The database of a run, in SQLite: surveyed pictures, finished units, every value, and failures.
 
-A unit is written in one transaction, so after a crash it is stored completely or not at all.
+A unit (one method on one block of images) is written in one transaction, so after a crash it is stored completely or not at all.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ SEALED = {
     "methods": ("name", "label_free", "settings", "kind"),
     "metrics": ("name", "higher_is_better", "settings", "kind", "least", "greatest"),
 }
-"""Tables with a seal of each row, and the sealed columns."""
+"""The tables whose rows have a seal (a digest of the row), and the columns that the seal covers."""
 
 _SURVEYED = ("name", "digest", "truth", "true_labels", "eligible", "failure")
-"""What the seal of a picture covers, with its labels; stamp and block may change later."""
+"""The columns that the seal of a picture covers, in addition to its labels. The other columns, stamp and block, may change later."""
 
 
 class Store(Connection):
@@ -39,7 +39,10 @@ class Store(Connection):
         super().__init__(folder / FILE, create=create)
 
     def sealed(self, table: str, rest: str = "", *arguments: object, also: str = "") -> list[tuple[Any, ...]]:
-        """Rows of a table of ``SEALED``, each checked against its seal; ``also`` names a column to put first."""
+        """The rows of a table in ``SEALED``, each checked against its seal.
+
+        ``rest`` is SQL after the table's name, such as a WHERE clause. ``also`` names one more column, which is put first.
+        """
         columns = SEALED[table]
         selected = [*([also] if also else []), *columns, "seal"]
         found = []
@@ -50,7 +53,7 @@ class Store(Connection):
         return found
 
     def _insert(self, table: str, rows: Iterable[Sequence[object]], conflict: str = "") -> None:
-        """Insert rows into a table of ``SEALED``, with their seals; ``conflict`` is SQL such as ``OR IGNORE``."""
+        """Insert rows into a table in ``SEALED``, with their seals. ``conflict`` is SQL such as ``OR IGNORE``."""
         columns = (*SEALED[table], "seal")
         self.database.executemany(
             f"INSERT {conflict} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
@@ -81,7 +84,7 @@ class Store(Connection):
         }
 
     def register(self, table: str, things: Iterable[Registered]) -> None:
-        """Add methods or metrics that are not there yet; they get new ids."""
+        """Add those ``methods`` or ``metrics`` whose names are not in the table yet. They get new ids."""
         limits = table == "metrics"
         rows = [
             (
@@ -99,7 +102,7 @@ class Store(Connection):
             self._insert(table, rows, "OR IGNORE")
 
     def run_scores(self) -> list[RunScore]:
-        """Numbers about the run as a whole, computed when it ended."""
+        """The scores of the run as a whole, computed when the run ended."""
         return [
             RunScore(
                 name,
@@ -116,7 +119,7 @@ class Store(Connection):
         ]
 
     def set_run_scores(self, scores: Sequence[RunScore]) -> None:
-        """Replace all numbers about the run."""
+        """Replace all scores of the run as a whole."""
         rows = [
             (
                 *(score.name, score.subject, None if math.isnan(score.value) else score.value, score.n),
@@ -143,7 +146,7 @@ class Store(Connection):
     # ---- images and blocks --------------------------------------------------------------------------------------
 
     def images(self) -> list[ImageRow]:
-        """Every picture surveyed, in order."""
+        """The rows of all surveyed pictures, in the order of the survey."""
         labels: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for image, label, f in self.rows("SELECT image, label, f FROM image_labels ORDER BY image, place"):
             labels[image].append((label, f))
@@ -199,7 +202,7 @@ class Store(Connection):
             self.database.executemany("UPDATE images SET stamp = ? WHERE name = ?", pairs)
 
     def add_blocks(self, blocks: Sequence[Sequence[int]]) -> None:
-        """Put images, by id, into new blocks."""
+        """Create new blocks, each given as the ids of its images."""
         with self._transaction():
             (last,) = self.database.execute("SELECT coalesce(max(block), -1) FROM images").fetchone()
             self.database.executemany(
@@ -210,7 +213,7 @@ class Store(Connection):
     # ---- units --------------------------------------------------------------------------------------------------
 
     def done(self) -> dict[tuple[int, int, int], str]:
-        """Everything finished as (method, block, metric), each with the key of what it was made from."""
+        """All finished (method, block, metric) triples of ids, each with its unit's key: a digest of everything that affects the maps."""
         query = "SELECT d.method, d.block, d.metric, units.key FROM done d JOIN units ON units.id = d.unit"
         return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
 
@@ -255,7 +258,7 @@ class Store(Connection):
             )
 
     def delete_units(self, units: Sequence[int]) -> None:
-        """Delete finished units, and all units of the same method and block, which are then computed again."""
+        """Delete these finished units and all other units of the same method and block. The next run computes them again."""
         with self._transaction():
             for unit in units:
                 found = self.database.execute(
@@ -275,7 +278,7 @@ class Store(Connection):
                     )
 
     def delete_method(self, name: str) -> None:
-        """Delete a method with everything that was computed by it; its files of maps are then unused."""
+        """Delete a method and all its results from the database. Its files of maps are left, unused."""
         with self._transaction():
             (id_,) = self.database.execute("SELECT id FROM methods WHERE name = ?", (name,)).fetchone()
             for table in ("image_scores", "label_scores", "curves", "failures", "done", "units"):

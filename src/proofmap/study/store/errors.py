@@ -1,4 +1,4 @@
-"""What can go wrong with a run directory, and the messages that say so."""
+"""Errors about a run directory, and their messages."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ class RunBusy(ProofmapError):
 
 @contextmanager
 def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[None]:
-    """Hold the lock of a run directory; a second process raises :class:`RunBusy`, or waits for the first."""
+    """Hold the lock of a run directory. If another process holds it, raise :class:`RunBusy`; with ``wait``, try again every ``every``
+    seconds."""
     while True:
         # unbuffered: closing it writes nothing
         with open(_opened(folder / FILE), "r+b", buffering=0) as file:
@@ -57,7 +58,7 @@ def _opened(path: Path) -> int:
 
 
 def _is_there(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is still the one at this path."""
+    """Whether an open file is still the file at this path."""
     with suppress(OSError):
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     return False

@@ -1,6 +1,6 @@
-"""Maps on disk: one safetensors file per unit, named by a digest of its content.
+"""Maps on disk: one safetensors file per unit (one method on one block of images), named by a digest of its content.
 
-So a file is never overwritten by another one, and reading it detects damage.
+Because of this name, a file is never overwritten by another one, and reading a file detects damage.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from proofmap.study.store.errors import StoreError, damaged, disk_full
 
 FOLDER = "maps"
 EXACT = ".float32"
-"""Part of the name of a file whose maps are what the method made, to the last bit."""
+"""Part of the name of a file whose maps are stored in float32, so equal to the last bit to what the method made."""
 
 _NAME = re.compile(rf"{FOLDER}/[0-9a-f]+({re.escape(EXACT)})?\.safetensors")
 
 
 @dataclass(frozen=True)
 class MapsFile:
-    """A file of maps: where it is below the run directory, how long, and its digest."""
+    """A file of maps: its path relative to the run directory, its size in bytes, and the digest of its content."""
 
     name: str
     size: int
@@ -36,7 +36,7 @@ class MapsFile:
 def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> MapsFile:
     """Store the maps ``(n, L, *positions)`` of these images in one file, atomically. L is 1 for a label-free method.
 
-    In float16 each map is divided by a power of two, which is stored too, so that neither large nor tiny values are lost.
+    In float16, each map is divided by a power of two, which is stored with it, so that neither large nor tiny values are lost.
     """
     from safetensors.torch import save
 
@@ -66,14 +66,14 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
 
 
 def maps_path(folder: Path, name: str) -> Path:
-    """The path of a unit's file of maps. Raises if the name cannot come from :func:`write_maps`."""
+    """The path of a file of maps from its stored name. Raises if the name cannot come from :func:`write_maps`."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise damaged(folder / SCORES, f"it names {name!r} as a file of maps, which no run has written")
     return folder / name
 
 
 def check_folder(folder: Path) -> None:
-    """Raise if the folder of maps is not a folder, or is a link: files behind a link do not belong to this run."""
+    """Raise if ``maps`` in the run directory is not a folder, or is a link: files behind a link do not belong to this run."""
     path = folder / FOLDER
     if path.is_symlink():
         raise StoreError(
@@ -118,7 +118,7 @@ def _metadata(content: bytes) -> dict[str, str]:
 
 
 def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: bool) -> str:
-    """What is wrong with a file of maps, or an empty text. The file is read only if ``thorough``."""
+    """What is wrong with a file of maps, or an empty text. Its content is read and compared with ``digest`` only if ``thorough``."""
     path = maps_path(folder, name)
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # a pipe may never end
@@ -133,14 +133,14 @@ def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: b
 
 
 def unused_files(folder: Path, known: Collection[str]) -> list[Path]:
-    """Files of maps that belong to no unit: of a run that was stopped, or of units that were deleted."""
+    """Files of maps whose names are not in ``known``: they were left by a run that was stopped, or by units that were deleted."""
     check_folder(folder)
     files = sorted((folder / FOLDER).glob("*.safetensors"))
     return [path for path in files if f"{FOLDER}/{path.name}" not in known]
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file of maps; it may be gone already."""
+    """Remove a file of maps if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:  # it is a folder, or its folder is read-only

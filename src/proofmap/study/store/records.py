@@ -1,4 +1,4 @@
-"""What the database stores, as records of plain values."""
+"""The records that the database stores: images, methods and metrics, and finished units."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from proofmap.study.store.errors import StoreError
 
 @dataclass(frozen=True)
 class ImageRow:
-    """One image of a run, as stored before methods are judged. ``labels`` are the labels to judge and ``f`` their probabilities,
-    most probable first unless the labels were listed by the user."""
+    """One image of a run, as the survey found it before methods are judged.
+
+    ``labels`` are the labels to judge and ``f`` their probabilities, most probable first unless the labels were listed by the user.
+    ``stamp`` changes when the file changes, ``eligible`` says whether the image passes the study's selection, and ``failure`` says why it
+    cannot be read."""
 
     name: str
     digest: str
@@ -34,13 +37,15 @@ class ImageRow:
 
 
 SIGNED = "signed"
-"""The kind of a method with signed maps."""
+"""The ``kind`` of a registered method whose maps have signed values."""
 
 
 @dataclass(frozen=True)
 class Registered:
-    """A stored method or metric; ``flag`` is label_free or higher_is_better. The kind of a metric says what it measures; that of
-    a method is ``SIGNED`` or empty. ``least`` and ``greatest`` are the limits of a metric's values."""
+    """A method or metric as stored in a run.
+
+    ``flag`` is ``label_free`` for a method and ``higher_is_better`` for a metric. ``kind`` is ``SIGNED`` or empty for a method; for a metric
+    it says what is measured. ``least`` and ``greatest`` are the limits of a metric's values."""
 
     id: int
     name: str
@@ -53,7 +58,9 @@ class Registered:
 
 @dataclass(frozen=True)
 class UnitRow:
-    """Everything stored of a finished unit, by the ids of images and metrics and the indices of labels."""
+    """Everything that is stored for a finished unit. Methods, images and metrics are given by id.
+
+    ``image_scores`` has (metric, image, value), and ``label_scores`` has (metric, image, index of the label, value)."""
 
     method: int
     block: int
@@ -85,12 +92,12 @@ def plain_truth(true_labels: Sequence[int]) -> int | list[int] | None:
 
 
 def curve_blob(values: np.ndarray | None) -> bytes | None:
-    """Curves as the database stores them."""
+    """The values of a curve as bytes, as the database stores them: float32, little-endian."""
     return None if values is None else np.ascontiguousarray(values, dtype="<f4").tobytes()
 
 
 def curve_values(blob: bytes, *shape: int) -> np.ndarray:
-    """The numbers of a stored curve, in this shape."""
+    """The values of a stored curve as an array of this shape."""
     try:
         return np.frombuffer(blob, dtype="<f4").reshape(shape)
     except (TypeError, ValueError):

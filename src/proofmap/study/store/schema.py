@@ -1,8 +1,8 @@
 """The database of a run: its tables, and the seals that detect damage.
 
-Methods, metrics and labels are rows, never columns: nothing here knows one by name. ``per_image`` and ``per_label`` are
+Methods, metrics and labels are rows, never columns, so no method or metric is named in this module. ``per_image`` and ``per_label`` are
 views with names instead of ids, for people and pandas. A value that does not count (NaN) is NULL. Everything that a number depends on has a
-``seal``, which is a digest of a row, of a picture with its labels, or of all values of a unit.
+``seal``, which is a digest of a row, of a picture with its labels, or of all values of a unit (one method on one block of images).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from proofmap.core.files import digest_of
 from proofmap.study.store.errors import StoreError
 
 APPLICATION = 0x50726F66
-"""``Prof``: tells this file from any other database."""
+"""SQLite's application id, ``Prof`` in ASCII. It distinguishes this file from other databases."""
 VERSION = 6
 """Version of the tables. Databases of other versions are refused."""
 
@@ -132,12 +132,12 @@ def check_version(database: sqlite3.Connection) -> None:
 
 
 def seal_of(values: object) -> str:
-    """A digest of plain values, in lists or alone."""
+    """The seal of some values: a digest of their JSON text."""
     return digest_of(json.dumps(values, default=bytes.hex))
 
 
 def is_sealed(seal: object, values: object) -> bool:
-    """Whether these are the values that were sealed. False if damage has changed the type of a value."""
+    """Whether ``seal`` is the seal of these values. Also False if damage has given a value a type that JSON cannot hold."""
     try:
         return seal_of(values) == seal
     except (TypeError, ValueError):

@@ -1,7 +1,7 @@
 """The status of a running study, and the watchers that receive it.
 
-A watcher is called when the study begins, when its status changes, and when it has ended. ``views.py`` has the terminal,
-the log and the progress file, ``trackers.py`` the trackers of other packages. A watcher that fails never stops a study.
+A watcher is called when the study begins, when its status changes, and when the study has ended. ``views.py`` has the watchers for the
+terminal, the log and the progress file; ``trackers.py`` has those for experiment trackers. A watcher that fails never stops a study.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from proofmap.plugins.failures import exit_as_error
 
 State = Literal["surveying", "running", "finished", "failed", "interrupted"]
 Clock = Callable[[], float]
-"""Returns seconds, as ``time.monotonic`` does."""
+"""A function that returns the time in seconds, as ``time.monotonic`` does."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Status:
-    """The progress of a study, as plain data.
+    """The progress of a study, as plain data. A unit is one method on one block of images; "this run" is the current call.
 
     >>> now = Status(state="running", units_total=10, units_done=4, units_before=2, seconds=60.0)
     >>> now.seconds_left  # 6 units are left, and 2 took a minute
@@ -41,21 +41,21 @@ class Status:
     units_total: int = 0
     """Number of units of the whole study."""
     units_done: int = 0
-    """Finished without failure, those of earlier runs included."""
+    """Number of units finished without failure, including those of earlier runs."""
     units_failed: int = 0
-    """Given up in this run; not among those done."""
+    """Number of units that failed in this run. They are not counted in ``units_done``."""
     units_before: int = 0
-    """Done before this run began."""
+    """Number of units that were done before this run began."""
     passes_done: int = 0
-    """Images through the net in this run, those of unfinished units included."""
+    """Number of images passed through the net in this run, including those of unfinished units."""
     passes_total: int | None = None
-    """What this run will need; None where a method does not know its passes."""
+    """Number of passes that this run will need; None if a method does not report its passes."""
     seconds: float = 0.0
-    """Since this run began."""
+    """Seconds since this run began."""
     recent_rate: float | None = None
     """Passes per second over the last third of the run."""
     seconds_expected: float | None = None
-    """What the run was expected to take before it began, by the rates of passes with and without gradient."""
+    """Expected duration of the run, estimated before the work began from the rates of passes with and without gradient."""
     scores: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Method -> metric -> mean over the images so far."""
     images: Mapping[str, int] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Status:
     """The unit that finished last, in words."""
     device: str = "cpu"
     files: tuple[Path, ...] = ()
-    """The files that ``on_end`` wrote; known at the end."""
+    """The files that the callback ``on_end`` wrote; empty until the end."""
 
     @property
     def units_ended(self) -> int:
@@ -77,7 +77,7 @@ class Status:
 
     @property
     def seconds_left(self) -> float | None:
-        """An estimate from the number of passes if their total is known, else from the number of units; None while it is unknown."""
+        """Estimated seconds left, from the number of passes if their total is known, else from the number of units. None while unknown."""
         if self.state != "running":
             return 0.0 if self.state == "finished" else None
         rate = self.passes_per_second
@@ -88,9 +88,9 @@ class Status:
 
     @property
     def seconds_left_range(self) -> tuple[float, float] | None:
-        """The shortest and the longest plausible time left; None while it is unknown.
+        """The shortest and the longest plausible number of seconds left; None while unknown.
 
-        The rate so far and that of the last third of the run each give an estimate. Passes with gradient take longer and may come last.
+        The rate so far and the rate over the last third of the run each give an estimate. Passes with gradient take longer and may come last.
         So the longest estimate is never less than the time expected before the run minus the time used so far.
 
         >>> Status(
@@ -128,7 +128,7 @@ class Watcher(Protocol):
 
 
 class Watchers:
-    """Several watchers as one. One that raises is named in a warning and removed."""
+    """Passes every call on to several watchers. A watcher that raises is removed, and a warning names it."""
 
     def __init__(self, *watchers: Watcher) -> None:
         self.watchers = list(watchers)
@@ -164,8 +164,8 @@ class Watchers:
 class UnitProgress:
     """Counts the passes of all running units, from any thread.
 
-    ``tick`` is called after passes, at most once in ``every`` seconds and never twice at a time, by the thread that made the passes. So
-    a view is updated during a unit of several minutes, without a thread of its own.
+    The callback ``tick`` is called after passes, at most once in ``every`` seconds and never twice at the same time, by the thread that
+    made the passes. So a view is updated during a unit of several minutes and needs no thread of its own.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ def duration(seconds: float) -> str:
 
 
 def duration_range(low: float, high: float) -> str:
-    """A range of two durations as text. If both read the same, a single duration.
+    """A range of two durations as text. If both have the same text, it is given once.
 
     >>> duration_range(125, 290), duration_range(50, 290), duration_range(44.1, 44.3)
     ('2 to 5 min', '50 s to 5 min', '44 s')
@@ -253,7 +253,7 @@ def duration_range(low: float, high: float) -> str:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes in use now and at most so far: the device's, or this process's on a CPU."""
+    """Bytes in use now (``used``) and at most so far (``peak``), on the device, or by this process on a CPU."""
 
     used: int
     peak: int | None = None
@@ -264,7 +264,7 @@ class Memory:
 
 
 def memory_of(device: str) -> Memory | None:
-    """The memory in use; None if unknown. A device that this process does not use is not initialised."""
+    """The memory in use on a device; None if unknown, or if this process does not use CUDA, which is then not initialised."""
     kind = device.partition(":")[0]
     if kind == "cuda":
         if not torch.cuda.is_initialized():  # the units run in other processes
@@ -280,5 +280,5 @@ def memory_of(device: str) -> Memory | None:
 
 
 def finite(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores that JSON and trackers can hold."""
+    """The scores that are finite: JSON and trackers cannot hold others."""
     return {metric: value for metric, value in scores.items() if math.isfinite(value)}

@@ -1,7 +1,7 @@
-"""Trackers of other packages as watchers: TensorBoard, MLflow, Weights & Biases.
+"""Experiment trackers as watchers of a study: TensorBoard, MLflow, Weights & Biases.
 
-Each gets the settings once, the running scores as ``METHOD/METRIC`` at step = units done, and at the end the files.
-A resumed study continues in the same run of the tracker: its id is kept in ``trackers.json`` of the study's folder.
+Each tracker gets the settings once, the running scores as ``METHOD/METRIC`` with the number of finished units as the step, and at the
+end the files. A resumed study continues in the same run of the tracker, whose id is kept in ``trackers.json`` in the study's folder.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from proofmap.study.watchers.status import Status, Watcher, finite
 T = TypeVar("T")
 
 TRACKERS: Registry[Watcher] = Registry("tracker", "proofmap.trackers")
-"""Classes of watchers with a ``name``, made as ``tracker(where, folder)``."""
+"""Tracker classes by their ``name``. They are created as ``tracker(where, folder)``."""
 
 RUN_IDS = "trackers.json"
 
 
 def make_tracker(text: str, folder: Path | None = None) -> Watcher:
-    """A tracker from ``NAME`` or ``NAME:WHERE``; ``folder`` is the study's.
+    """Create a tracker from ``NAME`` or ``NAME:WHERE``. ``folder`` is the folder of the study.
 
-    ``tensorboard[:LOGDIR]``, ``mlflow[:EXPERIMENT]`` and ``wandb[:PROJECT]`` are ours. Servers and keys are
+    Built in are ``tensorboard[:LOGDIR]``, ``mlflow[:EXPERIMENT]`` and ``wandb[:PROJECT]``. Servers and keys are
     configured by the environment variables of these packages.
     """
     name, colon, where = text.partition(":")
@@ -45,9 +45,9 @@ def make_tracker(text: str, folder: Path | None = None) -> Watcher:
 
 
 class Tracker(ABC):
-    """Base class of trackers: one record per finished unit, safe names, the id of the run.
+    """Base class of trackers. It records the scores after each finished unit, under safe names, and remembers the id of the tracker's run.
 
-    The number of units done by earlier runs is known only after the survey, so the tracker's run is opened then.
+    The number of units done by earlier runs is known only after the survey of the images, so the tracker's run is opened after the survey.
     """
 
     name: ClassVar[str]
@@ -63,11 +63,11 @@ class Tracker(ABC):
 
     @abstractmethod
     def write(self, values: Mapping[str, float], step: int) -> None:
-        """Record values under names that every tracker allows."""
+        """Record values at this step. Their names contain only characters that every tracker allows."""
 
     @abstractmethod
     def close(self, status: Status) -> None:
-        """Store the files, and end the run with the state of the study."""
+        """Store the files of the study, and end the tracker's run with the state of the study."""
 
     def begin(self, study: Mapping[str, object], status: Status) -> None:
         self._waiting = flatten_settings(study)
@@ -83,7 +83,7 @@ class Tracker(ABC):
             self.close(status)
 
     def _open_if_surveyed(self, status: Status) -> bool:
-        """Open the run if it is not open yet and the survey is over; returns whether there is one to write to."""
+        """Open the tracker's run if it is not open yet and the survey is over. Returns whether the run is open."""
         if self._waiting is None:
             return True
         if status.state == "surveying":
@@ -100,7 +100,7 @@ class Tracker(ABC):
         self._recorded = record
 
     def remembered(self) -> str | None:
-        """The id of the run that this study went to before."""
+        """The id of the tracker's run in which this study was recorded before; None if there is none."""
         return self._runs().get(f"{self.name}:{self.where}")
 
     def remember(self, run: str) -> None:
@@ -204,7 +204,7 @@ class MLflow(Tracker):
 
 
 def _pieces(things: Sequence[T], size: int = 100) -> Iterator[Sequence[T]]:
-    """MLflow takes no more than 100 parameters at once."""
+    """Split a sequence into pieces of at most ``size``: MLflow accepts no more than 100 parameters at once."""
     return (things[start : start + size] for start in range(0, len(things), size))
 
 
@@ -240,7 +240,7 @@ class WeightsAndBiases(Tracker):
 
 
 def scalars(status: Status) -> dict[str, float]:
-    """The running scores by tracker name.
+    """The running scores by the names under which trackers record them.
 
     >>> scalars(Status(state="running", scores={"grad-cam": {"soundness": 0.5}}))
     {'grad-cam/soundness': 0.5}
@@ -253,7 +253,7 @@ def scalars(status: Status) -> dict[str, float]:
 
 
 def safe_name(name: str) -> str:
-    """A name that every tracker allows. One that must change ends in a hash, so two names never become one.
+    """The name with only characters that every tracker allows. A changed name ends in a hash, so that two names stay different.
 
     >>> safe_name("grad-cam"), safe_name("learned-mask:tv=0.1")
     ('grad-cam', 'learned-mask_tv_0.1-71aec282')
@@ -265,7 +265,7 @@ def safe_name(name: str) -> str:
 
 
 def flatten_settings(settings: Mapping[str, object], before: str = "") -> dict[str, str]:
-    """Nested settings as one level of texts.
+    """Nested settings as a flat mapping of texts. Keys of nested tables are joined by dots and follow the prefix ``before``.
 
     >>> flatten_settings({"model": {"name": "tiny"}, "methods": ["rise", "random"], "seed": 0})
     {'model.name': 'tiny', 'methods': 'rise, random', 'seed': '0'}

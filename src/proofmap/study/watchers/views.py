@@ -36,7 +36,7 @@ from proofmap.study.watchers.status import (
 
 
 def watcher_for(console: Console, quiet: bool) -> Watcher:
-    """A live view on a terminal, lines in a log, nothing when quiet."""
+    """The watcher for a console: a live view on a terminal, otherwise lines of text; one that shows nothing if ``quiet``."""
     if quiet:
         return Watchers()
     if console.is_terminal:
@@ -45,7 +45,7 @@ def watcher_for(console: Console, quiet: bool) -> Watcher:
 
 
 class PlainLines:
-    """One line every few seconds, for logs and pipes; one at the beginning and one at the end."""
+    """Prints one line every ``every`` seconds, and one at the beginning and at the end. For logs and pipes."""
 
     def __init__(
         self, stream: IO[str] | None = None, every: float = 10.0, clock: Clock = time.monotonic
@@ -69,7 +69,7 @@ class PlainLines:
 
 
 class ProgressFile:
-    """``progress.json`` for other programs: replaced atomically, at most once every ``every`` seconds.
+    """Writes the status to ``progress.json`` for other programs. The file is replaced atomically, at most once every ``every`` seconds.
 
     ========== =======================================================================================
     schema     1; raised when the meaning of a field changes
@@ -155,7 +155,7 @@ def _rounded(value: float | None) -> float | None:
 
 
 class LiveView:
-    """A few lines, redrawn at most four times a second and cleared at the end."""
+    """Shows the status in a few lines on a terminal, redrawn at most four times a second and cleared at the end."""
 
     widest = 100
     most_metrics = 5
@@ -221,7 +221,7 @@ class LiveView:
         return line
 
     def _scores(self, now: Status, width: int) -> Table:
-        """As many metrics and methods as fit: the first metrics, the methods that started last."""
+        """A table of the scores so far, with as many metrics and methods as fit: the first metrics, and the methods that started last."""
         methods = list(now.scores)[-max(1, self.console.height - 8) :]
         metrics = list(dict.fromkeys(metric for scores in now.scores.values() for metric in scores))
         metrics = metrics[: self.most_metrics]
