@@ -1,6 +1,6 @@
-"""The requests and answers of the API as types. FastAPI checks requests against them and makes the OpenAPI document.
+"""The requests and answers (JSON responses) of the API, as types. FastAPI uses them to check requests and to make the OpenAPI document.
 
-Those of jobs, batches and painting: :mod:`proofmap.app.job_answers`.
+The types of jobs, batches and painted proofs are in :mod:`proofmap.app.job_answers`.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field
 MOST_LABELS = 8
 MOST_METHODS = 3
 MOST_TYPED = 16
-"""Labels that a visitor may type for a zero-shot net."""
+"""Largest number of labels that a visitor may type for a zero-shot net."""
 MOST_LISTED = 100
-"""Rows of one list."""
+"""Largest number of rows in one list."""
 MOST_BATCH = 50
-"""Photos of one batch."""
+"""Largest number of photos in one batch."""
 LONGEST_TEXT = 100_000
-"""Characters that are read of a text; the limit of a text to explain is lower, and its message says so."""
+"""Largest number of characters in a request for a text. The limit for a text to explain is lower, so that its own error message is sent."""
 LONGEST_SPEC = 300
-"""Characters of a method or fill with its settings."""
+"""Largest number of characters in a spec: the name of a method or fill with its settings."""
 
 PhotoId = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 DataId = Annotated[str, Field(pattern=r"^(data|[0-9a-f]{32})$")]
@@ -32,7 +32,7 @@ State = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
 def binary(*kinds: str) -> dict[str, Any]:
-    """The content of a request or an answer that is a file of one of these types, for the OpenAPI document."""
+    """The entry in the OpenAPI document for a request or an answer that is a file with one of these media types."""
     return {"content": {kind: {"schema": {"type": "string", "format": "binary"}} for kind in kinds}}
 
 

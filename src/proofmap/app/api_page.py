@@ -1,4 +1,4 @@
-"""The API as a page, made on the server from its OpenAPI document, without remote scripts."""
+"""The page that documents the API. The server makes it from the OpenAPI document, without remote scripts."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Field:
     about: str
     required: bool
     schema: str = ""
-    """The name of the record that it is or contains, if any."""
+    """The name of the record type that the value is or contains; empty if there is none."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Route:
 
 
 def api_page(links: Mapping[str, str]) -> APIRouter:
-    """The page ``/api`` with links to the other pages, their style sheet, and the script of their theme."""
+    """The routes of the page ``/api``, its style sheet and its theme script. ``links`` are the titles and addresses of the other pages."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/api")
@@ -114,7 +114,7 @@ def routes_of(document: Schema) -> list[Route]:
 
 
 def fields_of(schema: Schema) -> list[Field]:
-    """The fields of a record."""
+    """The fields of a record, given its JSON schema."""
     required = schema.get("required", ())
     return [
         Field(name, type_text(inner), inner.get("description", ""), name in required, record_in(inner))
@@ -123,7 +123,7 @@ def fields_of(schema: Schema) -> list[Field]:
 
 
 def type_text(schema: Schema) -> str:
-    """What a value may be, in words.
+    """A description in words of the values that a JSON schema allows.
 
     >>> type_text({"type": "array", "items": {"type": "integer"}, "maxItems": 3})
     'list of whole numbers, 3 at most'
@@ -142,7 +142,7 @@ def type_text(schema: Schema) -> str:
 
 
 def record_in(schema: Schema) -> str:
-    """The name of the record that a value is or contains; empty if there is none."""
+    """The name of the record that a value with this schema is or contains; empty if there is none."""
     if "$ref" in schema:
         return str(schema["$ref"]).rpartition("/")[2]
     inside = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
@@ -169,7 +169,7 @@ def _plural(kind: str) -> str:
 
 
 def _contents(name: str, content: Schema) -> list[Field]:
-    """A field for each media type that a body or an answer may have."""
+    """A field for each media type that a request body or an answer may have."""
     return [
         Field(name, f"{type_text(schema)} ({form})", "", True, record_in(schema))
         for form, inner in content.items()

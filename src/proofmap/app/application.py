@@ -1,4 +1,4 @@
-"""The application: all routes, the page, and the form of its errors."""
+"""The web application: all routes, the page, and the responses to errors."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
 
 
 def _add_page(app: FastAPI, server: Server) -> None:
-    """Add the page, with the right words for photos, rows or texts, and its files."""
+    """Add the routes of the page and of its files. The page has the right words for photos, rows or texts."""
 
     def answer(name: str) -> Response:
         found = static_file(name)
@@ -94,7 +94,7 @@ def _add_page(app: FastAPI, server: Server) -> None:
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
-    """The response to an error: a page for a person's browser, otherwise JSON. It says what to do."""
+    """The response to an error: a page for a person's browser, otherwise JSON. The message says what to do."""
     match error:
         case ProofmapError():
             status = 404 if isinstance(error, NotFound) else 429 if isinstance(error, Busy) else 422

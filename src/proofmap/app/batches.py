@@ -1,7 +1,7 @@
-"""Batches: many photos judged as one run, below the folder of ``--runs``, by the thread that works on nets.
+"""Batches: many photos judged as one run, in the folder given by ``--runs``, by the thread that works on nets.
 
 A batch is a folder with the photos as they were sent, and the run that judges them. The run can be watched, reported and compared like
-any other, and ``proofmap evaluate`` can continue it.
+any other run, and ``proofmap evaluate`` can continue it.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from proofmap.study import Study, run_study
 from proofmap.study.watchers.status import Status
 
 LABELS = "top3+wrong"
-"""The labels that a batch judges; the wrong ones test soundness."""
+"""The label rule of a batch: the three most probable labels, and two wrong ones, which test soundness."""
 LABEL_COUNT = 5
 MOST_WAITING = 4
 _SUFFIXES = {b"\xff\xd8": ".jpg", b"\x89P": ".png", b"RI": ".webp", b"GI": ".gif", b"BM": ".bmp"}
-"""By the first bytes of a file; the others that are accepted are TIFF or PPM, and Pillow looks at the content anyway."""
+"""File suffixes by the first two bytes of a file. Any other file is TIFF or PPM and is named ``.tiff``; Pillow reads the format from the
+content, not from the suffix."""
 
 
 @dataclass(eq=False)
 class Batch:
-    """A batch: its photos, the request, and its state."""
+    """A batch: its request with the photos, methods and fill, and its state. ``run`` is the id of its run in addresses."""
 
     run: str
     folder: Path
@@ -76,7 +77,7 @@ class Batches:
             return self._all[run]
 
     def add(self, asked: BatchAsked, photos: Sequence[Photo], methods: Sequence[Method], fill: Fill) -> Batch:
-        """Keep the photos in a new folder, and put the batch in the queue."""
+        """Write the photos to a new folder, and put the batch in the queue."""
         with self._lock:
             if sum(batch.state not in OVER for batch in self._all.values()) >= MOST_WAITING:
                 raise Busy(f"{MOST_WAITING} batches are already waiting; try again later, or stop one")
@@ -101,7 +102,7 @@ class Batches:
                 batch.state = "cancelled"
 
     def _new_folder(self) -> Path:
-        """A new folder that is named after the time."""
+        """Create a new folder that is named after the current time."""
         bare = f"photos-{datetime.now():%Y%m%d-%H%M%S}"
         for k in range(1, 100):
             folder = self.root / (bare if k == 1 else f"{bare}-{k}")
@@ -115,7 +116,7 @@ class Batches:
         raise Busy("too many batches were begun in this second; try again")
 
     def _work(self, batch: Batch) -> None:
-        """Run the batch in the worker's thread. It must not raise."""
+        """Run the batch in the worker's thread. Errors are stored in the batch, because this must not raise."""
         if batch.state != "waiting":
             return
         batch.state = "running"

@@ -1,16 +1,17 @@
 """Methods and fills that visitors may choose: as on the command line, but without access to files or code.
 
-A visitor's spec may set numbers, booleans, choices and the names of layers. Settings that hold any other text (a masker's weights, a folder
-of images, a class of another library) and ``FILE.py:NAME`` are reserved for whoever started the server. What the command line names is
-offered to visitors under its title.
+A fill gives the values that hidden positions show. A spec is the name of a method or fill with its settings, such as ``name:key=value``. A
+visitor's spec may set numbers, booleans, choices and the names of layers. Settings that hold any other text (a masker's weights, a folder
+of images, a class of another library) and ``FILE.py:NAME`` are reserved for whoever started the server. Methods named on the command line
+are offered to visitors under their titles.
 
 The cost of a request is limited too, because one thread serves all visitors:
 
-- the passes of all methods of a job together: at most :data:`MOST_PASSES`;
-- every other number: between a quarter of its default and :data:`~proofmap.app.setting_fields.TIMES` times its default; for a fill at most twice, for a pool of
-  random images at most its default. Such numbers decide how long one step takes, and a step cannot be interrupted (a pool of 1,024
-  pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``, ``passes`` and ``iterations`` of methods
-  that learn masks only repeat steps, so the limit on passes covers them.
+- All methods of a job together may need at most :data:`MOST_PASSES` passes.
+- Every other number must be between a quarter of its default and :data:`~proofmap.app.setting_fields.TIMES` times its default. For a fill
+  the limit is twice the default, and for a pool of random images the default. Such numbers decide how long one step takes, and a step
+  cannot be interrupted (a pool of 1,024 pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``,
+  ``passes`` and ``iterations`` of methods that learn masks only repeat steps, so the limit on passes covers them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RECOMMENDED = {
     "integrated-gradients": "gradients along a path",
     "rise": "no gradients, many passes",
 }
-"""The methods to try first, each of another kind, and why."""
+"""The methods to try first for photos, each of a different kind, and why."""
 RECOMMENDED_FOR_LISTS = {
     "belief-order": "proofs as strong as the belief",
     "belief-mask": "the same, learned with gradients",
@@ -47,7 +48,7 @@ RECOMMENDED_FOR_LISTS = {
     "occlusion": "one hidden at a time",
     "greedy-insertion": "the strongest first",
 }
-"""The same for columns and words."""
+"""The methods to try first for inputs whose positions are columns or words, and why."""
 _FILL_WORDS = {
     "class-median": "the median row of a class that is drawn",
     "mask": "the mask token",
@@ -56,17 +57,17 @@ _FILL_WORDS = {
     "zero": "a zero embedding",
     "mean-embedding": "the mean embedding",
 }
-"""What hidden columns and words show."""
+"""Fills of columns and words, and what hidden positions show with each."""
 MOST_PASSES = 200_000
-"""The limit for all methods and labels of a job together."""
+"""Largest number of passes of the net for all methods and labels of a job together."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
 _LONGEST = 16
-"""The most values of a setting that takes several."""
+"""Largest number of values for a setting that takes several."""
 _FOR_THE_OWNER = "can only be set by whoever starts the server: proofmap serve --method SPEC"
 
 
 class Choices:
-    """The methods and fills that visitors may choose; ``own`` are the specs of the command line."""
+    """The methods and fills that visitors may choose. ``own`` are the specs of methods named on the command line."""
 
     def __init__(self, own: Sequence[str] = ()) -> None:
         methods = [(make_method(spec), spec) for spec in own]
@@ -81,13 +82,13 @@ class Choices:
         self._net = net
 
     def method(self, spec: str) -> Method:
-        """A visitor's method."""
+        """The method of a visitor's spec. Raises if visitors may not use the spec."""
         if spec in self.own:
             return self.own[spec]
         return _checked(spec, make_method)
 
     def fill(self, spec: str) -> Fill:
-        """A visitor's fill."""
+        """The fill of a visitor's spec. Raises if visitors may not use the spec."""
         fill = _checked(spec, make_fill)
         if fill.reads_mask:
             raise InputError(
@@ -96,12 +97,12 @@ class Choices:
         return fill
 
     def written(self, method: Method) -> str:
-        """A method as a spec of the command line."""
+        """The spec with which the command line names a method."""
         return self._written.get(method.title(), method.title())
 
     @cached_property
     def methods_about(self) -> list[MethodAbout]:
-        """The methods that need no settings, those of the command line first."""
+        """The methods that visitors can choose without settings. Those named on the command line come first."""
         first = RECOMMENDED if self._net is None else RECOMMENDED_FOR_LISTS
         registered = [m for name in METHODS if (m := self._default(METHODS[name])) is not None]
         passes = {method.title(): self._passes(method) for method in registered}
@@ -111,8 +112,9 @@ class Choices:
         return [self._about(name, m, first.get(name, ""), passes.get(name)) for name, m in known.items()]
 
     def _default(self, kind: type[Method]) -> Method | None:
-        """The method with its default settings; a wrapper wraps the usual method. None if a setting needs a text, or if another library is
-        called.
+        """A method of this class with default settings; a wrapper wraps the usual method.
+
+        None if a setting without a default is not a plug-in, or if the method calls another library.
         """
         if kind.family == "adapter":
             return None
@@ -122,8 +124,9 @@ class Choices:
         return kind.build({info.name: self.usual_method for info in needed})
 
     def _passes(self, method: Method) -> str | None:
-        """The passes of a method on a net of rows or texts, in words; None if the net cannot use the method. Empty for photos: there the
-        method's own words are shown.
+        """The number of passes of a method on a net of rows or texts, in words; None if the net cannot use the method.
+
+        Empty for photos, for which the method's own description of its passes is shown.
         """
         if self._net is None:
             return ""
@@ -170,7 +173,7 @@ def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
 
 
 def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
-    """The plug-in of a spec; refused if it would read a file or run code."""
+    """The plug-in that ``make`` builds from a visitor's spec. Raises if it would read a file, run code or take too long."""
     if not _PLAIN.fullmatch(spec) or ".py" in spec.lower():
         raise InputError(f"a spec that contains a path or a file {_FOR_THE_OWNER}")
     for name in {*re.split(r"[^A-Za-z0-9_+.-]+", spec)} & {*METHODS}:  # before it imports anything
@@ -182,7 +185,7 @@ def _checked(spec: str, make: Callable[[str], AnyPlugin]) -> AnyPlugin:
 
 
 def _accepted(spec: str) -> bool:
-    """Whether a visitor may ask for a method."""
+    """Whether a visitor may use this spec of a method."""
     try:
         _checked(spec, make_method)
     except InputError:
@@ -191,7 +194,7 @@ def _accepted(spec: str) -> bool:
 
 
 def _check_plugin(plugin: Plugin) -> None:
-    """Check all settings that differ from their defaults, recursively for plug-ins among them."""
+    """Raise if a setting that differs from its default is not allowed for visitors. Settings that are plug-ins are checked recursively."""
     for info in settings_of(type(plugin)):
         value = getattr(plugin, info.name)
         if value == info.default:  # a default may itself be a plug-in with unusual numbers

@@ -1,4 +1,4 @@
-"""Routes of rows, series and texts: lists to choose from, uploaded tables, typed texts, their positions, and labels of zero-shot nets."""
+"""Routes for rows, series and texts: lists to choose from, uploaded files, typed texts, their positions, and labels of zero-shot nets."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from proofmap.data.series_files import SeriesFile
 from proofmap.report.pictures import DrawnSeries, drawn_series
 
 PREVIEW = 120
-"""Columns of the line of a series in a list."""
+"""Width in pixel columns of the small line drawing of a series in a list."""
 MOST_VALUES = 1000
-"""The most positions whose values an answer lists."""
+"""Largest number of positions for which an answer lists values."""
 
 _TABLE_BODY = {"requestBody": {"required": True, **answers.binary("text/csv", "application/octet-stream")}}
 
 
 def items_router(server: Server) -> APIRouter:
-    """The routes of rows and texts."""
+    """The routes for rows, series and texts."""
     router = APIRouter()
     items, nets = server.items, server.nets
 
@@ -37,8 +37,9 @@ def items_router(server: Server) -> APIRouter:
     async def add_file(
         request: Request, net: answers.Name, name: Annotated[str, Query(max_length=300)] = ""
     ) -> DataAbout:
-        """Upload a table whose rows can be explained: CSV with the columns that the net takes, in any order; others are left out. Or, for a
-        net of series, a .ts, CSV, .npz or WAV file with series of its length; the suffix of ``name`` decides."""
+        """Upload a file whose rows or series can be explained. For a net of tables: CSV with the columns that the net takes, in any order; other
+        columns are left out. For a net of series: a .ts, CSV, .npz or WAV file with series of the net's length. The suffix of ``name`` names
+        the format."""
         facts = await server.facts(net)
         server.check_decoders()
         body = await request.body()
@@ -51,7 +52,7 @@ def items_router(server: Server) -> APIRouter:
         number: Annotated[int, Query(ge=1, le=answers.MOST_LISTED)] = 20,
         search: Annotated[str, Query(max_length=200)] = "",
     ) -> answers.DataList:
-        """A list of rows, series or texts to choose from. ``search`` keeps those whose name contains a text."""
+        """A list of rows, series or texts to choose from. With ``search``, only those whose name contains this text."""
         listing = items.listing(data)
         found = listing.search(search)
         chosen = found[first : first + number]
@@ -85,7 +86,8 @@ def items_router(server: Server) -> APIRouter:
 
     @router.get("/api/photos/{photo}/positions")
     async def positions(photo: answers.PhotoId, net: answers.Name) -> answers.Positions:
-        """The columns of a row with their values, the time steps or segments of a series with its line, or the words of a text as a net divides it."""
+        """The positions of an input: the columns of a row with their values, the time steps or segments of a series with its line, or the words
+        of a text as the net divides it."""
         found, facts = server.subjects[photo], await server.facts(net)
         image, inputs = (await server.seen(found, net))[0], facts.inputs
         if nets.of_photos:
@@ -123,7 +125,7 @@ def data_about(listing: Listing) -> DataAbout:
 
 
 def _series(image: Tensor, inputs: Series) -> answers.Positions:
-    """The positions of a series with their times and its line. Mean values are included unless there are very many positions."""
+    """The positions of a series by their times, and the line drawing. Values are included unless there are very many positions."""
     few = inputs.count <= MOST_VALUES
     positions = [
         answers.Position(name=name, value=one_line(inputs.value_text(image, k)) if few else "")
@@ -133,7 +135,7 @@ def _series(image: Tensor, inputs: Series) -> answers.Positions:
 
 
 def _preview(listing: Listing, index: int) -> answers.SeriesDrawing | None:
-    """The line of a series for a list, scaled by the mean and spread of this series."""
+    """The small line drawing of a series for a list, scaled by the mean and standard deviation of this series; None for other data."""
     if not isinstance(listing.data, SeriesFile):
         return None
     x = torch.from_numpy(listing.data.read(index))

@@ -1,7 +1,7 @@
 """Photos, rows, series and texts of visitors: uploaded, chosen from the data of the command line or from an uploaded file, or typed.
 
-A photo is identified by a hash of its content. An item has what a :class:`Photo` has: an id, a name, and what :meth:`Inputs.prepare` reads. Photos,
-files and items are kept in memory; the least recently used is dropped first.
+A photo is identified by a hash of its content. An item is a row, a series or a text. Like a :class:`Photo`, an item has an id, a name, and a
+value that :meth:`Inputs.prepare` reads. Photos, files and items are kept in memory; the least recently used is dropped first.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from proofmap.data.texts import TextData
 UPLOAD_BYTES = 20_000_000
 PIXELS = 40_000_000
 ACCEPTED = f"JPEG, PNG or WebP, up to {UPLOAD_BYTES // 1_000_000} MB."
-"""What an upload may be, in words for everybody."""
+"""The formats and size that an uploaded photo may have, in words for visitors."""
 MOST_PHOTOS = 64
 MOST_BYTES = 256_000_000
-"""Bytes of all photos together."""
+"""Largest size in bytes of all kept photos together."""
 _LONGEST_NAME = 80
 _FORMATS = tuple(kind for kind in FORMATS if kind != "JPEG2000")
-"""JPEG 2000 is refused: a file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it."""
+"""Accepted picture formats. JPEG 2000 is refused: a file of 800 bytes takes seconds and 0.8 GB, and browsers do not show it."""
 _decoding = threading.Semaphore(2)
-"""At most two decoders: a picture of 40 million pixels takes up to 0.6 GB (WebP)."""
+"""Limits decoding to two pictures at the same time: a picture of 40 million pixels takes up to 0.6 GB (WebP)."""
 
 
 K = TypeVar("K")
@@ -56,8 +56,9 @@ class NotFound(InputError):
 
 
 class Kept(Generic[K, T]):
-    """A cache. While there are ``too_many`` entries, the least recently used one is dropped. Any thread may use it. ``gone`` is the error
-    message for a missing entry.
+    """A cache that any thread may use. The least recently used entries are dropped while ``too_many`` returns True for the values.
+
+    ``gone`` is the error message for a missing entry.
     """
 
     def __init__(self, too_many: Callable[[Collection[T]], bool], gone: str = "") -> None:
@@ -99,7 +100,7 @@ class Kept(Generic[K, T]):
 
 @dataclass(frozen=True)
 class Photo:
-    """The content of a picture's file, and its name."""
+    """A visitor's photo: the content of its file, its name and its size."""
 
     id: str
     name: str
@@ -115,7 +116,7 @@ class Photo:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """How the command line names it."""
+        """The arguments of a command line that name the photo."""
         return (self.name,)
 
     @cached_property
@@ -126,10 +127,10 @@ class Photo:
 
 
 class Photos:
-    """The photos of this server."""
+    """The photos that this server keeps, by id."""
 
     def __init__(self, look: Callable[[Photo, Image.Image], None] | None = None) -> None:
-        """``look`` is called with every new photo and its decoded picture, so that it need not be decoded again."""
+        """``look`` is a callback for every new photo and its decoded picture, so that the photo need not be decoded again."""
         self._look = look
         self._kept: Kept[str, Photo] = Kept(
             lambda kept: len(kept) > MOST_PHOTOS or sum(len(photo.content) for photo in kept) > MOST_BYTES,
@@ -140,7 +141,7 @@ class Photos:
         return self._kept[photo]
 
     def add(self, content: bytes, name: str = "") -> Photo:
-        """Keep an uploaded picture under the visitor's name for it. Raises if the content is not a picture."""
+        """Keep an uploaded picture. ``name`` is the visitor's name for it. Raises if the content is not a picture."""
         return self._add(content, clean_name(name))
 
     def add_sample(self, name: str) -> Photo:
@@ -159,7 +160,7 @@ class Photos:
 
 
 def clean_name(name: str) -> str:
-    """The name of an uploaded photo: the last part of its path, in one line, not too long.
+    """A clean name for an uploaded file: the last part of its path, in one line, of limited length.
 
     >>> clean_name("C:\\\\photos\\\\cat.jpg"), clean_name("")
     ('cat.jpg', 'photo')
@@ -179,18 +180,18 @@ def decoded(content: bytes, name: str) -> Image.Image:
 
 
 DATA = "data"
-"""The address of the data of the command line."""
+"""The id of the data that is named on the command line."""
 TABLE_BYTES = 5_000_000
 MOST_ROWS = 20_000
-"""Of a table, and series of a file."""
+"""Largest number of rows of an uploaded table, or of series in a file."""
 MOST_COLUMNS = 1_000
 LONGEST_TEXT = 20_000
-"""Characters of a text."""
+"""Largest number of characters of a text to explain."""
 MOST_TABLES, MOST_ITEMS = 8, 256
 SHOWN_COLUMNS = 8
-"""Columns in a list of rows."""
+"""Largest number of columns shown in a list of rows."""
 _PREVIEW, _TITLE = 160, 48
-"""Characters of a text in a list, and in its name."""
+"""Largest number of characters of a text in a list, and in the name of its item."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,11 +201,11 @@ class Item:
     id: str
     name: str
     value: Any
-    """As :meth:`Inputs.prepare` takes it."""
+    """The row, text or series in the form that :meth:`Inputs.prepare` takes."""
     arguments: tuple[str, ...]
-    """How the command line names it."""
+    """The arguments of a command line that name the item."""
     truth: str = ""
-    """The name of its true label, if it is known."""
+    """The name of the true label; empty if it is not known."""
 
     @contextmanager
     def opened(self) -> Iterator[Any]:
@@ -217,23 +218,23 @@ class Item:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """Data whose items can be chosen: that of the command line, or an uploaded file."""
+    """Data whose items visitors can choose: the data named on the command line, or an uploaded file."""
 
     id: str
     name: str
     data: Dataset
     arguments: tuple[str, ...]
-    """How the command line names the data."""
+    """The arguments of a command line that name the data."""
     left_out: tuple[str, ...] = ()
     """Columns that the model does not take."""
 
     def search(self, text: str) -> Sequence[int]:
-        """The items whose name contains a text."""
+        """The indices of the items whose name contains this text."""
         wanted = text.casefold().strip()
         return [i for i, name in enumerate(self.data.names) if wanted in str(name).casefold()]
 
     def columns(self) -> list[str]:
-        """What a list of items shows: the first columns of a table, or the text."""
+        """The column names for a list of items: the first columns of a table, ``text`` for texts, none for series."""
         if isinstance(self.data, TableData):
             return [one_line(str(name)) for name in list(self.data.frame.columns)[:SHOWN_COLUMNS]]
         return ["text"] if isinstance(self.data, TextData) else []
@@ -292,12 +293,12 @@ class Items:
         return self.own
 
     def choose(self, key: str, index: int) -> Item:
-        """Keep an item of some data."""
+        """Keep and return item ``index`` of the data with the id ``key``."""
         found = self.listing(key).item(index)
         return self._items.add(found.id, found)
 
     def add_text(self, text: str) -> Item:
-        """Keep a typed text."""
+        """Keep a typed text as an item."""
         if not text.strip():
             raise InputError("the text is empty; type or paste some words")
         if len(text) > LONGEST_TEXT:
@@ -320,7 +321,7 @@ class Items:
         return self._add_table(content, name, inputs)
 
     def _add_series(self, content: bytes, name: str, inputs: Series) -> Listing:
-        """Keep a file of series. Raises unless they have the model's length and number of channels."""
+        """Keep a file of series. Raises unless the series have the model's length and number of channels."""
         own = None if self.own is None else self.own.data
         target = str(own.settings()["target"]) if isinstance(own, SeriesFile) else ""
         data = series_content(content, name, target=target)
@@ -351,7 +352,7 @@ class Items:
 
 
 def _check_width(content: bytes, suffix: str, name: str) -> None:
-    """Refuse a table by its first line if it has too many columns: a line of 5 MB takes pandas minutes."""
+    """Raise if the first line of a table has too many columns. Pandas would need minutes for a line of 5 MB."""
     text = io.StringIO(content.decode("utf-8-sig", "replace"), newline="")
     try:
         columns = len(next(csv.reader(text, delimiter="\t" if suffix == ".tsv" else ","), []))
@@ -362,7 +363,7 @@ def _check_width(content: bytes, suffix: str, name: str) -> None:
 
 
 def _fitting(frame: Any, inputs: Rows, name: str) -> tuple[Any, tuple[str, ...]]:
-    """The columns that the model takes, in its order, and the names of the other columns."""
+    """The columns of ``frame`` that the model takes, in the model's order, and the names of the other columns. Raises if one is missing."""
     have = [str(column) for column in frame.columns]
     wanted = inputs.names
     if not wanted:

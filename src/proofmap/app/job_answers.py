@@ -1,5 +1,4 @@
-"""Types of the requests and answers of three groups of routes: jobs, batches and painted proofs. See
-:mod:`proofmap.app.answers`."""
+"""Types of the requests and answers for jobs, batches and painted proofs. Other types are in :mod:`proofmap.app.answers`."""
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ class JobMade(BaseModel):
 
 
 class ProgressEvent(BaseModel):
-    """Progress of the current task in passes of the net: computing the maps of a method, or a game that judges them."""
+    """Progress of the current task, in passes of the net. A task computes the maps of a method, or plays a game that judges them."""
 
     number: int
     kind: Literal["progress"] = "progress"
@@ -182,7 +181,7 @@ class PaintAsked(StrictRequest):
 
 
 class MachineProof(BaseModel):
-    """The net's answer to the same share of pixels, chosen by a method's map."""
+    """The net's probability for the label if as many pixels as were painted are shown, chosen by a method's map."""
 
     method: int
     label: int

@@ -1,4 +1,4 @@
-"""Routes of jobs, their maps and files, and of painted proofs."""
+"""Routes for jobs with their maps and files, for batches, and for painted proofs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FILE: dict[int | str, dict[str, Any]] = {200: answers.binary("application/octet
 
 
 def jobs_router(server: Server) -> APIRouter:
-    """The routes of jobs, and the one for painted proofs."""
+    """The routes for jobs, batches and painted proofs."""
     router = APIRouter()
     jobs, choices = server.jobs, server.choices
 
@@ -56,7 +56,7 @@ def jobs_router(server: Server) -> APIRouter:
     async def one_job(
         job: answers.JobId, after: Annotated[int, Query(ge=0, le=2**53)] = 0
     ) -> job_answers.JobAnswer:
-        """A job, and its events after number ``after``."""
+        """A job, and its events with a number above ``after``."""
         return jobs.answer(jobs[job], after)
 
     @router.delete("/api/jobs/{job}")
@@ -100,7 +100,7 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.post("/api/batches", status_code=202)
     async def add_batch(asked: job_answers.BatchAsked) -> job_answers.BatchAnswer:
-        """Judge many photos as one run, below the folder of --runs; it starts when the jobs before it are done."""
+        """Judge many photos as one run, in the folder given by --runs. The batch starts when the jobs before it are done."""
         photos = [server.photos[photo] for photo in dict.fromkeys(asked.photos)]
         methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
         server.nets.offer(asked.net)
@@ -112,7 +112,7 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.get("/api/batches/{run}")
     async def one_batch(run: answers.JobId) -> job_answers.BatchAnswer:
-        """How far a batch is."""
+        """The current state of a batch."""
         return _batches(server)[run].answer()
 
     @router.delete("/api/batches/{run}")
@@ -124,7 +124,7 @@ def jobs_router(server: Server) -> APIRouter:
 
     @router.post("/api/paint")
     async def paint(asked: PaintAsked) -> job_answers.PaintAnswer:
-        """The net's probabilities when only the painted pixels are shown, and when as many pixels of each method's map are shown."""
+        """The net's probabilities if only the painted pixels are shown, and if the same number of top pixels of each method's map is shown."""
         photo, fill = server.subjects[asked.photo], choices.fill(asked.fill)
         job = None if asked.job is None else jobs.find(asked.job)  # a job that is gone is no error
         if job is not None and (job.asked.photo, job.asked.net) != (asked.photo, asked.net):
@@ -141,7 +141,7 @@ def _batches(server: Server) -> Batches:
 
 
 def _check_passes(methods: Sequence[Method], labels: int) -> None:
-    """Refuse a job that would block all others for too long."""
+    """Raise if a job with these methods and this number of labels needs so many passes that it would block all others for too long."""
     costs = [method.cost(labels) for method in methods]
     passes = sum(cost.passes for cost in costs if cost is not None)
     if passes > MOST_PASSES:

@@ -1,6 +1,6 @@
-"""Jobs: maps of up to three methods for some labels of a photo, made one job after the other, followed with a cursor.
+"""Jobs: each computes the maps of up to three methods for some labels of a photo. Jobs run one after the other.
 
-A job keeps numbered events. Readers ask for those after the last number they have, so that a page can be reloaded and many pages
+A job keeps numbered events. Readers ask for the events after the last number they have, so that a page can be reloaded and many pages
 can follow one job. Only the newest event of each unfinished map and of the progress is kept, so that late readers get few.
 
 If a job for an equal request waits, runs or is done, no new job is made: the result would be the same.
@@ -31,10 +31,10 @@ from proofmap.results.sharing import without_folders
 
 MOST_WAITING = 32
 MOST_KEPT = 32
-"""Finished jobs that are kept, with their maps."""
+"""Largest number of finished jobs that are kept with their maps."""
 OVER: tuple[State, ...] = ("done", "failed", "cancelled")
 _EVERY = 0.2
-"""Seconds between two events about the same thing."""
+"""Least number of seconds between two events about the same map, or about the progress."""
 
 
 class JobIds:
@@ -74,9 +74,9 @@ class MapJob:
     fill: Fill
     command: str
     id: str = ""
-    """Given by the queue."""
+    """The id, which the queue sets."""
     asked_by: int = 1
-    """How many requests this job answers."""
+    """The number of equal requests that this job answers."""
     state: State = "waiting"
     message: str = ""
     stop: bool = False
@@ -104,7 +104,7 @@ class MapJob:
         self.add(StateEvent, state, state=state)
 
     def events(self, after: int) -> tuple[list[Event], int]:
-        """The events after a number, and the number of the last one."""
+        """The events with a number above ``after``, and the number of the last event."""
         with self._lock:
             return [event for event in self._events.values() if event.number > after], self._last
 
@@ -116,7 +116,7 @@ class JobQueue:
         self.worker, self._run = worker, run
         self._all: OrderedDict[str, MapJob] = OrderedDict()
         self._over: deque[str] = deque()
-        """Finished jobs, in the order they ended."""
+        """The ids of finished jobs, in the order in which they ended."""
         self._ids = JobIds()
         self._lock = threading.Lock()
 
@@ -127,12 +127,12 @@ class JobQueue:
         return found
 
     def find(self, job: str) -> MapJob | None:
-        """The job; None if it is no longer kept."""
+        """The job with this id; None if there is none or it is no longer kept."""
         with self._lock:
             return self._all.get(job)
 
     def add(self, job: MapJob) -> MapJob:
-        """Put a job in the queue, or return the one that answers the same request."""
+        """Put a job in the queue and return it. If another job answers an equal request, return that job instead."""
         with self._lock:
             for other in self._all.values():
                 if other.asked == job.asked and other.state not in ("failed", "cancelled") and not other.stop:
@@ -147,8 +147,7 @@ class JobQueue:
         return job
 
     def cancel(self, job: MapJob, *, leave: bool = False) -> None:
-        """Stop a job: at once if it waits, otherwise after its current step. With ``leave``, stop it only if no other request needs
-        it."""
+        """Cancel a job: at once if it waits, otherwise after its current step. With ``leave``, only if no other request needs the job."""
         with self._lock:
             job.asked_by -= 1
             if job.state in OVER or (leave and job.asked_by > 0):
@@ -198,7 +197,7 @@ class JobQueue:
 
 
 def outcome(work: Callable[[], None]) -> tuple[State, str]:
-    """Do the work of a job or batch; returns its final state and the error message."""
+    """Do the work of a job or batch. Returns the final state, and the error message, which is empty if there was no error."""
     try:
         work()
     except (Cancelled, KeyboardInterrupt):
@@ -213,7 +212,7 @@ def outcome(work: Callable[[], None]) -> tuple[State, str]:
 
 
 class RateLimit:
-    """Allows one event per ``every`` seconds about each thing."""
+    """Allows at most one event per ``every`` seconds for each key. :meth:`due` says whether an event is allowed now."""
 
     def __init__(self, every: float = _EVERY, clock: Callable[[], float] = time.monotonic) -> None:
         self.every, self.clock = every, clock

@@ -1,4 +1,4 @@
-"""The nets of a server, loaded when they are first needed, at most two kept; and photos, rows and texts as a net sees them."""
+"""The nets of a server, and photos, rows and texts as a net sees them. Nets are loaded when first needed; at most two are kept."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ from proofmap.study.session import open_net
 
 PHOTO = "photo"
 KINDS = (PHOTO, "row", "series", "text")
-"""What a page can be about."""
+"""The kinds of input that the page can show."""
 MOST_NETS = 2
 MOST_FOUND = 20
 _SEEN, _FILLS = 32, 8
-"""Prepared photos (and what nets believe about photos), and fills of photos, that are kept."""
+"""Largest numbers of kept results: prepared photos (and probabilities of photos), and fills of photos."""
 MOST_LABELLINGS = 16
-"""Lists of labels of zero-shot nets that are kept."""
+"""Largest number of kept lists of labels that visitors typed for zero-shot nets."""
 _FIRST_LABELS = ("sport", "politics", "science", "business")
-"""Labels of a zero-shot net until visitors type others."""
+"""Default labels of a zero-shot net, until visitors type others."""
 _GRADIENT_BATCH = 24
-"""Passes with gradient at once on a CPU: enough to learn, and to show, all labels of a job side by side."""
+"""Batch size of passes with gradient on a CPU: enough to learn the masks of all labels of a job together."""
 
 
 def plural(item: str) -> str:
-    """
+    """The plural of the word for an input.
+
     >>> plural("row"), plural("series")
     ('rows', 'series')
     """
@@ -59,22 +60,22 @@ def plural(item: str) -> str:
 
 @dataclass(frozen=True)
 class Offer:
-    """A net that visitors may choose."""
+    """A net that visitors may choose. ``load`` loads it."""
 
     name: str
     about: str
     load: Callable[[], Classifier]
     options: tuple[str, ...] = ()
-    """The options of a command line that name it."""
+    """The options of a command line that name this net."""
     named: bool = True
-    """Whether the command line names it; the others are nets of photos that are installed."""
+    """Whether the command line of the server names this net. Other offered nets are installed nets that take photos."""
     with_labels: Callable[[Sequence[str]], Offer] | None = None
-    """Makes the offer of the same net with other labels, if it takes any labels (zero-shot)."""
+    """For a zero-shot net, a function that makes the offer of the same net with other labels; otherwise None."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Facts about a net, known since it was first loaded, even if it is no longer in memory."""
+    """Facts about a net, which stay known after it was loaded once, even if it is no longer in memory."""
 
     names: tuple[str, ...]
     """Names of the labels, each in one line, without control and direction characters."""
@@ -83,7 +84,7 @@ class Facts:
 
 
 Subject = Photo | Item
-"""What visitors ask about."""
+"""An input that visitors ask about: a photo, or a row, series or text."""
 
 
 def offers(
@@ -116,12 +117,12 @@ def offers(
 
 
 def asks_labels(spec: ModelSpec) -> bool:
-    """Whether a model takes any labels: zero-shot models and language models of texts."""
+    """Whether a model takes labels of the user's choice: zero-shot models and language models of texts do."""
     return is_text_model(spec) and spec.scheme != "hf-text"
 
 
 def _zero_shot(spec: ModelSpec, shown: str, device: str, labels: Sequence[str] | None = None) -> Offer:
-    """The offer of a model that takes any labels. Without ``labels``, it starts with some default ones."""
+    """The offer of a model that takes any labels. If ``labels`` is None, the labels of the spec or default labels are used."""
     bare = shown.partition("?")[0]
     if labels is None:
         labels = read_labels(spec.options["labels"]) if "labels" in spec.options else _FIRST_LABELS
@@ -140,14 +141,14 @@ class Nets:
     """The nets that the server offers. Only the worker's thread may request a classifier."""
 
     def __init__(self, offered: Sequence[Offer], data: Dataset | None = None) -> None:
-        """``data``: the data of the command line, from which random rows and texts are drawn."""
+        """``data`` is the data named on the command line, from which random rows and texts are drawn."""
         if not offered:
             raise InputError(
                 "there is no net to serve: name one with --model, or pip install 'proofmap[demo]', which contains one"
             )
         self.offered = {offer.name: offer for offer in offered}
         self.singular: str | None = None
-        """What the nets take: photo, row, text; that of the first one that is loaded, and of all after it."""
+        """The word for an input of the nets: photo, row, series or text; None before the first net is loaded. All nets take the same kind."""
         self._labelled: OrderedDict[str, None] = OrderedDict()
         self.data = data
         self._others: dict[str, Distractors | None] = {}
@@ -170,7 +171,7 @@ class Nets:
 
     @property
     def positions(self) -> str:
-        """What a proof is made of: pixels, columns, words, time steps."""
+        """The word for the positions of an input: pixels, columns, words or time steps."""
         known = self._facts.get(self.first)
         return "pixels" if known is None else known.inputs.position_noun
 
@@ -182,7 +183,7 @@ class Nets:
         return found
 
     def relabel(self, name: str, labels: Sequence[str]) -> str:
-        """The name of the net that a zero-shot net becomes with other labels. It is loaded when it is first used."""
+        """Offer a zero-shot net with other labels, and return the name of this new net. It is loaded when it is first used."""
         make = self.offer(name).with_labels
         if make is None:
             raise InputError(f"{name} has its own labels; only zero-shot models take others")
@@ -222,14 +223,14 @@ class Nets:
         return found
 
     def known(self, name: str) -> Facts | None:
-        """What is known about a net; None if it was never loaded."""
+        """The facts about a net; None if it was never loaded."""
         self.offer(name)
         return self._facts.get(name)
 
     # ---- in the worker's thread -----------------------------------------------------------------------------
 
     def classifier(self, name: str) -> Classifier:
-        """The net, loaded if necessary; the least recently used one beyond ``MOST_NETS`` is dropped."""
+        """The net with this name, loaded if necessary. If there are more than ``MOST_NETS``, the least recently used net is dropped."""
         offer = self.offer(name)
         if name not in self._kept:
             self._kept[name] = self._load(offer)
@@ -262,13 +263,13 @@ class Nets:
         return classifier
 
     def facts(self, name: str) -> Facts:
-        """What is known about a net, which is loaded first if necessary."""
+        """The facts about a net, which is loaded first if necessary."""
         if self.known(name) is None:
             self.classifier(name)
         return self._facts[name]
 
     def at_own_length(self, name: str, image: Tensor) -> tuple[Classifier, Tensor]:
-        """The net for inputs of this input's length, and the input ``(1, *shape)`` cut to it. Texts have different numbers of words."""
+        """The net for inputs of this input's length, and the input ``(1, *shape)`` cut to this length. Texts differ in their number of words."""
         classifier = self.classifier(name)
         lengths = classifier.inputs.lengths(image)
         if lengths is None:
@@ -277,7 +278,10 @@ class Nets:
         return classifier.at_length(n), classifier.inputs.cut(image, n)
 
     def fill(self, name: str, photo: Subject, fill: Fill) -> ReadyFill:
-        """A fill, prepared for a net and a photo; random images come from the pool that ``explain`` would use."""
+        """A fill (the values that hidden positions show), prepared for a net and a photo.
+
+        Random images come from the pool that ``proofmap explain`` would use.
+        """
 
         def prepare() -> ReadyFill:
             classifier, _ = self.at_own_length(name, self.seen(photo, name))
@@ -286,7 +290,7 @@ class Nets:
         return self._fills.get_or_make((photo.id, name, fill), prepare)
 
     def beliefs(self, photo: Subject, name: str, image: Tensor) -> Tensor:
-        """f of all labels ``(A,)`` for a photo, which the net sees as ``image``. It is computed once."""
+        """The net's probabilities f ``(A,)`` of all labels for a photo, which the net sees as ``image``. They are computed once."""
         return self._beliefs.get_or_make(
             (photo.id, name), lambda: self.classifier(name).frozen().probabilities(image)[0].cpu()
         )
@@ -294,7 +298,10 @@ class Nets:
     # ---- in any thread --------------------------------------------------------------------------------------
 
     def seen(self, photo: Subject, name: str) -> Tensor:
-        """The photo ``(1, C, H, W)``, or the row or text ``(1, *shape)``, as a net sees it, on the CPU. The net must have been loaded before."""
+        """The photo ``(1, C, H, W)``, or the row, series or text ``(1, *shape)``, as the net sees it, on the CPU.
+
+        The net must have been loaded before.
+        """
         known = self.seen_before(photo, name)
         if known is not None:
             return known
@@ -302,11 +309,11 @@ class Nets:
             return self._keep_seen(photo, picture, name)
 
     def seen_before(self, photo: Subject, name: str) -> Tensor | None:
-        """The photo as the net sees it, if it is cached; None if the photo would have to be decoded."""
+        """The photo as the net sees it, from the cache; None if the photo would have to be decoded."""
         return self._seen.get((photo.id, name))
 
     def look(self, photo: Photo, picture: Image.Image) -> None:
-        """Prepare a new photo for the first net while it is decoded. Errors are raised when the photo is first used."""
+        """Prepare a new photo for the first net while its decoded picture is in memory. Errors are raised when the photo is first used."""
         if self.first in self._facts:
             with suppress(InputError):
                 self._keep_seen(photo, picture, self.first)
@@ -315,7 +322,7 @@ class Nets:
         return self._seen.add((photo.id, name), self._facts[name].inputs.prepare(picture)[None])
 
     def judging_fill(self, fill: Fill, photo: Subject, name: str) -> Fill:
-        """The fill with the pool of random images that ``explain`` would use to judge maps of this photo."""
+        """The fill with the pool of random images that ``proofmap explain`` would use to judge maps of this photo."""
         return Pools(lambda: self._sources(photo, name)).bind(fill, "judge")
 
     def _sources(self, photo: Subject, name: str) -> Distractors | None:
@@ -327,9 +334,9 @@ class Nets:
         return self._others[name]
 
     def warm(self, photo: Subject | None, name: str) -> None:
-        """Make the usual pool of random images for a photo, which takes a second or two, before it is needed.
+        """Make the default pool of random images for a photo before it is needed. This takes a second or two.
 
-        Without a photo, the pool for all photos but the samples, which are themselves in the pool.
+        Without a photo, make the pool for every photo that is not a sample. Samples are in the pool themselves, so they need other pools.
         """
         with self._pooling:  # a job that needs the pool waits for it and does not make it again
             with suppress(InputError):  # raised again when the pool is needed
@@ -339,14 +346,17 @@ class Nets:
                     source.pool(inputs, size=usual.size, crop=usual.crop, seed=usual.seed, part="learn")
 
     def warm_soon(self, photo: Subject | None, name: str) -> None:
-        """:meth:`warm` in another thread, for nets of photos, unless one is already running. A program that ends waits for it: see :data:`worker.AT_EXIT`."""
+        """Run :meth:`warm` in another thread, for nets of photos, unless it is already running.
+
+        A program that ends waits for this thread; see :data:`worker.AT_EXIT`.
+        """
         if self.of_photos and name in self._facts and not self._pooling.locked():
             threading.Thread(target=self.warm, args=(photo, name)).start()
 
     def search(self, facts: Facts, text: str) -> list[int]:
         """Labels whose name contains the text or whose index equals it. If there are none, labels with similar names.
 
-        Exact matches come first, then names that begin with the text, then names with a word that begins with it.
+        Exact matches come first, then names that begin with the text, then names with a word that begins with the text.
         """
         wanted = canonical_name(text)
         if not wanted:
@@ -366,20 +376,20 @@ class Nets:
 
 
 def check_known(labels: Sequence[int], facts: Facts) -> None:
-    """Refuse labels that the net does not have."""
+    """Raise if the net does not have one of these labels."""
     unknown = sorted({*labels} - {*facts.label_set})
     if unknown:
         raise InputError(f"the net has no label {unknown[0]}; it has {len(facts.label_set)}, see /api/labels")
 
 
 def _in_colour(inputs: Inputs) -> Tensor:
-    """A red picture ``(1, C, H, W)``, used in place of a photo in colour that is not in the pool."""
+    """A red picture ``(1, C, H, W)``, which stands for any photo in colour that is not in the pool."""
     picture = inputs.blank(1)
     picture[:, 0] = 1.0
     return picture
 
 
 def hidden_by(ready: ReadyFill, image: Tensor, seed: int) -> Tensor:
-    """What hidden pixels show ``(1, C, H, W)``: the first draw of a random fill that curves with this seed use."""
+    """The values ``(1, C, H, W)`` that hidden pixels show. For a random fill, this is the first draw that curves with this seed use."""
     with torch.no_grad():
         return ready(image, streams.image_keys(image, seed, "curve fill", 0))

@@ -1,4 +1,4 @@
-"""Pages and files that the server sends: templates in the report's look, their content policies, the files of the page."""
+"""Pages and files that the server sends: templates in the style of the report, content security policies, and the static files."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ REPORT_POLICY = (
     + _BASE.format(ancestors="'self'", forms="'none'")
     + "; sandbox allow-scripts"
 )
-"""A report brings its own script and style. In the sandbox its script cannot send requests to this server."""
+"""The content security policy of a report, which has its own script and style. In the sandbox, this script cannot send requests here."""
 MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; " + _BASE.format(
     ancestors="'self'", forms="'none'"
 )
 
 
 def page(template: str, *, status: int = 200, **content: Any) -> Response:
-    """A page of the server."""
+    """The HTML response for a template of the server, rendered with this content."""
     return html(drawn(template, **content), PAGE_POLICY, status)
 
 
@@ -61,13 +61,13 @@ def page_words(nets: Nets) -> dict[str, Any]:
 
 
 def message_page(title: str, message: str, *, status: int) -> Response:
-    """A page with an error message. It needs no other file, so it can be shown inside a report's frame and without the token."""
+    """A page with an error message. It loads no other file, so it can be shown inside a report's frame and without the access token."""
     text = drawn("message.html", title=title, message=message, style=Markup(style_sheet()))
     return html(text, MESSAGE_POLICY, status)
 
 
 def as_sentence(message: str) -> str:
-    """An error message as a sentence of a page.
+    """An error message as a sentence: with a capital letter and a full stop.
 
     >>> as_sentence("there is no such run")
     'There is no such run.'
@@ -82,7 +82,7 @@ def is_page_request(scope: Scope) -> bool:
 
 
 def html(text: str | bytes, policy: str, status: int = 200) -> Response:
-    """An HTML response with its content policy. ``x-frame-options`` sets the same policy for older browsers."""
+    """An HTML response with this content security policy. ``x-frame-options`` sets the same rule about frames for older browsers."""
     content = text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     frames = "SAMEORIGIN" if "frame-ancestors 'self'" in policy else "DENY"
     headers = {"content-security-policy": policy, "cache-control": "no-cache", "x-frame-options": frames}
@@ -91,7 +91,7 @@ def html(text: str | bytes, policy: str, status: int = 200) -> Response:
 
 @cache
 def style_sheet() -> str:
-    """The report's style sheets and that of the pages."""
+    """The style sheets of the report and of the pages, joined."""
     folder = files("proofmap.report") / "page"
     sheets = sorted(name for file in folder.iterdir() if (name := file.name).endswith(".css"))
     return "\n".join([*((folder / name).read_text("utf-8") for name in sheets), template_file("pages.css")])
@@ -108,7 +108,7 @@ def template_file(name: str) -> str:
 
 
 def static_file(name: str) -> tuple[bytes, str] | None:
-    """The content and media type of a file of the page, or None. Names are looked up, never joined to a path.
+    """The content and media type of a static file of the page; None if there is no such file. Names are looked up, never joined to a path.
 
     >>> static_file("main.js")[1], static_file("../pages.py")
     ('text/javascript; charset=utf-8', None)
@@ -128,13 +128,13 @@ def _static_files() -> dict[str, tuple[bytes, str]]:
 
 
 def first_choice(image: ImageRecord) -> BelievedLabel | None:
-    """The judged label with the highest probability."""
+    """The judged label of an image with the highest probability; None if no probability is known."""
     known = [label for label in image.labels if label.f is not None]
     return max(known, key=lambda label: label.f or 0.0, default=None)
 
 
 def drawn(template: str, **content: Any) -> str:
-    """A template as text."""
+    """The text of a template, rendered with this content."""
     return _environment().get_template(template).render(**content)
 
 

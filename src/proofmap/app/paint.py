@@ -1,7 +1,9 @@
-"""Painted proofs: f of the photo when only the painted pixels (or the chosen columns or words) are shown, and f of the methods' proofs of the same size.
+"""Painted proofs: the net's probabilities f if only the painted pixels (or the chosen columns or words) of a photo are shown.
 
-The net sees M x + (1 - M) x', as in the games: x where the mask M is 1, the fill x' elsewhere. For a random fill, x' is the first
-draw, whose picture the page shows. A method's proof of the same size shows the same number of pixels, the first ones of its map.
+They are compared with the methods' proofs of the same size, which show the same number of pixels: the highest ranked ones of a map.
+
+The net sees M x + (1 - M) x', as in the insertion and deletion games: the photo x where the mask M is 1, the fill x' elsewhere. For a
+random fill, x' is the first draw, which the page shows as a picture.
 """
 
 from __future__ import annotations
@@ -24,16 +26,16 @@ from proofmap.core.labels import NO_LABEL, LabelRule, wrong_keys
 from proofmap.fills import Fill
 
 FIRST = 3
-"""The most probable labels that are chosen at first."""
+"""The number of most probable labels that are chosen by default."""
 SEEN_IN_PART = 0.2
-"""The least probability with which a part of the photo suggests a label."""
+"""Least probability that a label must have for a part of the photo to be suggested."""
 MOST_SUGGESTED = 4
 PARTS = 3
-"""Parts per side. Each has half the height and half the width of the photo; neighbours overlap by half."""
+"""Number of parts per side of a photo. Each part has half the height and half the width of the photo; neighbours overlap by half."""
 
 
 def top_labels(f: Tensor, label_set: Sequence[int], number: int) -> list[int]:
-    """The most probable labels of the label set, best first, for probabilities ``(A,)``.
+    """The ``number`` most probable labels of the label set, most probable first, given the probabilities ``f`` ``(A,)`` of all labels.
 
     >>> top_labels(torch.tensor([0.1, 0.6, 0.3]), [0, 1, 2], 2)
     [1, 2]
@@ -45,8 +47,10 @@ def top_labels(f: Tensor, label_set: Sequence[int], number: int) -> list[int]:
 
 
 def wrong_labels(f: Tensor, label_set: Sequence[int], image: Tensor, seed: int = 0) -> list[int]:
-    """The near and the far wrong label that the rule ``top3+wrong`` adds (:mod:`proofmap.core.labels`), for probabilities ``(A,)`` of an
-    image ``(1, C, H, W)``. If the net believes all labels a little, the least probable one.
+    """The near and the far wrong label that the rule ``top3+wrong`` adds; see :mod:`proofmap.core.labels`.
+
+    ``f`` ``(A,)`` has the probabilities of the image ``(1, C, H, W)``. If the rule finds no wrong label, because the net believes all labels a
+    little, the least probable label is returned.
 
     >>> wrong_labels(torch.tensor([0.5, 0.2, 0.3]), range(3), torch.zeros(1, 3, 2, 2))
     [1]
@@ -58,7 +62,7 @@ def wrong_labels(f: Tensor, label_set: Sequence[int], image: Tensor, seed: int =
 
 
 def parts_of(image: Tensor) -> Tensor:
-    """Overlapping parts ``(PARTS ** 2, C, H, W)`` of an image ``(1, C, H, W)``, each enlarged to its size."""
+    """Overlapping parts ``(PARTS ** 2, C, H, W)`` of an image ``(1, C, H, W)``, each enlarged to the size of the image."""
     height, width = image.shape[-2:]
     tall, wide = -(-height // 2), -(-width // 2)
     cut = [
@@ -70,10 +74,10 @@ def parts_of(image: Tensor) -> Tensor:
 
 
 def seen_in_parts(whole: Tensor, parts: Tensor, label_set: Sequence[int]) -> list[tuple[int, float]]:
-    """Labels that are the most probable ones for a part of the photo, with at least :data:`SEEN_IN_PART` and twice their f; and that
-    probability.
+    """Labels that a part of the photo suggests, each with its largest probability for a part, in decreasing order.
 
-    ``whole`` ``(A,)`` and ``parts`` ``(P, A)`` are probabilities; the clearest label comes first.
+    A label is suggested if it is the most probable label of a part, and its largest probability for a part is at least :data:`SEEN_IN_PART`
+    and at least twice its probability for the whole photo. ``whole`` ``(A,)`` and ``parts`` ``(P, A)`` are the net's probabilities.
     """
     leading = {top_labels(row, label_set, 1)[0] for row in parts}
     best = {label: float(parts[:, label].max()) for label in leading}
@@ -82,11 +86,11 @@ def seen_in_parts(whole: Tensor, parts: Tensor, label_set: Sequence[int]) -> lis
 
 
 TOP = 5
-"""The most probable labels that are always in the answer."""
+"""The number of most probable labels that are always in the answer."""
 
 
 def painted(nets: Nets, asked: PaintAsked, photo: Subject, fill: Fill, job: MapJob | None) -> PaintAnswer:
-    """The net's answer to a painted proof; in the worker's thread."""
+    """The net's probabilities for a painted proof, and for the maps of ``job`` at the same size. Must run in the worker's thread."""
     facts = nets.facts(asked.net)
     check_known(asked.labels, facts)
     classifier, image = nets.at_own_length(asked.net, nets.seen(photo, asked.net))
@@ -117,7 +121,7 @@ def painted(nets: Nets, asked: PaintAsked, photo: Subject, fill: Fill, job: MapJ
 
 
 def mask_from(text: str, positions: tuple[int, ...]) -> Tensor:
-    """A mask ``(*positions)``, boolean, from packed bits in base64.
+    """A boolean mask of shape ``positions``, read from packed bits in base64.
 
     >>> mask_from("oA==", (1, 3))
     tensor([[ True, False,  True]])
@@ -137,7 +141,7 @@ def mask_from(text: str, positions: tuple[int, ...]) -> Tensor:
 
 
 def ranks_of(answer: MapAnswer) -> Tensor:
-    """The rank of each pixel ``(H, W)`` of a finished map."""
+    """The rank of each pixel of a finished map ``(H, W)``; 0 is the most important pixel."""
     kind = np.dtype(answer.order_type).newbyteorder("<")
     ranks = np.frombuffer(base64.b64decode(answer.order), dtype=kind).astype(np.int64)
     return torch.from_numpy(ranks).view(answer.height, answer.width)

@@ -1,4 +1,4 @@
-"""Routes of photos and labels, and of what a net believes about a photo."""
+"""Routes for photos and labels, and for the net's probabilities of a photo."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PNG: dict[int | str, dict[str, Any]] = {200: answers.binary("image/png")}
 _JPEG: dict[int | str, dict[str, Any]] = {200: answers.binary("image/jpeg")}
 _KNOWN = ("cat", "rocket", "coffee", "motorcycle", "astronaut")
 _THUMBNAIL = (192, 192)
-"""The largest width and height of a sample's small picture."""
+"""Largest width and height of the thumbnail of a sample photograph."""
 _SAMPLE_BODY = {"application/json": {"schema": SampleAsked.model_json_schema()}}
 _PHOTO_BODY = {
     "requestBody": {"required": True, "content": {**answers.binary("image/*")["content"], **_SAMPLE_BODY}}
@@ -37,7 +37,7 @@ _PHOTO_BODY = {
 
 
 def photos_router(server: Server) -> APIRouter:
-    """The routes of photos and labels."""
+    """The routes for photos and labels."""
     router = APIRouter()
     nets, photos = server.nets, server.photos
 
@@ -96,7 +96,7 @@ def photos_router(server: Server) -> APIRouter:
 
     @router.get("/api/samples/{sample}", response_class=Response, responses=_JPEG)
     async def sample_picture(sample: Annotated[str, Path(max_length=100)]) -> Response:
-        """A sample photograph, small."""
+        """A thumbnail of a sample photograph."""
         if sample not in SAMPLES or find_spec("skimage") is None:
             raise NotFound("no sample has that name; they are in /api/about")
         content = await run_in_threadpool(_thumbnail, sample)  # our own files, made small once
@@ -132,7 +132,7 @@ def photos_router(server: Server) -> APIRouter:
         number: Annotated[int, Query(ge=1, le=1000)] = 10,
         labels: Annotated[tuple[answers.LabelIndex, ...], Query(max_length=answers.MOST_LABELS)] = (),
     ) -> answers.Beliefs:
-        """The net's probabilities for a photo: the most probable labels, then the remaining ones of ``labels``."""
+        """The net's probabilities for a photo: the ``number`` most probable labels, then those in ``labels`` that are not among them."""
         found, facts = server.subjects[photo], await server.facts(net)
         check_known(labels, facts)
         image = await server.seen(found, net)
@@ -150,7 +150,7 @@ def photos_router(server: Server) -> APIRouter:
 
     @router.get("/api/photos/{photo}/suggestions")
     async def suggestions(photo: PhotoId, net: answers.Name) -> answers.Suggestions:
-        """Up to 4 labels that the net sees in a part of the photo, perhaps of other objects. Empty for rows and texts."""
+        """Up to 4 labels that are much more probable for a part of the photo than for the whole photo. Empty for rows and texts."""
         if not nets.of_photos:
             return answers.Suggestions(labels=[])
         found, facts = photos[photo], await server.facts(net)
@@ -169,7 +169,7 @@ def photos_router(server: Server) -> APIRouter:
         search: Annotated[str, Query(max_length=200)] = "",
         photo: Annotated[PhotoId | None, Query(description="whose probabilities to add")] = None,
     ) -> answers.Labels:
-        """Labels of a net whose name contains a text, at most 20."""
+        """At most 20 labels of a net whose names contain the text ``search``."""
         facts = await server.facts(net)
         f = None if photo is None else await server.beliefs(server.subjects[photo], net)
         return answers.Labels(
@@ -184,7 +184,7 @@ def photos_router(server: Server) -> APIRouter:
 
 @cache
 def _sample_names() -> list[str]:
-    """The installed sample photographs. Those that show objects of ImageNet's labels come first."""
+    """The names of the sample photographs, those with objects of ImageNet's labels first; empty if the samples are not installed."""
     others = [name for name in SAMPLES if name not in _KNOWN]
     return [*_KNOWN, *others] if find_spec("skimage") is not None else []
 

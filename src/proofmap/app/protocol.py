@@ -1,8 +1,8 @@
 """HTTP with deadlines: a client must send each request completely, and read what is sent, within a given time each.
 
-uvicorn closes connections that are idle after an answer. Without the deadline, connections that never send a complete request would stay
-open forever, and a thousand of them would block the server. A client that does not read its answer keeps the answer in memory: the
-connection is closed if the client takes nothing for as long.
+uvicorn closes connections that are idle after an answer. Without the first deadline, connections that never send a complete request would
+stay open forever, and a thousand of them would block the server. While a client does not read its answer, the answer stays in memory. So
+the connection is also closed if the client reads nothing for the same time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class TimedProtocol(H11Protocol):
-    """uvicorn's protocol; a request must be complete ``seconds`` after its connection was opened or its first bytes arrived."""
+    """uvicorn's protocol with deadlines. A request must be complete ``seconds`` after its connection was opened or its first bytes arrived."""
 
     seconds: ClassVar[float] = 60.0
     _deadline: asyncio.TimerHandle | None = None
@@ -48,7 +48,7 @@ class TimedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def _watch(self) -> None:
-        """Enforce the deadline of an incomplete request. New bytes do not extend it, so a slow client gains no time."""
+        """Enforce the deadline of an incomplete request. New bytes do not extend the deadline, so a slow client gains no time."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY) or self.transport.is_closing():
             self._unwatch()
         elif self._deadline is None:
@@ -60,7 +60,7 @@ class TimedProtocol(H11Protocol):
             self._deadline = None
 
     def _watch_unread(self) -> None:
-        """Enforce the deadline while the client has not read the whole answer. It restarts when the client reads."""
+        """Enforce the deadline while the client has not read the whole answer. The deadline restarts when the client reads."""
         if self._unread is None and self.transport.get_write_buffer_size():
             self._unread = self.loop.call_later(self.seconds, self._drop)
 
@@ -70,7 +70,7 @@ class TimedProtocol(H11Protocol):
             self._unread = None
 
     def _drop(self) -> None:
-        """Close the connection without waiting for the client, if it has still not read everything."""
+        """Close the connection without waiting for the client, if the client has still not read everything."""
         self._unread = None
         if self.transport.get_write_buffer_size():
             self.transport.abort()

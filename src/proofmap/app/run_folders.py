@@ -1,6 +1,6 @@
-"""The runs below one folder, by opaque names, with a record of each for the list; a record is read again when its run changes.
+"""The runs below one folder, each with an id and a record for the list. A record is read again when its run changes.
 
-A name is a digest of the run's place below the folder, so that clients neither send nor receive paths. Folders are searched
+The id is a digest of the run's path below the folder, so that clients neither send nor receive paths. Folders are searched
 two levels deep. Links that lead out of the folder are not followed, neither to folders nor to files of a run.
 """
 
@@ -29,7 +29,7 @@ from proofmap.study.store.database import FILE as SCORES
 LEVELS = 2
 MOST_RUNS = 500
 MOST_LOOKED_AT = 20_000
-"""Files and folders that a search for runs visits."""
+"""Largest number of files and folders that a search for runs visits."""
 SILENT_SECONDS = 30
 """A run counts as stopped if its process is not on this machine and its last report is older than this."""
 _PROGRESS = "progress.json"
@@ -38,7 +38,7 @@ _MOST_PROGRESS = 1_000_000  # bytes
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run directory, its name in addresses, and its place below the folder."""
+    """A run directory: its id in addresses (``run``), its path below the folder of runs (``name``), and its full path."""
 
     run: str
     name: str
@@ -62,7 +62,7 @@ class RunFolders:
         return RunList(runs=records, left_out=len(found) - len(records))
 
     def found(self) -> Iterator[RunFolder]:
-        """The run directories, in the order of their names; a directory with several links counts once."""
+        """Yield the run directories, in the order of their names. A directory that is reached by several links is yielded once."""
         seen: set[Path] = set()
         for path in self._walk(self.root, LEVELS, [MOST_LOOKED_AT]):
             real = path.resolve()
@@ -72,14 +72,14 @@ class RunFolders:
                 yield RunFolder(run_id(name), name, path)
 
     def find(self, run: str) -> RunFolder:
-        """The run of this name."""
+        """The run directory with the id ``run``."""
         for folder in self.found():
             if folder.run == run:
                 return folder
         raise NotFound("there is no such run; look for it in the list of runs")
 
     def version(self, folder: RunFolder) -> str:
-        """A text that changes with the run's numbers, maps or settings."""
+        """A text that changes when the run's numbers, maps or settings change."""
         files = [folder.path / MANIFEST, folder.path / SCORES, log_of(folder.path / SCORES)]
         return _digest(repr([_stamp(file) for file in files]))[:16]
 
@@ -119,7 +119,7 @@ class RunFolders:
             return False
 
     def _progress(self, folder: RunFolder) -> tuple[RunProgress | None, bool]:
-        """The last report of the process that writes the run, and whether it still runs."""
+        """The last progress report of the process that writes the run, and whether this process still runs."""
         path = folder.path / _PROGRESS
         try:
             if not self._inside(path) or not path.is_file() or path.stat().st_size > _MOST_PROGRESS:
@@ -135,7 +135,7 @@ class RunFolders:
 
 
 def run_id(name: str) -> str:
-    """The name in addresses of the run at a place below the folder."""
+    """The id of a run in addresses, from its path below the folder of runs."""
     return _digest(name)[:32]
 
 
@@ -145,12 +145,12 @@ def public_text(text: str) -> str:
 
 
 def method_names(run: Run) -> list[str]:
-    """The methods of a run as visitors see them."""
+    """The names of a run's methods as visitors see them: without folders."""
     return shared_names([public_text(name) for name in run.methods])
 
 
 def _read(folder: RunFolder) -> RunRecord:
-    """A run from its manifest and database."""
+    """The record of a run, read from its manifest and database. If the run cannot be read, the record has the reason."""
     bare = RunRecord(run=folder.run, name=public_text(folder.name), state="unreadable")
     try:
         with Run(folder.path) as run, run.store.snapshot():
@@ -194,7 +194,7 @@ def _state(stored: State, progress: RunProgress | None, alive: bool) -> State:
 
 
 def _stamp(path: Path) -> tuple[int, int] | None:
-    """A stamp that changes with the file. None if there is no file, or if it is the empty log that a reader leaves."""
+    """Modification time and size of a file. None if there is no file, or if it is empty, as is the log that a reader leaves."""
     try:
         found = path.stat()
     except OSError:

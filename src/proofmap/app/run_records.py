@@ -1,4 +1,4 @@
-"""What the server says about runs, as typed records: the JSON of ``/api/runs`` and the data of the pages."""
+"""Typed records about runs: the JSON of ``/api/runs`` and the data of the pages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Record(BaseModel):
 
 
 class UnitCounts(_Record):
-    """Units of a study: one method on one block of images each."""
+    """Numbers of units of a study. A unit is one method on one block of images."""
 
     done: int = 0
     failed: int = 0
@@ -33,7 +33,7 @@ class UnitCounts(_Record):
 
 
 class PassCounts(_Record):
-    """Images through the net."""
+    """Numbers of passes. A pass is one image through the net."""
 
     done: int = 0
     total: int | None = None
@@ -53,7 +53,7 @@ class RunProgress(_Record):
 
 
 class Mean(_Record):
-    """A mean over the images that count so far."""
+    """The mean over the n images that count so far."""
 
     mean: float | None
     n: int
@@ -98,7 +98,7 @@ class BelievedLabel(_Record):
 
 
 class ImageRecord(_Record):
-    """One image of a run in numbers."""
+    """One image of a run, with its labels and the values of one metric."""
 
     image: int = Field(description="its place in the run, from 0")
     name: str

@@ -1,7 +1,7 @@
-"""Runs below a folder, as pages and as JSON: the list, reports, single images, and two runs compared.
+"""Routes for the runs below a folder, as pages and as JSON: the list of runs, reports, single images, and the comparison of two runs.
 
-A report is shown in a sandboxed frame that cannot use this server, see :data:`proofmap.app.pages.REPORT_POLICY`. A small script
-keeps what is around the frame up to date.
+A report is shown in a sandboxed frame that cannot use this server; see :data:`proofmap.app.pages.REPORT_POLICY`. A small script
+keeps the page around the frame up to date.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from proofmap.results.drops import drop_cells
 
 LINKS = {"Try it": "/", "The idea": "/idea", "Runs": "/runs", "Compare": "/runs/compare", "API": "/api"}
 ROWS = 50
-"""Images on one page of the list."""
+"""Number of images on one page of the list of images."""
 
 RunId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="of a run, as the list of runs gives it")]
 Place = Annotated[int, Path(ge=0, le=10_000_000, description="of the image in the run, from 0")]
@@ -36,7 +36,7 @@ FormText = Annotated[str, Field(max_length=300)]
 
 
 def runs_router(root: FilePath, *, pages: bool = True) -> APIRouter:
-    """The routes of the runs in a folder. Without ``pages``, only the JSON routes."""
+    """The routes for the runs below ``root``. Without ``pages``, only the JSON routes."""
     views, router = RunViews(root), APIRouter(tags=["runs"])
     _add_json(router, views)
     if pages:
@@ -45,7 +45,7 @@ def runs_router(root: FilePath, *, pages: bool = True) -> APIRouter:
 
 
 def no_runs_router() -> APIRouter:
-    """The pages of runs for a server without a folder of runs. They explain how to set one."""
+    """The routes of the pages about runs, for a server without a folder of runs. The pages explain how to set one."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/runs")
@@ -117,7 +117,7 @@ def _add_json(router: APIRouter, views: RunViews) -> None:
 
 
 class CompareForm(BaseModel):
-    """The form of the page that compares two runs."""
+    """The fields of the form on the page that compares two runs."""
 
     run: FormText = ""
     against: FormText = ""
@@ -168,7 +168,7 @@ def _page_routes(views: RunViews) -> APIRouter:
 
 
 async def _viewer(views: RunViews, run: str, image: int | None) -> Response:
-    """The frame of a report, or of one image's page, with the state of the run above it."""
+    """A page that shows the state of a run, and below it a frame with the report, or with the page of one image."""
     record = await views.read(partial(views.record, run))
     if image is not None and image >= record.images:
         raise NotFound(f"the run has no image {image}; look for it in the list of its images")
@@ -177,7 +177,7 @@ async def _viewer(views: RunViews, run: str, image: int | None) -> Response:
 
 
 async def _framed(views: RunViews, run: str, image: int | None) -> Response:
-    """A page for a frame: the current report of a run, or the page of one image."""
+    """The content of the frame: the current report of a run, or the page of one image."""
     return html(await views.draw(partial(views.page, run, image)), REPORT_POLICY)
 
 
@@ -204,7 +204,7 @@ def _images_page(views: RunViews, run: str, search: str, metric: str, sort: str,
 
 
 async def _compare_page(views: RunViews, form: CompareForm) -> Response:
-    """The form and, if two runs are chosen, the table below it. An error is shown between the two."""
+    """The page with the form and, if two runs are chosen, their comparison or an error message below it."""
     listed = (await views.read(views.folders.records)).runs
     content: dict[str, object] = {"found": None, "message": "", "drops": [], "drop_notes": ()}
     if form.run and form.against:
@@ -234,7 +234,7 @@ async def _compare_page(views: RunViews, form: CompareForm) -> Response:
 
 
 async def _or_message(work: Awaitable[Response], *, framed: bool = False) -> Response:
-    """The page. If it cannot be made, a page with the error message; inside a frame it has no links."""
+    """The page that ``work`` makes. If ``work`` fails, a page with the error message, which has no links if it is shown inside a frame."""
     try:
         return await work
     except ProofmapError as error:

@@ -1,4 +1,4 @@
-"""What is shown of a run: its report, the pages and values of its images, and its comparison with another run."""
+"""Makes what the server shows of a run: its report, the pages and values of its images, and its comparison with another run."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ from proofmap.study.reading.stored_run import Run
 from proofmap.study.store.records import ImageRow
 
 READERS, DRAWERS = 2, 1
-"""Threads that read and that draw for all visitors together, so that the rest of the server stays responsive."""
+"""Numbers of threads that read runs and that make pages, for all visitors together. So the rest of the server stays responsive."""
 MOST_BYTES = 64_000_000
-"""Bytes of the pages that are kept."""
+"""Largest size in bytes of all kept pages together."""
 MOST_EVALUATIONS = 4
 
 T = TypeVar("T")
 
 
 class RunViews:
-    """Pages and numbers of the runs below a folder. Pages and evaluations are kept by the version of their run.
+    """Pages and numbers of the runs below a folder. Pages and evaluations are cached until their run changes.
 
-    A request works in a thread: by :meth:`read` if it only reads; by :meth:`draw`, one at a time, if it makes a page or a comparison.
+    The work of a request runs in another thread: by :meth:`read` if it only reads, and by :meth:`draw`, one request at a time, if it makes a
+    page or a comparison.
     """
 
     def __init__(self, root: Path) -> None:
@@ -67,7 +68,7 @@ class RunViews:
     # ---- pages --------------------------------------------------------------------------------------------------
 
     def page(self, run: str, image: int | None = None) -> bytes:
-        """The report of the current state of a run, or the page of one image, whether or not the report shows it."""
+        """The current report of a run, or the page of one image. Any image has a page, even if the report does not show it."""
         folder = self.folders.find(run)
 
         def make() -> bytes:
@@ -94,9 +95,10 @@ class RunViews:
         start: int = 0,
         number: int = 50,
     ) -> ImageList:
-        """The images that contain ``search`` in their name or in the name of a label.
+        """Up to ``number`` images of a run, with their values of one metric, beginning at ``start``.
 
-        With ``sort``, a method, its worst images come first.
+        ``search`` keeps images that contain this text in their name or in the name of a label. ``sort`` is the name of a method: the images
+        with its worst values come first. ``metric`` is by default the first metric of the run.
         """
         with Run(self.folders.find(run).path) as opened, opened.store.snapshot():
             metrics = opened.metrics
@@ -130,7 +132,7 @@ class RunViews:
             )
 
     def image(self, run: str, image: int) -> RunImage:
-        """One image with all its values."""
+        """One image of a run with all its values."""
         with Run(self.folders.find(run).path) as opened, opened.store.snapshot():
             if not 0 <= image < len(opened.images):
                 raise NotFound(f"there is no image {image}: the run has 0 to {len(opened.images) - 1}")
@@ -161,9 +163,9 @@ class RunViews:
         allow_mismatch: bool = False,
         max_drop: float | None = None,
     ) -> tuple[Comparison, tuple[DropLine, ...], tuple[str, ...]]:
-        """What ``proofmap compare AGAINST RUN`` prints, and the drops with their notes if ``max_drop`` is given.
+        """The comparison that ``proofmap compare AGAINST RUN`` prints, and, if ``max_drop`` is given, the drops of scores and notes on them.
 
-        ``against`` is the run that differences are taken from.
+        A difference is a value of ``run`` minus the value of ``against``.
         """
         folders = [self.folders.find(against), self.folders.find(run)]
         if folders[0] == folders[1]:
@@ -196,7 +198,7 @@ def comparison_record(
     drops: Sequence[DropLine],
     notes: Sequence[str],
 ) -> ComparisonRecord:
-    """A comparison as JSON carries it."""
+    """A comparison as a record for JSON."""
     return ComparisonRecord(
         run=run,
         against=against,
@@ -207,7 +209,7 @@ def comparison_record(
 
 
 def _plain(record: dict[str, object]) -> dict[str, object]:
-    """The value as JSON: None for NaN and infinity, and texts as visitors may see them."""
+    """A record as JSON can hold it and visitors may see it: None for NaN and infinity, and texts without folders."""
     numbers = {key: _finite(value) for key, value in record.items() if isinstance(value, float)}
     return (
         record | numbers | {key: public_text(text) for key, text in record.items() if isinstance(text, str)}
@@ -231,7 +233,7 @@ def _holds(row: ImageRow, names: Sequence[str], search: str) -> bool:
 
 
 def _worst_first(value: float | None, higher: bool) -> tuple[bool, float]:
-    """Sort key; images that do not count come last."""
+    """A sort key by which the worst values come first, and images that do not count come last."""
     if value is None:
         return True, 0.0
     return False, value if higher else -value

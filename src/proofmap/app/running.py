@@ -1,6 +1,6 @@
-"""What a job does: compute the maps of each method, show them while they are learned, and judge them.
+"""Runs a job: computes the maps of each method, shows them while they are learned, and judges them.
 
-Also the files of a finished job: sheet, page, maps in two formats, and the command that repeats it.
+Also makes the files of a finished job: sheet, page, maps in two formats, and the command that repeats the job.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from proofmap.results.sharing import shared, without_folders
 
 
 class JobRunner:
-    """Runs jobs on the nets, in their thread."""
+    """Runs jobs on the nets, in the worker's thread."""
 
     def __init__(self, nets: Nets, worker: NetWorker) -> None:
         self.nets, self.worker = nets, worker
@@ -94,7 +94,7 @@ class JobRunner:
 
 
 def joined(found: list[Evaluation]) -> Evaluation:
-    """One evaluation made of several, each of one method on the same image and labels."""
+    """Join evaluations of one method each, on the same image and labels, into one evaluation of all methods."""
     results = [evaluation.results[0] for evaluation in found]
     names = distinct_names([result.name for result in results])
     renamed = tuple(dataclasses.replace(r, name=name) for r, name in zip(results, names, strict=True))
@@ -102,7 +102,8 @@ def joined(found: list[Evaluation]) -> Evaluation:
 
 
 class _Watcher:
-    """Reports progress and masks of one method of a job as events. Between steps it answers questions and may stop the job."""
+    """Adds events about the progress and the masks of one method to a job. Between steps it lets the worker answer questions, and stops the
+    job if it was cancelled."""
 
     def __init__(self, job: MapJob, number: int, worker: NetWorker) -> None:
         self.job, self.number, self.worker, self.paced = job, number, worker, RateLimit()
@@ -135,7 +136,7 @@ class _Watcher:
         return CallbackTask(advanced)
 
     def show(self, image: int, label: int, snapshot: Snapshot) -> None:
-        """Report a mask that is being learned."""
+        """Add an event with a mask that is being learned."""
         if not (self.paced.due(label) or snapshot.step == snapshot.steps):
             return
         height, width = snapshot.mask.shape if snapshot.mask.ndim > 1 else (1, len(snapshot.mask))
@@ -154,13 +155,13 @@ class _Watcher:
 
 
 def picture_bytes(heat: Tensor, *, signed: bool = False) -> str:
-    """A map as one byte per pixel, scaled for display, in base64."""
+    """The values of a map, scaled for display to one byte per pixel, in base64."""
     bright = np.rint(255 * displayed(heat, signed=signed)).astype(np.uint8)
     return base64.b64encode(bright.tobytes()).decode("ascii")
 
 
 def order_bytes(heat: Tensor) -> tuple[str, str]:
-    """The rank of each pixel as in the games, little-endian in base64, and the number type."""
+    """The rank of each pixel, little-endian in base64, and the number type. The insertion and deletion games use the same ranks."""
     ranks = rank(heat[None])[0].cpu().numpy()
     kind = "uint16" if ranks.size <= 1 << 16 else "uint32"
     return base64.b64encode(ranks.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode("ascii"), kind
@@ -169,7 +170,7 @@ def order_bytes(heat: Tensor) -> tuple[str, str]:
 def map_answer(
     evaluation: Evaluation, result: MethodResult, deleted: Curves, place: int, names: Sequence[str]
 ) -> MapAnswer:
-    """Everything about one finished map."""
+    """The answer about one finished map. ``place`` is the index of its label in the evaluation, ``deleted`` has the deletion curves."""
     heat = evaluation.map_of(result, 0, place)
     listed = heat.ndim == 1
     height, width = (1, len(heat)) if listed else heat.shape
@@ -204,7 +205,10 @@ def map_answer(
 
 
 def curve_answer(curves: Curves, place: int, *, each: bool = False) -> CurveAnswer:
-    """The curve of one label: shares of the positions, and f at each. With ``each``, at every number of positions."""
+    """The curve of the label with index ``place``: shares of the positions, and the probability f at each share.
+
+    With ``each``, f is interpolated at every number of positions.
+    """
     counts, f = curves.counts.to(torch.float64), curves.probabilities[0, place].double().cpu()
     if each:
         whole = np.arange(curves.positions + 1)
@@ -226,11 +230,11 @@ FILES = {
     "maps.safetensors": "application/octet-stream",
     "command.txt": "text/plain; charset=utf-8",
 }
-"""The files and their media types."""
+"""The files of a finished job and their media types."""
 
 
 def saved(job: MapJob, file: str, inputs: Inputs) -> bytes:
-    """The content of a file, made when it is first requested."""
+    """The content of a file of a job, made when it is first requested."""
     if file not in FILES:
         raise NotFound(f"a job has the files {', '.join(FILES)}")
     if file not in job.files:

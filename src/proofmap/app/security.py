@@ -1,10 +1,10 @@
-"""Who may use the server: this machine, or whoever has the token; never a page of another origin.
+"""Checks who may use the server: this machine, or whoever has the token; never a page of another origin.
 
-- *Host*: the Host header must name this machine, so that a page whose name was made to point here (DNS rebinding) gets nothing.
+- *Host*: the Host header must name this machine. So a page of another site whose domain was made to point here (DNS rebinding) gets nothing.
 - *Origin*, *Sec-Fetch-Site*: a request that a browser makes for another site is refused, whether it reads or writes.
-- *Token*: required unless the server listens on the loopback only. It is given once in the address and then kept in a cookie
-  that scripts cannot read and other sites cannot send; programs send ``Authorization: Bearer TOKEN``.
-- *Sizes*: bodies are counted while they arrive.
+- *Token*: required unless the server listens on the loopback address only. A browser gives the token once in the address and then keeps it
+  in a cookie that scripts cannot read and other sites cannot send. Programs send ``Authorization: Bearer TOKEN``.
+- *Sizes*: the bytes of a request body are counted while they arrive.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-"""Headers of every response that does not set them itself."""
+"""Default headers, added to every response that does not set them itself."""
 _LOG = logging.getLogger("uvicorn.error")
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True)
 class Access:
-    """The address that the server listens on, and the token that it requires. Without a token, only this machine may use it."""
+    """The address that the server listens on, and the token that it requires. Without a token, only this machine may use the server."""
 
     host: str = "127.0.0.1"
     port: int = 8000
@@ -60,14 +60,14 @@ class Access:
 
     @property
     def address(self) -> str:
-        """What to open in a browser on this machine."""
+        """The URL to open in a browser on this machine, with the token."""
         anywhere = self.host in ("0.0.0.0", "::")
         name = "127.0.0.1" if anywhere else f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{name}:{self.port}/" + (f"?{urlencode({'token': self.token})}" if self.token else "")
 
     @property
     def cookie(self) -> str:
-        """The name of the cookie. It contains the port, because all ports of a host share their cookies."""
+        """The name of the cookie with the token. The name contains the port, because all ports of a host share their cookies."""
         return f"proofmap-{self.port}"
 
     def serves(self, name: str) -> bool:
@@ -81,7 +81,7 @@ class Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address.
+    """Whether only this machine can reach an address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -213,14 +213,14 @@ class Guard:
 
 
 def _refusal(scope: Scope, refused: HTTPException) -> Response:
-    """A refusal: a page for a person's browser, otherwise JSON."""
+    """The response to a refused request: a page for a person's browser, otherwise JSON."""
     if is_page_request(scope):
         return message_page("Not allowed", as_sentence(refused.detail), status=refused.status_code)
     return JSONResponse({"error": refused.detail}, refused.status_code)
 
 
 def _limited(receive: Receive, request: Request) -> Receive:
-    """The body of a request. Raises as soon as more bytes arrive than are allowed."""
+    """Wrap ``receive``, which reads the body of a request, so that it raises as soon as more bytes arrive than are allowed."""
     uploads = {"/api/photos": UPLOAD_BYTES, "/api/data": TABLE_BYTES}
     limit = uploads.get(request.scope["path"], JSON_BYTES)
     declared = request.headers.get("content-length", "0")

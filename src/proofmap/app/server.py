@@ -1,4 +1,4 @@
-"""What all routes share: nets, photos (or rows, or texts), jobs, the worker, and the decoders of pictures."""
+"""The objects that all routes share: nets, photos (or rows, or texts), jobs, the worker, and the decoders of pictures."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from proofmap.app.worker import Busy, NetWorker
 
 T = TypeVar("T")
 DECODERS, MOST_UNDECODED = 2, 16
-"""Pictures decoded at the same time; the limit of these and the waiting ones together."""
+"""Largest number of pictures that are decoded at the same time, and of pictures that are decoded or wait to be."""
 
 
 @dataclass(eq=False)
 class Server:
-    """What all routes share."""
+    """The objects that all routes share."""
 
     nets: Nets
     choices: Choices
@@ -54,16 +54,16 @@ class Server:
 
     @property
     def subjects(self) -> Photos | Items:
-        """What visitors ask about: photos, or rows or texts."""
+        """The inputs that visitors ask about: the photos, or the rows, series and texts."""
         return self.photos if self.nets.of_photos else self.items
 
     def warm_up(self) -> None:
-        """Load the first net and make its pool, so that the first photo is answered fast. Runs in the worker's thread."""
+        """Load the first net and make its pool of random images, so that the first request is fast. Runs in the worker's thread."""
         self.nets.classifier(self.nets.first)
         self.nets.warm_soon(None, self.nets.first)
 
     async def ask(self, question: Callable[[], T]) -> T:
-        """The answer to a question, from the worker's thread."""
+        """Run a short function in the worker's thread and return its result."""
         return await asyncio.wrap_future(self.worker.ask(question))
 
     async def decode(self, work: Callable[[], T]) -> T:
@@ -76,7 +76,7 @@ class Server:
             self._undecoded -= 1
 
     def check_decoders(self) -> None:
-        """Refuse a picture before it is sent if too many wait to be decoded."""
+        """Raise if too many pictures wait to be decoded. Called before a picture is read from a request."""
         if self._undecoded >= MOST_UNDECODED:
             raise Busy("too many photos are being sent; send it again in a moment")
 
@@ -86,11 +86,11 @@ class Server:
         return await self.decode(partial(self.nets.seen, photo, net)) if known is None else known
 
     async def beliefs(self, photo: Subject, net: str) -> Tensor:
-        """What a net believes about a photo, ``(A,)``."""
+        """The net's probabilities ``(A,)`` of all labels for a photo."""
         image = await self.seen(photo, net)
         return await self.ask(lambda: self.nets.beliefs(photo, net, image))
 
     async def facts(self, net: str) -> Facts:
-        """What is known about a net, which is loaded first if necessary."""
+        """The facts about a net, which is loaded first if necessary."""
         found = self.nets.known(net)
         return await self.ask(lambda: self.nets.facts(net)) if found is None else found

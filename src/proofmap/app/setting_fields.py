@@ -1,5 +1,6 @@
-"""The settings of methods as fields of a form, with kind, bounds, default and help, all generated from the settings themselves. Also the
-limits of numbers that visitors may set (:mod:`proofmap.app.choices`)."""
+"""The settings of methods as fields of a form. Kind, bounds, default and help of each field are generated from the setting.
+
+Also the limits of numbers that visitors may set; see :mod:`proofmap.app.choices`."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from proofmap.methods.masks.method import MaskMethod
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 TIMES = {"method": 4, "fill": 2}
-"""The limit of a number of a method or fill, as a multiple of its default."""
+"""The largest value of a number in the settings of a method or fill, as a multiple of its default."""
 SAFE_TEXTS = frozenset({"layer"})
-"""Settings whose text can only name a part of the net."""
+"""Settings whose text visitors may choose, because it can only name a part of the net."""
 _SEEDS = ("seed", "seed_offset")
 _STEP_COUNTS = ("steps", "passes", "iterations")
-"""Settings that count the steps of methods that learn masks; a job can be cancelled between two steps."""
+"""Settings with the number of steps of methods that learn masks. They have no limit of their own: a job can be cancelled between two steps."""
 _WITHOUT_DEFAULT = 1_000.0
-"""The largest number of a setting whose default is none or zero."""
+"""The largest value of a number whose default is none or zero."""
 
 
 def is_live(kind: type[Plugin]) -> bool:
@@ -32,7 +33,7 @@ def is_live(kind: type[Plugin]) -> bool:
 
 
 def bounds(kind: type[Plugin], info: Setting) -> tuple[float, float]:
-    """The smallest and largest number that a visitor may choose for a setting; infinite if only the number of passes is limited."""
+    """The smallest and largest number that a visitor may choose for a setting. A bound is infinite if this setting has no limit of its own."""
     if info.name in _SEEDS or (info.name in _STEP_COUNTS and issubclass(kind, Method) and is_live(kind)):
         return -math.inf, math.inf
     default = info.default if isinstance(info.default, (int, float)) else 0.0
@@ -48,9 +49,10 @@ NONE = "none"
 
 
 def fields_of(kind: type[Method], default_method: str, accepts: Callable[[str], bool]) -> list[SettingField]:
-    """The settings that a visitor may choose, presets first. Settings and values that only the command line accepts are left out.
+    """The form fields of the settings that a visitor may choose, presets first.
 
-    ``accepts`` says whether a visitor may ask for a spec.
+    Settings and values that only the command line accepts are left out.
+    ``accepts`` says whether a visitor may use a spec (the name of a method with its settings).
     """
     presets = [
         SettingField(

@@ -1,7 +1,7 @@
 """The one thread that works on nets.
 
-Jobs wait in a queue and run one after the other. Short questions, such as what the net believes or what a painted proof shows,
-do not wait for a job to end: a job calls :meth:`NetWorker.between` after each of its steps, and the questions are answered there.
+Jobs wait in a queue and run one after the other. Questions are short functions, such as one that computes the net's probabilities for a
+photo. They do not wait for a job to end: a job calls :meth:`NetWorker.between` after each of its steps, which answers the questions.
 A net is therefore never used by two threads at once.
 """
 
@@ -19,9 +19,9 @@ from proofmap.core.errors import InputError
 T = TypeVar("T")
 
 MOST_QUESTIONS = 256
-"""Short questions that may wait at the same time."""
+"""Largest number of questions that may wait at the same time."""
 AT_EXIT = 300.0
-"""Seconds for the step that is running when the program ends. Python aborts (exit code 134) if a thread is inside torch then."""
+"""Seconds to wait, when the program ends, for the running step. Python aborts (exit code 134) if it ends while a thread is inside torch."""
 
 
 class Cancelled(Exception):
@@ -45,7 +45,7 @@ class NetWorker:
         atexit.register(self.close, AT_EXIT)
 
     def ask(self, question: Callable[[], T]) -> Future[T]:
-        """Answer a short question before the next step of a job; the future holds the answer or the error."""
+        """Queue a short function, which runs before the next step of a job. The returned future gets its result or its error."""
         answer: Future[T] = Future()
         with self._wake:
             if self._closed:
@@ -57,19 +57,19 @@ class NetWorker:
         return answer
 
     def add(self, job: Callable[[], None]) -> None:
-        """Add a job to the end of the queue. It must not raise."""
+        """Add a job to the end of the queue. The job must not raise."""
         with self._wake:
             self._jobs.append(job)
             self._wake.notify()
 
     def between(self) -> None:
-        """Called by a running job between two steps: answers the questions that came in meanwhile."""
+        """Answer the waiting questions. A running job calls this between two steps. Raises :class:`Cancelled` if the worker is closed."""
         self._answer_waiting()
         if self._closed:
             raise Cancelled
 
     def close(self, seconds: float = 2.0) -> None:
-        """Stop after the current step. Waiting jobs and questions are dropped."""
+        """Stop after the current step, and wait for it at most this number of seconds. Waiting jobs and questions are dropped."""
         with self._wake:
             self._closed = True
             questions, self._questions = self._questions, deque()
@@ -82,8 +82,8 @@ class NetWorker:
             atexit.unregister(self.close)
 
     def _answer_waiting(self) -> None:
-        """Answer the questions that are waiting now. Questions that arrive meanwhile wait for the next step, so that they cannot stop a
-        job.
+        """Answer the questions that are waiting now. Questions that arrive in the meantime wait for the next step, so that they cannot hold up
+        a job.
         """
         with self._wake:
             waiting, self._questions = self._questions, deque()
