@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Results go to stdout, everything meant for a person to stderr."""
+"""The command line: it parses arguments, calls the library and prints. Results go to stdout, messages for the user to stderr."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ COMMANDS = {
         ),
     },
 }
-"""Every command by the groups of the help: its function in this folder, and its help.
+"""Every command, by its group in the help: its function in this folder, and its help text.
 
-The help is here and not in docstrings so that ``proofmap --help`` imports no command: most of them import torch, which takes
+The help texts are here and not in docstrings, so that ``proofmap --help`` imports no command. Most commands import torch, which takes
 seconds.
 """
 
@@ -132,7 +132,10 @@ def _import(function: str) -> Callable[..., None]:
 
 
 def _check_torch(error: BaseException) -> None:
-    """End with a message if an import failed because PyTorch is missing or broken. It then raises an OSError on Windows."""
+    """End the program with a message if ``error`` is an import that failed because PyTorch is missing or broken.
+
+    On Windows, importing a broken PyTorch raises an OSError.
+    """
     try:
         import torch  # noqa: F401
     except (ImportError, OSError) as cause:
@@ -144,7 +147,7 @@ def _check_torch(error: BaseException) -> None:
 
 
 def _not_imported() -> None:
-    """Stands for a command that is only listed."""
+    """A placeholder for the function of a command that is only listed in the help."""
 
 
 def _renamed(context: typer.Context) -> None:
@@ -255,7 +258,7 @@ def _is_out_of_memory(raised: BaseException) -> bool:
 
 
 def _raised(ended: BaseException) -> BaseException:
-    """The error that ended a command. Truncated files raise EOFError, which typer turns into Abort."""
+    """The original error behind the exception ``ended``. For example, truncated files raise EOFError, which typer turns into Abort."""
     abort = ended.__context__
     return abort.__cause__ or ended if isinstance(abort, typer.Abort) else ended
 

@@ -1,4 +1,4 @@
-"""``audit``: checks a run's scores against bars and against another run; the exit code says whether all checks pass."""
+"""``audit``: checks a run's scores against thresholds and against another run. The exit code says whether all checks pass."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def audit(
 
 
 def _judge_controls(run: Path, device: str | None) -> None:
-    """Judge the controls that a run does not have and store them in it. If that fails, the audit continues and says why."""
+    """Judge the controls that a run lacks and store them in the run. If that fails, print the reason; the audit continues."""
 
     from proofmap.report.runs import save_run
     from proofmap.study.stored_study import add_controls
@@ -160,7 +160,7 @@ def _metric_and_number(option: str, text: str) -> tuple[str, float]:
 
 
 def _limits(texts: Sequence[str]) -> float | dict[str, float]:
-    """The limits: one number for all scores, or one for each named metric."""
+    """Parse limits: one number for all scores, or one number for each named metric."""
     if len(texts) == 1 and "=" not in texts[0]:
         try:
             return float(texts[0])
@@ -170,7 +170,7 @@ def _limits(texts: Sequence[str]) -> float | dict[str, float]:
 
 
 def _unfinished(run: Run, which: str) -> str:
-    """Why a run is not finished; empty if it is."""
+    """A text that says why a run is not finished; empty if it is finished."""
     item = kind_of(run.manifest.identity).singular
     lacking = [f"{method} lacks {counted(n, item)}" for method, n in run.unfinished().items()]
     reason = f"{which} is not finished, so it does not pass: {', '.join(lacking)}. Continue it, or accept it with --unfinished"
@@ -178,14 +178,14 @@ def _unfinished(run: Run, which: str) -> str:
 
 
 def _failed(run: Run, evaluation: Evaluation) -> str:
-    """Which methods failed on every image; empty if none did."""
+    """A text that names the methods which failed on every image; empty if there are none."""
     lacking = {*run.methods} - {*run.unfinished()} - {result.name for result in evaluation.results}
     reason = f"no {evaluation.inputs.singular} has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
     return reason if lacking else ""
 
 
 def _stale(run: Run) -> str:
-    """What changed since the run; empty if nothing did."""
+    """A text that says what has changed since the run was computed; empty if nothing has."""
     from proofmap.study.stored_study import what_changed
 
     changed = what_changed(run, options.check_device(None))
@@ -195,7 +195,7 @@ def _stale(run: Run) -> str:
 
 
 def _check_same_pictures(run: Run, other: Run) -> None:
-    """Images are matched by name, so images with the same name must be the same picture."""
+    """Raise if images with the same name are different pictures in the two runs: images are matched by name."""
     digests = {image.name: image.digest for image in other.images}
     for image in run.images:
         if digests.get(image.name, image.digest) != image.digest:

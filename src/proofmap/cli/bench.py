@@ -1,4 +1,4 @@
-"""``bench``: the tasks of ProofBench, a method judged on one, a record checked and added to the leaderboard, the leaderboard as a page."""
+"""``bench``: lists the tasks of ProofBench, judges a method on a task, adds a checked record to the leaderboard, and writes its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``compare`` and ``analyse``: what the numbers of runs say together."""
+"""``compare`` and ``analyse``: compare the scores of methods and runs, and analyse them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def compare(
 
 @contextmanager
 def opened_runs(folders: Sequence[Path]) -> Iterator[list[Evaluation]]:
-    """The evaluations of runs. If nothing fails, notes about the runs are printed at the end."""
+    """Open runs and yield their evaluations. If nothing fails, notes about the runs are printed at the end."""
     with ExitStack() as stack:
         runs = [stack.enter_context(Run(folder)) for folder in folders]
         yield [run.evaluation() for run in runs]
@@ -65,11 +65,11 @@ def opened_runs(folders: Sequence[Path]) -> Iterator[list[Evaluation]]:
 
 
 class Analysis(NamedTuple):
-    """One kind of ``analyse``: its line of help, its function, and that function's names for the options it takes."""
+    """One kind of ``analyse``: its line of help, its function, and the function's parameter for each option that it takes."""
 
     help: str
     function: str
-    """Its module among the results, and its name; imported when it is asked for."""
+    """Module below ``proofmap.results`` and name of the function. It is imported when it is needed."""
     options: Mapping[str, str]
     several_runs: bool = False
 

@@ -1,4 +1,4 @@
-"""What the command line prints: results on stdout, messages and progress on stderr. Terminal escapes in names and texts are removed."""
+"""Prints results to stdout, and messages and progress to stderr. Terminal escapes in names and texts are removed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def table_width() -> int | None:
 
 
 def print_as(result: Any, format: str) -> None:
-    """Print a result on stdout in one of the formats that it has: table, md, csv or json."""
+    """Print a result on stdout in one of the formats that the result supports: table, md, csv or json."""
     text = (
         result.table(table_width())
         if format == "table"
@@ -60,13 +60,13 @@ def print_written(paths: Sequence[Path]) -> None:
 
 
 def print_notes(run: Run) -> None:
-    """Print the notes of a run: what its readers should know about the numbers."""
+    """Print the notes of a run, which say how its numbers were made."""
     for note in run.notes():
         stderr.print(f"note: {run.folder.name}: {note}")
 
 
 def progress_for(console: Console, quiet: bool) -> Progress:
-    """A live bar on a terminal, lines in a log, nothing if quiet."""
+    """The progress display for a console: a live bar on a terminal, otherwise lines of text; one that shows nothing if ``quiet``."""
     if quiet:
         return Silent()
     return Bars(console) if console.is_terminal else Lines(console.file, seconds_between_lines())

@@ -53,8 +53,8 @@ SENTENCES = (
 
 
 class Demo(NamedTuple):
-    """The content of a demo: a model, inputs with their true labels if known, fills, a sentence about it, and the words for an input and
-    its parts.
+    """The content of a demo: a model, inputs with their true labels if known, fills (what hidden positions show), a sentence that describes
+    the demo, and the words for an input and its positions.
     """
 
     classifier: pm.Classifier
@@ -69,7 +69,7 @@ class Demo(NamedTuple):
 def demo_without_gradients(
     what: str, out: Path, labels: str | None, methods: str | None, seed: int, quiet: bool
 ) -> None:
-    """Judge methods on a table or on texts, and write pictures, table and report to ``out``."""
+    """Judge methods on rows of a table or on texts, and write pictures, the table of scores and the report to ``out``."""
     check_output(out)
     demo = DEMOS[what]()
     if not quiet:
@@ -101,7 +101,7 @@ def table_demo() -> Demo:
 
 
 def text_demo() -> Demo:
-    """Sentences, some of two languages, and the model inside the package py3langid."""
+    """Sentences, some in two languages, and the language model of the package py3langid."""
     classifier = pm.load_classifier(NAME).restricted(LANGUAGES)
     about = f"{NAME} tells {len(classifier.names)} languages apart; here {len(LANGUAGES)} count: {', '.join(LANGUAGES)}"
     return Demo(classifier, list(SENTENCES), None, ("delete", "images"), about, "text", "words")
@@ -111,7 +111,7 @@ DEMOS = {"table": table_demo, "text": text_demo}
 
 
 def print_and_save(found: pm.Evaluation, out: Path, item: str) -> Path:
-    """Print the proofs of the first method, all scores and the verdict, and write everything; returns the report's path."""
+    """Print the proofs of the first method, all scores and the verdict, and write all files to ``out``. Returns the path of the report."""
     print_result(
         f"what the maps of {found.results[0].name} prove\n\n{score_tables.pair_table(found, 1, table_width())}\n"
     )
@@ -124,7 +124,7 @@ def print_and_save(found: pm.Evaluation, out: Path, item: str) -> Path:
 
 
 def trained_forest() -> tuple[pm.Classifier, Any, Any]:
-    """The classifier, the rows that it was not trained on, and their true labels."""
+    """A trained random forest, the rows that it was not trained on, and their true labels."""
     require("pandas", extra="pandas", purpose="demo table")
     data = require("sklearn.datasets", extra="sklearn", purpose="demo table")
     forests = require("sklearn.ensemble", extra="sklearn", purpose="demo table")
@@ -139,7 +139,7 @@ def trained_forest() -> tuple[pm.Classifier, Any, Any]:
 
 
 OVERHEAD = 1.1
-"""Ranking, composing and drawing take a tenth of the time of the passes (measured with four photos on two cores)."""
+"""Factor from the time of the passes to the whole time: ranking, composing and drawing take a tenth (measured with four photos on two cores)."""
 
 
 def demo(
@@ -203,14 +203,15 @@ def demo(
 
 @dataclass(frozen=True)
 class DemoSize:
-    """Size of the demo: photos, labels per photo without the wrong ones, and the share of the steps of methods that learn."""
+    """The size of a demo: the number of photos, the number of labels per photo (without the wrong labels that test soundness), and the share
+    of their steps that methods which learn masks take."""
 
     photos: int
     labels: int
     steps: float = 1.0
 
     def cuts(self, full: DemoSize) -> str:
-        """What is smaller than in the ``full`` size, in words.
+        """A text that says what is smaller than in the ``full`` size.
 
         >>> DemoSize(3, 2).cuts(DemoSize(5, 3))
         '3 of 5 photos, 2 of 3 labels'
@@ -243,13 +244,13 @@ def smaller_sizes(full: DemoSize, *, cut_labels: bool = True, cut_steps: bool = 
 
 
 def fitted(full: DemoSize, seconds: Callable[[DemoSize], float], budget: float, **cuts: bool) -> DemoSize:
-    """The largest scale that takes at most ``budget`` seconds, or the smallest scale."""
+    """The largest size that takes at most ``budget`` seconds; the smallest size if none does. ``seconds`` estimates the time of a size."""
     scales = list(smaller_sizes(full, **cuts))
     return next((scale for scale in scales if seconds(scale) <= budget), scales[-1])
 
 
 def with_fewer_steps(method: Method, share: float) -> Method:
-    """The method with this share of its ``steps`` or ``passes``, if it has such a setting; methods inside it change too."""
+    """The method with this share of its ``steps`` or ``passes``, if it has such a setting. Methods that it wraps are changed too."""
     if share == 1:
         return method
     changes: dict[str, object] = {}
@@ -271,7 +272,7 @@ def _scale_for(
     budget: float,
     quiet: bool,
 ) -> DemoSize:
-    """The scale that fits into the budget at the measured speed of this machine. What is cut is printed."""
+    """The size that fits into the time budget at the measured speed of this machine. If the size is reduced, a message says how."""
     metrics = [metric.prepare(classifier) for metric in default_metrics()]
 
     def cost(scale: DemoSize) -> Cost:

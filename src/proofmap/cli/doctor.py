@@ -25,7 +25,7 @@ from proofmap.models.cifar_resnet import CifarResNet
 
 
 class OptionalPackage(NamedTuple):
-    """A package that some feature needs: its module, its name for pip, the extra that installs it, and the feature."""
+    """A package that an optional feature needs: its module, its name for pip, the extra that installs it, and the feature."""
 
     module: str
     package: str
@@ -203,6 +203,6 @@ def as_text(found: Mapping[str, Any]) -> str:
 
 
 def _row(start: str, text: str) -> list[str]:
-    """Lines that begin with ``start``; the text is wrapped, and its further lines are indented below its first."""
+    """The lines of one entry: ``start``, then the text, which is wrapped and indented below its first line."""
     indent = " " * len(start)
     return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)

@@ -201,7 +201,7 @@ def _has_meaning(method: str, net: Classifier) -> bool:
 
 
 def _names(config: Study, folder: Path) -> Collection[str]:
-    """The methods that this command named, with the controls that it added."""
+    """The names of the methods that this command judged, including the controls that it added."""
     if not config.controls:
         return config.named_methods()
     return config.named_methods(inputs_of(Manifest.read(folder).identity))
@@ -236,8 +236,8 @@ def executor_for(
 
 
 def _print_outcome(outcome: Outcome, methods: Collection[str], printed: Collection[str]) -> None:
-    """Print files, notes that were not printed before, and failures. Exit code 3 if one of these methods failed on an image, or an image
-    cannot be read."""
+    """Print the written files, the notes that are not in ``printed``, and failures. Exit with code 3 if one of these methods failed on an
+    image, or if an image cannot be read."""
     with Run(outcome.folder) as run:
         for note in run.notes():
             if note not in printed:
@@ -262,7 +262,7 @@ def _print_outcome(outcome: Outcome, methods: Collection[str], printed: Collecti
 
 
 def _print_sanity(found: Sanity, quiet: bool) -> list[str]:
-    """Print what the net does with some of the images. Suspicious findings are printed even if quiet. Returns the lines."""
+    """Print the sanity numbers: what the net does with some of the images. Warnings are printed even if ``quiet``. Returns the lines."""
     lines = ([] if quiet else [str(found)]) + [f"suspicious: {text}" for text in found.warnings()]
     for line in lines:
         stderr.print(line)
@@ -286,7 +286,7 @@ def _print_plan(plan: Plan) -> None:
 
 
 def preview_text(found: Preview) -> str:
-    """The plan, its cost and its estimated time as text."""
+    """The plan of a dry run, its cost and its estimated time, as text."""
     plan = found.plan
     rows = [
         [m.name, str(m.units), str(m.done), "?" if m.cost is None else f"{m.cost.passes:,}"]

@@ -65,7 +65,7 @@ def print_words(evaluation: Evaluation, console: Console | None = None) -> None:
 
 
 def coloured(proof: WordProof) -> Text:
-    """A text whose words have the colours of the map."""
+    """The text of a proof with its words in the colours of the map."""
     text = Text()
     for k, word in enumerate(proof.words):
         shade, bare = proof.shade(k), terminal_text(one_line(word)).rstrip()
@@ -77,9 +77,9 @@ def coloured(proof: WordProof) -> Text:
 
 
 def marked(proof: WordProof) -> str:
-    """A text without colours, where the words of the proof are in brackets.
+    """The text of a proof without colours, in which the words that prove the label are in brackets.
 
-    Equal to the text if nothing proves the label.
+    If nothing proves the label, there are no brackets.
     """
     parts = []
     for k, word in enumerate(proof.words):
@@ -232,7 +232,7 @@ def explain(
 
 
 def _rows(data: Dataset, wanted: str | None) -> list[int]:
-    """The rows that an option names, by name or number; the first three if it was left out."""
+    """The indices of the rows that the option ``--rows`` names, by name or number; the first three if the option was left out."""
     if wanted is None:
         return list(range(min(3, len(data))))
     places = {name: i for i, name in enumerate(data.names)}
@@ -249,8 +249,8 @@ def _rows(data: Dataset, wanted: str | None) -> list[int]:
 
 
 def _free_folder(out: Path | None, force: bool) -> Path:
-    """The folder to write to. A named folder must have no results yet; by default it is the first of ``proofs``,
-    ``proofs-2``, ``proofs-3``, ... that has none."""
+    """The folder to write to. A folder that the user names must have no results yet, unless ``force`` is set. The default is the first of
+    ``proofs``, ``proofs-2``, ``proofs-3``, ... that has none."""
     folder = check_output("proofs" if out is None else out)
     if force or not _has_results(folder):
         return folder

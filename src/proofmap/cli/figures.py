@@ -1,4 +1,4 @@
-"""``figures``: every kind of figure of the paper, from a run or from your photos, with captions."""
+"""``figures``: draws every kind of figure of the paper, from a run or from your photos, with captions."""
 
 from __future__ import annotations
 
@@ -79,13 +79,13 @@ def figures(
 
 
 def _rows(name: str, number: int | None) -> dict[str, Any]:
-    """The images of a grid that is drawn from a run, as ``--number`` states."""
+    """The argument of a figure's function for the number of images in a grid that is drawn from a run, given by ``--number``."""
     takes = inspect.signature(FIGURES[name].make).parameters
     return {"rows": number} if number is not None and "rows" in takes else {}
 
 
 def _choices(name: str, labels: str | None, method: str | None) -> dict[str, Any]:
-    """The labels and the method, as arguments of the figure's function."""
+    """The arguments of the figure's function for the chosen labels and method."""
     takes = inspect.signature(FIGURES[name].make).parameters
     chosen: dict[str, Any] = {}
     if labels is not None:

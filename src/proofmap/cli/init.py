@@ -1,4 +1,4 @@
-"""``init``: a study file with comments, for the data in a folder."""
+"""``init``: writes a study file with comments, for the data in a folder."""
 
 from __future__ import annotations
 

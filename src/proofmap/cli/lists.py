@@ -1,4 +1,4 @@
-"""``list``: everything that the command line takes by name, and the runs below a folder."""
+"""``list``: lists everything that the command line takes by name, and the runs below a folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLUGINS = ("methods", "metrics", "fills", "games", "targets")
 
 
 class KindList(NamedTuple):
-    """Records of one kind, the columns of their table (title and key of a record), and a note below it."""
+    """The records of one kind of thing, the columns of their table (title, and key in a record), and a note below the table."""
 
     records: Sequence[Mapping[str, Any]]
     columns: Mapping[str, str]
@@ -147,7 +147,7 @@ def _recipes(name: str | None, data: Path) -> KindList:
 
 
 def _recipe_state(recipe: Recipe, data: Path) -> tuple[str, list[str]]:
-    """Whether a recipe can be run, and what is missing for it and for its variants, up to the first variant that can be run."""
+    """The state of a recipe in words, and a list of what is missing for it and for its variants, up to the first that can be run."""
     missing = [need.describe(data) for need in recipe.missing(data)]
     required, ready = bool(recipe.lacks(data)), recipe.ready_variant(data)
     for variant in (v for v in recipe.variants if not v.by_name):

@@ -1,4 +1,4 @@
-"""Options that several commands share, and functions that read their values. Those whose help lists plug-ins are in ``judging_options``."""
+"""Options that several commands share, and functions that read their values. Options whose help lists plug-ins are in ``judging_options``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_METHODS = (
     "belief-mask,top-label:belief-mask,grad-cam,gradient-x-input,gradient,centered-gaussian,random"
 )
 METHODS_WITHOUT_GRADIENTS = "belief-order,greedy-insertion,kernel-shap,random"
-"""The default for models of other libraries."""
+"""The default methods for models of other libraries, which have no gradients."""
 FORMATS = ("table", "md", "csv", "json")
 
 
@@ -37,7 +37,7 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
 
 
 def choice_option(names: Collection[str], help: str, **settings: Any) -> Any:
-    """An option that takes one of these names. They are added to the help, and shells complete them."""
+    """An option that takes one of these names. The names are added to the help, and shells complete them."""
     words = f"{help}: {', '.join(names)}."
     return typer.Option(
         help=words, parser=one_of(names), metavar="<name>", autocompletion=completed(names), **settings
@@ -151,7 +151,7 @@ def names_after(option: str, text: str | None) -> list[str] | None:
 
 
 def with_columns(places: list[str] | None, target: str | None, column: str | None) -> list[str] | None:
-    """The dataset strings, with the columns of true labels and of texts written into the only one.
+    """The dataset strings. If the column of true labels or of texts is given, there must be only one string, and the column is added to it.
 
     >>> with_columns(["reviews.csv"], "stars", "review")
     ['reviews.csv?target=stars&column=review']
@@ -168,7 +168,7 @@ def with_columns(places: list[str] | None, target: str | None, column: str | Non
 
 
 def check_device(name: str | None) -> str:
-    """The device, checked to work; if no name is given, a GPU if there is one."""
+    """The name of the device, after a check that it works. If no name is given, a GPU if there is one."""
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -32,7 +32,7 @@ def terminal_width() -> int:
 
 
 def plugin_list(registry: Registry[Any]) -> str:
-    """All plug-ins of a registry, each with its facts and the names of its settings."""
+    """A text with all plug-ins of a registry, each with its facts and the names of its settings."""
     lines: list[str] = []
     for kind in (registry[name] for name in registry):
         record = plugin_record(kind)
@@ -53,7 +53,7 @@ def _notes(registry: Registry[Any]) -> list[str]:
 
 
 def method_list(width: int) -> str:
-    """All methods by family, in lines of at most ``width`` characters; longer words are not broken."""
+    """A text with all methods by family, in lines of at most ``width`` characters. Longer words are not broken."""
     families = list(by_family())
     names = max(len(facts.name) for _, members in families for facts in members)
     indent = " " * (names + 4)
@@ -87,7 +87,7 @@ def method_facts(facts: MethodFacts) -> list[str]:
 
 
 def _joined(facts: Iterable[str], width: int) -> Iterator[str]:
-    """Facts in lines; a fact is broken only if it is longer than a line."""
+    """Join facts into lines of at most ``width`` characters. A fact is broken only if it is longer than a line."""
     line = ""
     for fact in facts:
         if line and len(line) + len(fact) + 3 > width:  # with a semicolon before it, and one at the end
@@ -100,7 +100,7 @@ def _joined(facts: Iterable[str], width: int) -> Iterator[str]:
 
 
 def settings_table(header: list[str], rows: list[list[str]], width: int) -> str:
-    """A table whose last column is wrapped to the width, or printed below the others if there is no room for it."""
+    """A table whose last column is wrapped to the width, or printed below the other columns if there is no room beside them."""
     before = [max(map(len, column)) for column in list(zip(header, *rows, strict=True))[:-1]]
     start = sum(before) + 2 * len(before)
     below = width - start < _MIN_WIDTH
@@ -117,7 +117,7 @@ def settings_table(header: list[str], rows: list[list[str]], width: int) -> str:
 
 
 def _wrap(text: str, width: int) -> list[str]:
-    """Text in lines, broken only between words, so that names and specs stay whole."""
+    """Wrap a text into lines of at most ``width`` characters, broken only between words, so that names and specs stay whole."""
     return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
 
@@ -162,7 +162,7 @@ def plugin_record(kind: type[Plugin]) -> dict[str, Any]:
 
 
 def _cost(kind: type[Plugin]) -> str | None:
-    """Cost of a metric for one image and label in addition to the maps, in words; None for other kinds of plug-ins."""
+    """The cost of a metric for one image and label, without the cost of the maps, in words; None for other kinds of plug-ins."""
     if not issubclass(kind, Metric):
         return None
     if issubclass(kind, RunMetric):
@@ -178,7 +178,7 @@ def _cost(kind: type[Plugin]) -> str | None:
 
 
 def _texts(kind: type[Plugin], given: Any) -> dict[str, str]:
-    """The settings that a shortcut sets, as they would be written."""
+    """The settings that a shortcut sets, as texts, as a user would write them."""
     infos = {info.name: info for info in settings_of(kind)}
     # thresholds name two settings; some metrics have only one of them
     known = {name: value for name, value in given.items() if name in infos}
@@ -202,7 +202,7 @@ def _facts(record: dict[str, Any]) -> list[str]:
 
 
 def plugin_text(kind: type[Plugin]) -> str:
-    """Everything about one plug-in."""
+    """A text with everything about one plug-in: description, facts, shortcuts and settings."""
     record, width = plugin_record(kind), terminal_width()
     lines = [f"{kind.name}: {kind.description}"]
     if issubclass(kind, Method):

@@ -1,4 +1,4 @@
-"""``reproduce``: the paper's tables and figures, one command each."""
+"""``reproduce``: computes the paper's tables and figures again, one command each."""
 
 from __future__ import annotations
 

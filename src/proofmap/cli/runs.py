@@ -1,4 +1,4 @@
-"""``report`` and ``export``: a run as one page, and as files for other programs."""
+"""``report`` and ``export``: write a run as one page, and as files for other programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``serve``: a web page on this machine that explains photos, rows, series or texts, and the JSON API behind it."""
+"""``serve``: serves a web page that explains photos, rows, series or texts, and the JSON API behind the page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from proofmap.app.security import Access
 
 _SHUTDOWN_SECONDS = 1
-"""How long open connections may take to finish when the server is stopped."""
+"""Seconds that open connections may take to finish when the server is stopped."""
 
 
 def serve(

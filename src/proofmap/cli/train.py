@@ -129,7 +129,7 @@ def _stopped(out: Path, steps: int) -> Iterator[None]:
 def _load(
     dataset: Dataset, classifier: pm.Classifier, number: int | None, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """All images as bytes on the classifier's device, and their labels; an unknown label is -1."""
+    """Load images as bytes onto the classifier's device, and their labels; an unknown label is -1. ``number`` limits how many are loaded."""
     chosen = list(range(len(dataset)))
     if number is not None:
         chosen = random_choice(dataset.names, min(number, len(dataset)), seed=seed)
