@@ -1,27 +1,30 @@
-"""Two rules by which values that were computed again agree with those of a record.
+"""Two rules that decide whether values computed again on this machine ("here") agree with the values of a record.
 
-**Each value.** A value of the record and the same value computed here differ by at most :data:`TOLERANCE`. Methods that learn nothing pass this rule on
-every device: their maps depend on rounding only in the last digits.
+A record has a method's scores on a task of ProofBench, one value per image and score.
+
+**Each value.** A value of the record and the same value computed here differ by at most :data:`TOLERANCE`. Methods that learn nothing pass
+this rule on every device: their maps depend on rounding only in the last digits.
 
 **As a whole.** A method that learns a mask amplifies rounding: another kind of device, another precision, or another batch size, on which
-kernels depend, leads to another mask. Values of single images then differ by up to .5, though means over images hardly do. So no value can be checked by itself, and the record is compared
-with ``R`` computations here. ``z_1`` is computed as the task states it. For ``z_2, ..., z_R``, maps are made by a copy of the net in which
-every weight ``w`` is ``w (1 + u e)``, with ``u`` the unit roundoff (:func:`rounding_of`) and ``e`` normal. Seeds stay as they are, and the
-scores use the net itself. If the record is honest, its value ``y`` of an image and ``z_1, ..., z_R`` are draws from one distribution, so
-each of them could as well have been the record's. For a score and an image with values ``v_0 = y, v_1 = z_1, ..., v_R = z_R``, let
+kernels depend, leads to another mask. Values of single images then differ by up to .5, though means over images hardly do. So no value can
+be checked by itself, and the record is compared with ``R`` computations here. ``z_1`` is the value computed as the task states it. For
+``z_2, ..., z_R``, maps are made by a copy of the net in which every weight ``w`` is replaced by ``w (1 + u e)``, with ``u`` the unit roundoff
+(:func:`rounding_of`) and ``e`` normal. Seeds stay as they are, and the scores use the unchanged net. If the record is honest, its value ``y``
+of an image and ``z_1, ..., z_R`` are draws from one distribution, so each of them could as well have been the value in the record. For a
+score and an image with values ``v_0 = y, v_1 = z_1, ..., v_R = z_R``, let
 
     a_k = clip(v_k - mean of the others, -CLIP, CLIP)        how far value k is above the others
-    b_k = |v_k - mean of the others|                         how far it is away from them
+    b_k = |v_k - mean of the others|                         how far value k is away from the others
 
     shift = sum of a_0 over images        spread = sum of b_0 over images
 
-Both are standardised by their mean and variance under random exchanges. In an exchange, for each image a ``k`` is drawn from ``0, ..., R``,
-and ``v_k`` takes the place of the record's value ``v_0``. All scores have the same ``k``. The largest of ``|shift|`` and ``spread`` over
-all scores is compared with the largest under :data:`EXCHANGES` random exchanges; its p is the share of these that reach it. A record is
-refused if p < :data:`LEVEL` for a score whose mean, or whose values, differ from those here by more than :data:`GAP`. An honest record is
-therefore refused with a probability of at most :data:`LEVEL`, whatever the method's distribution is, however scores depend on one another,
-and for any number of scores and images. ``shift`` finds scores that were raised; ``spread`` finds raised scores that were hidden under
-added noise, and a few scores that were raised by much.
+Shift and spread are standardised by their mean and variance under random exchanges. In an exchange, a ``k`` is drawn from ``0, ..., R`` for
+each image, and ``v_k`` takes the place of the record's value ``v_0``. All scores of an image use the same ``k``. The largest of ``|shift|`` and
+``spread`` over all scores is compared with the largest in each of :data:`EXCHANGES` random exchanges; p is the share of exchanges that reach
+it. A record is refused if p < :data:`LEVEL` for a score whose mean, or whose values, differ from those here by more than :data:`GAP`. An
+honest record is therefore refused with a probability of at most :data:`LEVEL`, whatever the method's distribution is, however scores depend
+on one another, and for any number of scores and images. ``shift`` finds scores that were raised; ``spread`` finds raised scores that were
+hidden under added noise, and a few scores that were raised by much.
 """
 
 from __future__ import annotations
@@ -41,17 +44,17 @@ if TYPE_CHECKING:
 EACH, WHOLE = "each value", "as a whole"
 """The names of the rules in a record's check."""
 TOLERANCE = 0.005
-"""Each value: what other blocks and threads change by rounding in another order, at most."""
+"""Rule "each value": the largest allowed difference. Other block sizes and numbers of threads round in another order and change less."""
 LEVEL = 0.01
-"""As a whole: the largest probability that an honest record is refused."""
+"""Rule "as a whole": the largest probability that an honest record is refused."""
 GAP = 0.02
-"""As a whole: differences of means up to this are never a reason to refuse a record."""
+"""Rule "as a whole": a record is never refused for a score whose mean and values differ by at most this."""
 CLIP = 0.1
-"""As a whole: no image counts for more than this in a shift, so that a few images with other masks do not hide it."""
+"""Rule "as a whole": an image counts for at most this much in a shift, so that a few images with other masks do not hide the shift."""
 NUMBER = 12
-"""As a whole: images that are computed again, or all of a task that has fewer."""
+"""Rule "as a whole": the number of images that are computed again, or all images if the task has fewer."""
 COMPUTATIONS = 3
-"""As a whole: R, how often each of these images is computed here."""
+"""Rule "as a whole": R, the number of times that each of these images is computed here."""
 EXCHANGES = 20_000
 _ROUNDOFF = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 _FULL = 2.0**-24
@@ -60,14 +63,14 @@ _BLOCK = 4
 
 @dataclass(frozen=True)
 class Whole:
-    """The result of the comparison as a whole: its p, and the score that differs most from random exchanges."""
+    """The result of the rule "as a whole": its p, and the score that is most extreme compared with random exchanges."""
 
     p: float
     score: str
     gap: float
-    """How far the mean of that score in the record is above the mean here, over the images computed again."""
+    """The mean of this score in the record minus its mean here, over the images computed again."""
     apart: float
-    """The mean distance of its values from those here."""
+    """The mean absolute difference between the record's values of this score and the values here."""
 
     @property
     def refused(self) -> bool:
@@ -127,8 +130,9 @@ def rounding_of(*settings: Any) -> float:
 def computed_again(
     session: Session, record: Record, places: Sequence[int], *, times: int = COMPUTATIONS
 ) -> list[dict[str, Tensor]]:
-    """For each computation and score, the values ``(n,)`` of these images. The first computation is unchanged; the others use changed
-    roundings.
+    """For each computation here, a mapping from score to the values ``(n,)`` of the images at ``places`` in the record.
+
+    The first computation uses the net as it is; for the others, weights are changed by about the unit roundoff.
     """
     method = session.methods[record.name]
     unit = rounding_of(record.method["settings"], method.record())
@@ -139,7 +143,7 @@ def computed_again(
 def changed_roundings(session: Session, method: ReadyMethod, unit: float, *, seed: int) -> ReadyMethod | None:
     """The method on a copy of the net whose weights are changed by about the unit roundoff. None if the model has no weights.
 
-    The copy is a net of its own: weights changed inside a classifier are taken from the user's net again at its next pass.
+    The net is copied because a classifier reads its weights from the user's net again at its next pass, which would undo the changes.
     """
     from proofmap.classifier.view import copy_net
 
@@ -157,7 +161,7 @@ def changed_roundings(session: Session, method: ReadyMethod, unit: float, *, see
 def _values(
     session: Session, record: Record, places: Sequence[int], maker: ReadyMethod | None
 ) -> dict[str, Tensor]:
-    """Values of the maps of ``maker``; of the session's own method if it is None."""
+    """By score, the values ``(n,)`` of the maps that ``maker`` makes; if ``maker`` is None, of the maps of the session's own method."""
     from proofmap.bench.running import loaded
     from proofmap.metrics.block import Subjects
 

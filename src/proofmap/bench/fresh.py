@@ -1,8 +1,9 @@
-"""Fresh images: does code of a record do as well on images that its author did not find in the task?
+"""Checks a submitted method on fresh images: does it do as well on images that are not in the task?
 
-A method could know the images of a task and answer them from a list. Computing its scores again would give the same. So a method whose code
-comes with the record is judged on other images of the same data: those that follow the task's images in the order of its rule. It is refused if the mean
-of a score is higher on the task by more than :data:`GAP`, and a permutation test of the two groups of images has p < :data:`LEVEL`.
+The code of a method could contain a list of answers for the images of a task. Computing its scores again would give the same scores. So a
+method whose code comes with the record is judged on other images of the same data: those that follow the task's images in the order of the
+task's selection rule. The method is refused if the mean of a score is higher on the task by more than :data:`GAP`, and a permutation test of
+the two groups of images has p < :data:`LEVEL`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from proofmap.data.dataset import random_choice
 from proofmap.study.session import Session
 
 NUMBER = 20
-"""Fresh images, at most."""
+"""Largest number of fresh images."""
 GAP = 0.1
 LEVEL = 0.001
 KINDS = ("completeness", "soundness", "steadiness")
@@ -28,7 +29,7 @@ _SHUFFLES = 20_000
 
 
 def fresh_images(session: Session, record: Record) -> list[str]:
-    """The first :data:`NUMBER` images that fit the task's rule and are not in the record, by name, in the order of the rule."""
+    """The names of the first :data:`NUMBER` images that fit the task's selection rule and are not in the record, in the order of the rule."""
     rule, known = session.study.images, {image["name"] for image in record.images}
     order = random_choice(session.data.names, len(session.data), seed=rule.seed)
     names = [session.data.names[k] for k in order if session.data.names[k] not in known]
@@ -43,7 +44,7 @@ def fresh_images(session: Session, record: Record) -> list[str]:
 
 
 def check_fresh(record: Record, fresh: Record, fills: Sequence[str]) -> None:
-    """Raise if the method does much better on the images of the task than on fresh ones."""
+    """Raise if a method does much better on the images of the task (``record``) than on fresh images (``fresh``)."""
     for kind in KINDS:
         ours, others = (
             torch.stack([one.column(f"{kind} ({fill})") for fill in fills]).mean(dim=0)
@@ -58,7 +59,8 @@ def check_fresh(record: Record, fresh: Record, fills: Sequence[str]) -> None:
 
 
 def higher_p(a: Tensor, b: Tensor) -> float:
-    """The one-sided p: how often a random split of both groups has a difference of means that is at least as large.
+    """The one-sided p of a permutation test that ``a`` has a higher mean than ``b``: the share of random splits of both groups whose
+    difference of means is at least as large.
 
     >>> higher_p(torch.ones(8), torch.zeros(8)) < 0.001, higher_p(torch.zeros(8), torch.ones(8)) > 0.9
     (True, True)

@@ -1,9 +1,9 @@
-"""The leaderboard: the records of a folder, their means with intervals, which differences are decided, and what each row cost.
+"""The leaderboard: the records of a folder, their means with intervals, which differences between methods are decided, and their costs.
 
-Scores of one image are averaged over the fills of a *view* first: all fills, those that methods may learn on, those never learned on, or one
-fill. Means, intervals and differences are then taken over images, as everywhere in Proofmap. Two methods are compared image by image, and a
-difference over all fills is decided by the rule of ``proofmap compare``: an interval without zero, and a p below .05, corrected for all pairs of
-methods of the task.
+A fill gives the values that hidden positions show, and a *view* is a set of fills: all fills, those that methods may learn on, those never
+learned on, or a single fill. Scores of one image are first averaged over the fills of the view. Means, intervals and differences are then
+taken over images, as everywhere in Proofmap. Two methods are compared image by image. A difference over all fills is decided by the rule of
+``proofmap compare``: the interval excludes zero, and p is below .05 after correction for all pairs of methods of the task.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proofmap.results.statistics import Score, mean_score
 
 FOLDER = Path("leaderboard")
 SHARE = 0.1
-"""The share of images that is computed again before a record enters, at least one."""
+"""The share of a record's images that is computed again before the record is added; at least one image."""
 DECIDED = ("completeness", "soundness", "steadiness")
 """The scores whose differences between methods are tested."""
 ALL, LEARNED, UNSEEN = "all fills", "fills learned on", "fills never learned on"
@@ -43,19 +43,19 @@ ALL, LEARNED, UNSEEN = "all fills", "fills learned on", "fills never learned on"
 
 @dataclass(frozen=True)
 class Row:
-    """One method on one task, in one view."""
+    """A row of the leaderboard: one method on one task, in one view."""
 
     record: Record
     scores: Mapping[str, Score]
-    """By kind: completeness, soundness, and so on."""
+    """The scores by kind: completeness, soundness, and so on."""
     better_than: Mapping[str, tuple[str, ...]]
     worse_than: Mapping[str, tuple[str, ...]]
-    """By kind of :data:`DECIDED`: the methods that this one is better or worse than, where that is decided."""
+    """``better_than`` and ``worse_than``: for each kind in :data:`DECIDED`, the methods with a decided difference to this one."""
     frontier: bool
-    """Whether no other method has a higher mean of both completeness and soundness."""
+    """Whether no other method is at least as good in both mean completeness and mean soundness, and better in one of them."""
     over_budget: bool
     learned_on: tuple[str, ...]
-    """The fills among those never learned on that this method did learn on, by its settings."""
+    """The fills of the task's ``unseen`` that this method nevertheless learned on, according to its settings."""
 
     @property
     def name(self) -> str:
@@ -88,19 +88,19 @@ class Row:
 
     @property
     def hardly_checked(self) -> str:
-        """The number of recomputed images, such as ``0 of 40``, if it is less than a tenth; otherwise empty."""
+        """The number of recomputed images, such as ``0 of 40``, if fewer than a tenth were recomputed; otherwise empty."""
         n, recomputed = len(self.record.images), len(self.record.check.get("images", ()))
         return "" if recomputed >= SHARE * n else f"{recomputed} of {n}"
 
     @property
     def lesser(self) -> float:
-        """The lesser of completeness and soundness, which orders the rows."""
+        """The smaller of the mean completeness and the mean soundness, by which rows are sorted."""
         return min(self.scores["completeness"].value, self.scores["soundness"].value)
 
 
 @dataclass(frozen=True)
 class Board:
-    """All records of one task."""
+    """The leaderboard of one task: all its records."""
 
     task: Task
     records: tuple[Record, ...]
@@ -111,7 +111,7 @@ class Board:
         return {**several, **{fill: (fill,) for fill in self.task.fills}}
 
     def rows(self, view: str = ALL) -> list[Row]:
-        """The methods in a view, best first: by the lesser of completeness and soundness."""
+        """The rows in a view, best first: sorted by the smaller of completeness and soundness."""
         fills = self.views()[view]
         values = [{kind: _averaged(record, kind, fills) for kind in METRICS} for record in self.records]
         better, worse = self._decided(values if view == ALL else ())
@@ -147,26 +147,29 @@ class Board:
 
     @property
     def methods(self) -> int:
-        """The number of different methods in the rows. Settings do not count; each class of another library and each wrapper is a separate
-        method.
+        """The number of different methods in the rows. Rows that differ only in settings have the same method; each class of another library
+        and each wrapper is a separate method.
         """
         return len({_method_of(record) for record in self.records})
 
     @property
     def counts(self) -> str:
-        """Such as ``38 rows of 35 methods``."""
+        """The numbers of rows and methods as text, such as ``38 rows of 35 methods``."""
         return f"{counted(len(self.records), 'row')} of {counted(self.methods, 'method')}"
 
     @property
     def is_undecidable(self) -> bool:
-        """Whether no difference can be decided because there are too few images for the number of pairs."""
+        """Whether no difference can be decided because there are too few images for the number of pairs of methods."""
         n, rows = len(self.records[0].images), len(self.records)
         return n < fewest_images(max(1, rows * (rows - 1) // 2))
 
     def _decided(
         self, values: Sequence[Mapping[str, Doubles]]
     ) -> tuple[list[dict[str, tuple[str, ...]]], list[dict[str, tuple[str, ...]]]]:
-        """For each record and kind in :data:`DECIDED`: the names of records that it is better than, and of those that it is worse than."""
+        """For each record and kind in :data:`DECIDED`: the names of the records that it is better than, and of those that it is worse than.
+
+        ``values`` has for each record the values ``(N,)`` by kind.
+        """
         names = [record.name for record in self.records]
         better: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
         worse: list[dict[str, tuple[str, ...]]] = [dict.fromkeys(DECIDED, ()) for _ in names]
@@ -185,7 +188,7 @@ class Board:
         return better, worse
 
     def table(self, view: str = ALL) -> str:
-        """The rows as text."""
+        """The rows of a view as a text table with notes."""
         header = ["method", *DECIDED, "best effort", "passes", "decided"]
         cells, rows = [], self.rows(view)
         for row in rows:
@@ -226,7 +229,7 @@ class Leaderboard:
 
     @cached_property
     def boards(self) -> dict[str, Board]:
-        """The tasks that have records, by name. A record of another version of its task is an error."""
+        """The boards of the tasks that have records, by task name. Raises if a record belongs to another version of its task."""
         found: dict[str, Board] = {}
         for name in task_names():
             task = Task.named(name)
@@ -259,7 +262,7 @@ def _method_of(record: Record) -> tuple[str, str]:
 
 
 def _averaged(record: Record, kind: str, fills: Sequence[str]) -> Doubles:
-    """A score per image ``(N,)``, averaged over fills. NaN if the image does not count with one of the fills."""
+    """The values ``(N,)`` of one kind of score, averaged over fills. NaN for an image that does not count with one of the fills."""
     averaged: Doubles = np.stack([record.array(f"{kind} ({fill})") for fill in fills]).mean(axis=0)
     return averaged
 
@@ -294,14 +297,14 @@ _PLOTS = (("completeness", "soundness"), ("steadiness", "soundness"))
 
 
 def write_page(leaderboard: Leaderboard, path: str | Path) -> Path:
-    """Write the page of all tasks that have records."""
+    """Write the HTML page of the leaderboard, with all tasks that have records, and return its path."""
     target = Path(path)
     write_text(target, page_html(leaderboard))
     return target
 
 
 def page_html(leaderboard: Leaderboard) -> str:
-    """The page as text; equal records give equal text."""
+    """The HTML page of the leaderboard as text. Equal records give equal text."""
     from markupsafe import Markup
 
     from proofmap.report.html import page_file, templates_of

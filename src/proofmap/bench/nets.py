@@ -1,5 +1,7 @@
-"""The nets of the tasks whose data is inside this package. ``benchmarks/train_bench_nets.py`` trained them and made the data; the model of
-texts is that of the package py3langid, and ``benchmarks/make_bench_texts.py`` made its texts.
+"""The nets of the tasks whose data is inside this package.
+
+``benchmarks/train_bench_nets.py`` trained the nets and made their data. The model of texts comes from the package py3langid, and
+``benchmarks/make_bench_texts.py`` made its texts.
 
 Task files name these functions as ``FILE.py:FUNCTION``, as any user's study does.
 """
@@ -25,7 +27,7 @@ SIDE, LENGTH, SEGMENTS, WORDS = 32, 128, 32, 24
 
 
 def picture_layers() -> nn.Sequential:
-    """A small convolutional net of pictures with 32 x 32 pixels."""
+    """The layers of a small convolutional net for pictures of 32 x 32 pixels."""
     return nn.Sequential(
         nn.Conv2d(3, 16, 4, stride=2, padding=1),
         nn.ReLU(),
@@ -40,7 +42,7 @@ def picture_layers() -> nn.Sequential:
 
 
 def series_layers() -> nn.Sequential:
-    """A small convolutional net of series with one channel and 128 time steps."""
+    """The layers of a small convolutional net for series with one channel and 128 time steps."""
     return nn.Sequential(
         nn.Conv1d(1, 12, 7, padding=3),
         nn.ReLU(),
@@ -53,7 +55,7 @@ def series_layers() -> nn.Sequential:
 
 
 def table_layers(columns: int = 30) -> nn.Sequential:
-    """One hidden layer on the columns of a table."""
+    """The layers of a net with one hidden layer for rows of a table with this number of columns."""
     return nn.Sequential(nn.Linear(columns, 16), nn.ReLU(), nn.Linear(16, len(TUMOURS)))
 
 
@@ -82,7 +84,7 @@ def table() -> Classifier:
 
 
 def text() -> Classifier:
-    """A model of the language of a text, one of five: py3langid, which is linear in n-grams and has no gradients."""
+    """A model that recognises the language of a text, one of five: py3langid, which is linear in n-grams and has no gradients."""
     model, arguments = language_model()
     given = {**arguments, "inputs": Text(length=WORDS), "label_set": LANGUAGES}
     return Classifier(model, **given, name="proofbench-text")

@@ -1,4 +1,4 @@
-"""How many passes of the net a method takes for one image: as it states, or counted if it states nothing."""
+"""Counts how many passes of the net a method needs for one image. A pass is one image through the net."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from proofmap.methods.method import ReadyMethod
 
 
 class PassCount:
-    """Images that a net was given."""
+    """The number of images that were given to a net."""
 
     images: int = 0
 
 
 def passes_of(method: ReadyMethod, image: Tensor, labels: Tensor, *, seed: int = 0) -> int:
-    """Passes for one image ``(1, *shape)`` with labels ``(1, L)``.
+    """The number of passes that a method needs for one image ``(1, *shape)`` with labels ``(1, L)``.
 
-    Methods of Proofmap state their cost, and the contract of methods tests it. Any other method runs once on this image, and the
-    images that the net is given are counted. If the method computes without calling the net as a whole, its operations are counted: a pass
-    with gradient has at most three times the operations of a pass.
+    Methods of Proofmap state their cost, which the contract tests of methods check. Any other method runs once on this image. The result is
+    then the largest of three numbers: the cost that it states, the number of images that it gives to the net, and the number of passes
+    that its floating-point operations amount to. The last one covers methods that call only parts of the net. It counts three times the
+    operations of a forward pass as one pass, because a pass with gradient has at most that many.
     """
     stated = method.cost(labels.shape[1])
     if stated is not None and type(method.method).__module__.startswith("proofmap."):
@@ -46,7 +47,7 @@ def passes_of(method: ReadyMethod, image: Tensor, labels: Tensor, *, seed: int =
 
 
 class Operations(TorchDispatchMode):
-    """Counts the operations of convolutions and matrix products, by torch's own formulas.
+    """Counts the floating-point operations of convolutions and matrix products, by torch's own formulas.
 
     Torch's ``FlopCounterMode`` also follows modules, and fails inside ``torch.autograd.grad`` of nets with hooks.
     """
@@ -73,7 +74,7 @@ class Operations(TorchDispatchMode):
 def counted_passes(classifier: Classifier) -> Iterator[PassCount]:
     """Count the images that go through the net of a classifier, its frozen copies, and its copies for other libraries.
 
-    A part of the net that a method calls by itself is not counted.
+    Calls of a single layer or part of the net are not counted.
     """
     net = classifier.net
     if isinstance(net, ProbabilityModel):

@@ -1,4 +1,4 @@
-"""A row of the leaderboard: a JSON file with the values of every image, and everything that they depend on.
+"""A record is a row of the leaderboard: a JSON file with the values of every image, and everything that the values depend on.
 
 | entry | what it is |
 |---|---|
@@ -39,7 +39,7 @@ _DIGITS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """The contents of a record; see the module's text."""
+    """The contents of a record. The docstring of the module describes the entries."""
 
     bench: str
     task: str
@@ -56,7 +56,7 @@ class Record:
 
     @classmethod
     def read(cls, path: str | Path) -> Record:
-        """The record in a file. Raises an error if it is no record, or was edited after it was written."""
+        """Read the record in a file. Raises if the file is not a record, or was edited after it was written."""
         path = Path(path)
         try:
             check_ends(path)
@@ -79,7 +79,7 @@ class Record:
         return record
 
     def _check_form(self) -> None:
-        """Raise a ValueError if entries do not fit one another."""
+        """Raise a ValueError if entries have wrong types or do not fit one another."""
         method = {"name": str, "spec": str, "settings": dict, "label_free": bool, "files": dict}
         for key, kind in method.items():
             if not isinstance(self.method[key], kind):
@@ -107,12 +107,12 @@ class Record:
 
     @property
     def digest(self) -> str:
-        """A digest of everything but the check."""
+        """A digest of all entries except ``check``."""
         content = {key: value for key, value in vars(self).items() if key != "check"}
         return digest_of(json.dumps(content, sort_keys=True))
 
     def text(self) -> str:
-        """The record as JSON, the values of one score in a line."""
+        """The record as JSON text, with the values of each score on one line."""
         content = {**vars(self), "digest": self.digest}
         parts = [f' "{key}": {_json(key, value)}' for key, value in content.items()]
         return "{\n" + ",\n".join(parts) + "\n}\n"
@@ -132,9 +132,10 @@ class Record:
 
 
 def weights_digest(classifier: Classifier) -> str:
-    """A digest of a net's weights, buffers and label set; unlike a fingerprint, it does not depend on versions of Python and torch.
+    """A digest of a net's weights, buffers, label names and label set.
 
-    A model that is no torch net counts if it has a ``state_dict``.
+    Unlike a fingerprint, it does not depend on the versions of Python and torch.
+    The weights of a model that is not a torch net are included only if the model has a ``state_dict``.
     """
     from proofmap.classifier.probability_models import ProbabilityModel
 
@@ -148,7 +149,7 @@ def weights_digest(classifier: Classifier) -> str:
 
 
 def values_of(key: str, settings: Any) -> set[str]:
-    """The texts that settings have under this key, nested ones included.
+    """All texts under this key in nested settings.
 
     >>> sorted(values_of("fill", {"fills": [{"fill": "gray"}, {"fill": "images", "size": 256}]}))
     ['gray', 'images']

@@ -1,4 +1,4 @@
-"""Run a task as a study, in a run directory that can be continued after a stop, and make its record."""
+"""Runs a task of ProofBench as a study, in a run directory that can be continued after a stop, and makes the record."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from proofmap.study import Executor, Plan, Run, Study, Watcher, run_study
 from proofmap.study.session import Session, open_session
 
 RECORDS = "records"
-"""The folder of a run directory with the records that were made from it."""
+"""The name of the folder in a run directory that has the records made from the run."""
 
 
 def run_task(
@@ -47,11 +47,14 @@ def run_task(
     """Judge a method on a task and return its record.
 
     Args:
+        task: the task.
         spec: the method, as in a study: a name with settings, or ``FILE.py:NAME``.
-        out: the run directory. Methods of one task may share it.
+        out: the run directory. Several methods of one task may use the same directory.
         data: the folder with the data and weights that the task needs.
-        name: how the method is called on the leaderboard; by default as in tables.
-        images: only these images of the task, to check a record.
+        name: the name of the method on the leaderboard; by default its title.
+        images: the names of the only images to judge, to check a record; by default all images of the task.
+
+    The other arguments are those of :func:`~proofmap.study.run.run_study`.
     """
     task.check_needs(data)
     name = name or make_method(spec).title()
@@ -128,7 +131,7 @@ def record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, devi
 
 
 def check_net(task: Task, classifier: Classifier) -> None:
-    """Raise an error if the net has other weights than the task states."""
+    """Raise if the net's weights differ from those that the task states."""
     found = weights_digest(classifier)
     if found != task.net_digest:
         raise InputError(
@@ -138,12 +141,12 @@ def check_net(task: Task, classifier: Classifier) -> None:
 
 
 def record_path(out: Path, record: Record) -> Path:
-    """Where the record of a method is written in a run directory."""
+    """The path in a run directory to which the record of a method is written."""
     return out / RECORDS / f"{file_name(record.name)}.json"
 
 
 def files_of(spec: str) -> dict[str, str]:
-    """The text of the user's files that a spec names, and of modules next to these files that they import."""
+    """The user's files that a spec names, and the modules next to them that they import: file name -> text."""
     found: dict[str, str] = {}
 
     def add(file: str) -> str:
@@ -173,14 +176,14 @@ def _images(run: Run) -> list[dict[str, Any]]:
 
 
 def loaded(session: Session, names: Sequence[Sequence[str]]) -> Iterator[ImageBlock]:
-    """The images of each of these lists of names, one list after another."""
+    """Load images: yields one block for each list of image names, in order."""
     at, net = {name: k for k, name in enumerate(session.data.names)}, session.classifier
     listed = [[at[name] for name in block] for block in names]
     return load_listed(session.data, net.inputs, listed, device=net.device, ahead=0)
 
 
 def _counted(session: Session, name: str, image: Mapping[str, Any]) -> int:
-    """The passes of the method on this image."""
+    """The number of passes that the session's method ``name`` needs for this image."""
     (block,) = loaded(session, [[image["name"]]])
     labels = torch.tensor([image["labels"]], device=session.classifier.device)
     return passes_of(session.methods[name], block.images, labels, seed=session.study.seed)

@@ -1,19 +1,20 @@
-"""Check a record before it enters the leaderboard: its form, its task, its images, its pools, and a tenth of its numbers.
+"""Checks a record before it is added to the leaderboard: its form, task, images and pools of random images, and a tenth of its values.
 
 A record is refused if
 
 - it was edited after it was written, or made on another version of the task: other images, metrics, fills, thresholds or net;
 - values are missing, or outside the limits of their score; labels, probabilities or facts of the method are not those found here;
-- it names a file of code that it does not bring, or has the name of another method;
-- its method draws random images from the pool that the judge draws from;
-- values of the images that are computed again do not agree (:mod:`proofmap.bench.agreement`); or it takes more passes than it says;
-- it brings code that does better on the images of the task than on fresh ones (:mod:`proofmap.bench.fresh`).
+- it names a file of code that it does not contain, or has the name of another method;
+- its method draws random images from the same pool as the metrics that judge it;
+- values of the images that are computed again do not agree (:mod:`proofmap.bench.agreement`), or the method needs more passes than stated;
+- it contains code that does better on the images of the task than on fresh images (:mod:`proofmap.bench.fresh`).
 
-``number`` asks for fewer images than a tenth, down to none: some nets are slow on the machine that checks. The record then states how many
-were computed again, and the leaderboard marks the row. All else is checked as always. Code that a record brings is always computed again.
+``number`` can reduce the number of images that are computed again, down to none, because some nets are slow on the machine that checks.
+The record then states how many images were computed again, and the leaderboard marks the row. All other checks are unchanged. For a record
+that contains code, at least a tenth of the images is always computed again.
 
-Which images are computed again follows from the digest of the record and from a salt that the checking machine draws. With the digest
-alone, someone could edit numbers until a digest spares all edited images; with the salt nobody can choose.
+The images to compute again are drawn with the digest of the record and a random salt of the checking machine. With the digest alone, someone
+could edit values until the digest leads to no edited image. The salt prevents this.
 """
 
 from __future__ import annotations
@@ -51,21 +52,21 @@ from proofmap.study.resume import registrations
 from proofmap.study.session import Session, open_session
 
 ELSEWHERE = 0.05
-"""On another kind of device, probabilities of the net may differ by this."""
+"""Largest allowed difference of the net's probabilities on another kind of device."""
 ROUNDING = 1e-5
 LONGEST_NAME = 80
 EVERYTHING = (-math.inf, math.inf)
 _BY_MACHINE = ("precision", "dtype", "compile", "code", "reads", "digest")
-"""Settings that follow from the device, from Python's version, or from how pictures are decoded."""
+"""Settings that depend on the device, on Python's version, or on how pictures are decoded. They are not compared between machines."""
 
 
 def tenth_of(record: Record) -> int:
-    """The default number of images to compute again: a tenth."""
+    """The default number of images to compute again: a tenth of the record's images, at least one."""
     return max(1, math.ceil(SHARE * len(record.images)))
 
 
 def chosen_images(record: Record, salt: str, number: int | None = None) -> list[int]:
-    """The indices of the images to compute again, in order: ``number`` of them, or a tenth."""
+    """The sorted indices of the images to compute again: ``number`` images, by default a tenth."""
     key = torch.tensor(streams.key_of(0, "proofbench check", record.digest, salt))
     drawn = streams.permutations(key, len(record.images))
     return sorted(drawn[: tenth_of(record) if number is None else number].tolist())
@@ -81,11 +82,16 @@ def check_record(
     number: int | None = None,
     watchers: Sequence[Watcher] = (),
 ) -> Record:
-    """The record with its check. Raises an error with the reason if the record is refused.
+    """Check a record and return it with the entry ``check``. Raises an error with the reason if the record is refused.
 
     Args:
-        salt: repeats an earlier choice of images.
-        number: how many images to compute again, instead of a tenth.
+        record: the record.
+        data: the folder with the data and weights that the task needs.
+        device: the torch device of the net.
+        allow_code: whether code in the record may run.
+        salt: the salt of an earlier check, to repeat its choice of images; by default a random one.
+        number: the number of images to compute again; by default a tenth.
+        watchers: receive the progress.
     """
     task = _task_of(record)
     task.check_needs(data)
@@ -132,7 +138,7 @@ def check_record(
 
 
 def submit(record: Record, leaderboard: Path, **how: Any) -> Path:
-    """Check a record and add it to the folder of the leaderboard; the arguments are those of :func:`check_record`."""
+    """Check a record, add it to the folder of the leaderboard, and return its path. Other arguments are those of :func:`check_record`."""
     path = leaderboard / record.task / f"{file_name(record.name)}.json"
     if path.exists():
         raise InputError(
@@ -160,7 +166,7 @@ def _task_of(record: Record) -> Task:
 
 
 def _spec_here(record: Record, folder: Path, allow_code: bool) -> str:
-    """The spec of the method. If the record's code may run, its files are written to the folder."""
+    """The method's spec for use on this machine. The record's files of code are written to ``folder``; raises if code may not run."""
     files: Mapping[str, str] = record.method.get("files", {})
     if files and not allow_code:
         raise InputError(
@@ -236,9 +242,9 @@ def _check_settings(record: Record, session: Session) -> None:
 
 
 def _known_to(stated: Any, here: Any, spec: str) -> Any:
-    """The settings of this version that the record can contain: plain values that neither the record nor its spec names are left out.
+    """The settings ``here`` without plain values that neither the record (``stated``) nor its spec names: settings newer than the record.
 
-    A new setting keeps what the method gave before, or else the method's revision is raised, and the revision is compared.
+    This is safe: a new setting has a default that keeps the method's results, or else the method gets a new revision, which is compared.
     """
     if not isinstance(stated, Mapping) or not isinstance(here, Mapping):
         return here
@@ -250,14 +256,14 @@ def _known_to(stated: Any, here: Any, spec: str) -> Any:
 
 
 def _without(ignored: Sequence[str], settings: Any) -> Any:
-    """Settings without those of these names, nested ones included."""
+    """Settings without the entries named in ``ignored``, also in nested settings."""
     if isinstance(settings, Mapping):
         return {key: _without(ignored, value) for key, value in settings.items() if key not in ignored}
     return [_without(ignored, value) for value in settings] if isinstance(settings, list) else settings
 
 
 def _check_pools(session: Session, name: str) -> None:
-    """Raise if the method and the judge draw from the same images."""
+    """Raise if the method and the metrics that judge it draw random images from pools with common images."""
     judged: set[int] = set()
     for metric in session.metrics.values():
         for pool in _pools(metric.metric, session):
@@ -272,7 +278,7 @@ def _check_pools(session: Session, name: str) -> None:
 
 
 def _pools(plugin: Plugin, session: Session) -> Iterator[ReadyImages]:
-    """The pools of random images that a description draws from."""
+    """The pools of random images that a plug-in, or a plug-in in its settings, draws from."""
     if isinstance(plugin, Images):
         yield plugin.prepare(session.classifier)
     for member in plugin._members():
@@ -280,8 +286,9 @@ def _pools(plugin: Plugin, session: Session) -> Iterator[ReadyImages]:
 
 
 def _check_beliefs(record: Record, session: Session) -> None:
-    """Raise if the net's probabilities of an image's labels differ from the record. This takes one pass per image, so all images are
-    checked.
+    """Raise if the net's probabilities of an image's labels differ from those in the record.
+
+    This needs only one pass per image, so all images are checked.
     """
     same_device = str(record.machine.get("device")).startswith(session.classifier.device.type)
     allowed = TOLERANCE if same_device else ELSEWHERE
@@ -294,9 +301,9 @@ def _check_beliefs(record: Record, session: Session) -> None:
 
 
 def _check_missing(record: Record) -> None:
-    """Raise if a value is missing or out of bounds.
+    """Raise if a value is missing or outside the limits of its score.
 
-    Every image counts in every score, but for best effort: only images whose second label has f >= e1 do.
+    Every image counts in every score, except in best effort: there, an image counts only if its second label has probability f >= e1.
     """
     for score, about in record.metrics.items():
         low, high = (
@@ -316,7 +323,10 @@ def _check_missing(record: Record) -> None:
 def _check_values(
     record: Record, again: Record, places: Sequence[int], session: Session, salt: str, number: int | None
 ) -> dict[str, Any]:
-    """How the values agree, for the record's check. Raises if they do not; see :mod:`proofmap.bench.agreement` for the rules."""
+    """Compare the values computed ``again`` with the record. Returns how they agree, for the record's check; raises if they do not.
+
+    The rules are in :mod:`proofmap.bench.agreement`.
+    """
     names = [image["name"] for image in again.images]
     stated = [record.images[k] for k in places]
     order = [names.index(image["name"]) for image in stated]
@@ -338,7 +348,10 @@ def _check_values(
 def _check_as_a_whole(
     record: Record, session: Session, salt: str, number: int | None, by_value: InputError
 ) -> dict[str, Any]:
-    """Like :func:`_check_values`, if single values differ: more images, each computed several times."""
+    """Compare by the rule "as a whole", after single values differed: on more images, each computed several times.
+
+    Returns how the values agree, for the record's check. Raises ``by_value`` if rounding does not explain the difference.
+    """
     most = min(len(record.images), agreement.NUMBER)
     places = chosen_images(record, salt, most if number is None else number)
     here = agreement.computed_again(session, record, places)
@@ -360,7 +373,7 @@ def _check_as_a_whole(
 def _check_facts(
     record: Record, again: Record, stated: Sequence[Mapping[str, Any]], order: Sequence[int]
 ) -> None:
-    """Raise if the record's labels, facts of scores or facts of the method differ from those found here."""
+    """Raise if the record's labels, or its facts about scores or the method, differ from those of the recomputed record ``again``."""
     for image, k in zip(stated, order, strict=True):
         if image["labels"] != again.images[k]["labels"]:
             raise _other_beliefs(image["name"])

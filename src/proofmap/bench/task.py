@@ -1,4 +1,4 @@
-"""A task is a TOML file of this package: which data, net, labels and fills, and how many passes a method may take.
+"""A task is a TOML file of this package. It states the data, net, labels and fills, and how many passes a method may take. For example:
 
 title = "Photos on which the net hesitates"
 kind = "pictures"                # what is judged, in the plural
@@ -74,7 +74,7 @@ class Task:
 
     @classmethod
     def named(cls, name: str) -> Task:
-        """A task of this package."""
+        """The task of this package with this name."""
         check_known("task", name, task_names())
         return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
@@ -105,7 +105,7 @@ class Task:
 
     @property
     def digest(self) -> str:
-        """A digest of everything that decides the numbers of the task."""
+        """A digest of everything that the values of the task depend on."""
         stated = [VERSION, self.budget, self.data_digest, self.learned, self.unseen, METRICS, self.settings]
         stated += [self.net_digest] if self.net_digest else []
         return digest_of(json.dumps(stated, sort_keys=True))
@@ -120,7 +120,7 @@ class Task:
             raise needs_error(f"the task {self.name}", missing, data)
 
     def study(self, spec: str, name: str, data: Path, images: Sequence[str] = ()) -> Study:
-        """The study of one method on the task, or on these images of it."""
+        """The study that judges one method on the task. If ``images`` has names, only on these images of the task."""
         from proofmap.study import Study
 
         table = placed(dict(self.settings), {"tasks": str(_folder()), "data": str(data)})
