@@ -1,4 +1,4 @@
-"""The paper's tables and figures, one recipe each: ``proofmap reproduce NAME``."""
+"""Computes the paper's tables and figures again, with one recipe each: ``proofmap reproduce NAME``."""
 
 from typing import TYPE_CHECKING
 

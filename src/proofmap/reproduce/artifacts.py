@@ -1,7 +1,8 @@
 """The experiment ``artifacts``: what masks make the net predict for labels that are not in the image.
 
-A mask M hides an image in part: x~ = M x + (1 - M) gray. For the top label and for the others, at each weight of the total
-variation: f of the label on x and on x~, how often x~ makes the label the net's first, how ragged the mask is, and its area.
+A mask M hides a part of the image x: x~ = M x + (1 - M) gray. f is the net's probability of a label. The experiment measures, for the top
+label and for the other labels, at each weight of the total variation (TV): f of the label on x and on x~, how often the label is the net's
+most probable one on x~, the roughness of the mask, and its area.
 
 [settings]
 pictured = 4                    # images in the figure
@@ -44,7 +45,7 @@ _KINDS = ("other labels", "top label")
 
 
 def run(job: Job) -> Findings:
-    """Learn masks of every label, as a study; then measure what they show of labels that are not in the image."""
+    """Learn masks of every label, as a study. Then measure what the net predicts on the masked images."""
     outcome, study = study_recipe.run(job), study_of(job)
     stored = StoredMaps.open(job.folder, study, job.device)
     tvs: Mapping[str, float] = job.settings["tvs"]
@@ -58,7 +59,7 @@ def run(job: Job) -> Findings:
 
 
 def measured(stored: StoredMaps, row: str) -> dict[str, Tensor]:
-    """The values of :data:`MEASURES` for every image and label ``(N, L)``."""
+    """For each key of :data:`MEASURES`, the values ``(N, L)`` of every image and label, for the masks of one row of the study."""
     net, masks, labels = stored.classifier.frozen(), stored.maps(row), stored.labels
     seen = net.probabilities(blended(net, stored.images, masks).flatten(0, 1)).view(*labels.shape, -1)
     return {
@@ -71,7 +72,7 @@ def measured(stored: StoredMaps, row: str) -> dict[str, Tensor]:
 
 
 def _split(values: Tensor) -> dict[str, Tensor]:
-    """Values ``(N, L)`` of the top label and of the other labels, NaN elsewhere. The first label of a row is the most probable one."""
+    """Split values ``(N, L)`` into those of the top label and those of the other labels, with NaN elsewhere. Label 0 is the top label."""
     top = torch.zeros_like(values, dtype=torch.bool)
     top[:, 0] = True
     return {
@@ -98,12 +99,12 @@ def _table(stored: StoredMaps, found: Mapping[str, Mapping[str, Mapping[str, Ten
 
 
 def _limits(measure: str) -> Limits:
-    """The limits of a value: all measures but roughness are shares or probabilities."""
+    """The limits of a measure's values: 0 and 1, except for roughness."""
     return Roughness.limits if measure == "roughness" else (0.0, 1.0)
 
 
 def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator[Claim]:
-    """The statements of the figure's caption and the text, on means over each image's labels."""
+    """The claims of the figure's caption and of the paper's text, tested on means over the labels of each image."""
     rows = list(found)
 
     def mean(row: str, measure: str, kind: str) -> Tensor:
@@ -135,7 +136,7 @@ def _claims(found: Mapping[str, Mapping[str, Mapping[str, Tensor]]]) -> Iterator
 
 
 def _figure(stored: StoredMaps, tvs: Mapping[str, float], job: Job) -> GridFigure:
-    """The figure of the first images. Columns are labels if all images have the same labels."""
+    """The figure of the masks of the first images. If all images have the same labels, each column shows one label."""
     some = slice(job.settings["pictured"])
     labels, order = stored.labels[some].sort(dim=1)
     if not bool((labels == labels[:1]).all()):

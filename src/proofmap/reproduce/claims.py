@@ -1,4 +1,4 @@
-"""Statements of the paper about several rows, and whether they hold here.
+"""Statements of the paper about several rows of a table, and whether they hold for the results here. A row is a method with its settings.
 
 [settings]
 tolerance = 0.07                # how far a cell may be from the paper's
@@ -50,7 +50,7 @@ from proofmap.results.tables import cells_of, number
 def claims_of(
     evaluation: Evaluation, settings: Mapping[str, Any], compared: Sequence[Ordering]
 ) -> Iterator[Claim]:
-    """The claims of a recipe about an evaluation. Its orderings have been computed already."""
+    """The claims of a recipe about an evaluation. ``compared`` has the recipe's orderings, which were computed before."""
     away = distances(evaluation, settings)
     if away and "tolerance" in settings:
         largest, method, name = max(away)
@@ -68,13 +68,16 @@ def claims_of(
 
 
 def compared(says: str, differences: Tensor, what: str) -> Claim:
-    """The claim that the mean of differences ``(N,)``, one for each image, is above zero. It stays undecided with few images."""
+    """The claim ``says``: the mean of the differences ``(N,)``, one for each image, is above zero. With few images the claim is undecided.
+
+    ``what`` is the text before the numbers.
+    """
     (pair,) = _measured([Pair("", "", "")], [differences.double()])
     return Claim(says, pair.holds, f"{what} {pair.numbers}, {_counted(pair.n)}")
 
 
 def _lacking(count: int, what: str) -> str:
-    """The end of a sentence that names the missing rows of a statement.
+    """The end of a sentence that says how many rows or comparisons of a statement are missing.
 
     >>> _lacking(2, "row"), _lacking(0, "row")
     ('; 2 rows are not here', '')
@@ -83,7 +86,7 @@ def _lacking(count: int, what: str) -> str:
 
 
 def _counted(n: int) -> str:
-    """The number of images. If it is too small for a verdict, the text says so, because the interval alone could suggest one.
+    """The number of images as text. If it is too small for a verdict, the text says so, because the interval alone could suggest one.
 
     >>> _counted(200), _counted(5)
     ('n = 200', 'n = 5, where fewer than 6 images decide nothing')
@@ -95,8 +98,9 @@ def _counted(n: int) -> str:
 def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequence[str]) -> Claim | None:
     """The claim that the means of a metric rise, or fall, from row to row; None if fewer than two of the rows were judged.
 
-    Reproduced if every step goes in that direction, and the change from the first to the last row is more than chance allows. Contradicted
-    if a step, or the whole change, goes back by more than that. Otherwise undecided. Differences are paired.
+    The claim is reproduced if every step goes in this direction, and the change from the first to the last row is more than chance allows. It
+    is contradicted if a step, or the whole change, goes in the other direction by more than chance allows. Otherwise it is undecided.
+    Differences are paired by image.
     """
     there = {r.name: r for r in evaluation.results}
     names = [method for method in methods if method in there]
@@ -130,7 +134,7 @@ def _in_words(pairs: Sequence[Pair]) -> str:
 
 @dataclass(frozen=True)
 class Pair:
-    """The mean difference of two rows, image by image, with its 95 % interval. If it is above zero, the first row is better."""
+    """The mean paired difference of two rows in a metric, with its 95 % interval. Above zero, row ``better`` is better."""
 
     metric: str
     better: str
@@ -141,11 +145,11 @@ class Pair:
     n: int = 0
     margin: float = 0.0
     paper: float | None = None
-    """The difference between the paper's two cells; None unless it prints both."""
+    """The difference between the two numbers that the paper prints; None unless it prints both."""
 
     @property
     def excludes_paper(self) -> bool:
-        """Whether the interval excludes the paper's difference; False if all images have the same difference."""
+        """Whether the interval excludes the paper's difference. False with few images, or if all images have the same difference."""
         if self.paper is None or self.n < fewest_images() or self.low == self.high:
             return False
         return not self.low <= self.paper <= self.high
@@ -166,7 +170,7 @@ class Pair:
         return f"{signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
 
     def describe(self) -> str:
-        """The pair as text. If it is undecided, the text also says whether the paper's own difference is excluded.
+        """The pair as text. If the pair is undecided and its interval excludes the paper's own difference, the text says so.
 
         >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).describe()
         "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
@@ -179,8 +183,9 @@ class Pair:
 
 @dataclass(frozen=True)
 class Ordering:
-    """A statement about pairs of rows. It is reproduced if every pair is, and contradicted if one is. ``lacking`` counts pairs that were
-    not judged.
+    """A statement that some rows are better than others, as pairs of rows. It is reproduced if every pair is, and contradicted if one is.
+
+    ``lacking`` is the number of pairs that were not judged.
     """
 
     says: str
@@ -200,7 +205,7 @@ class Ordering:
 
 
 def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
-    """The orderings of a recipe, for the rows that were judged; one for each pair of thresholds."""
+    """The orderings of a recipe, for the rows that were judged. A metric with several thresholds gives one ordering for each."""
     there, several = {r.name: r for r in evaluation.results}, by_epsilons(settings)
     orderings: list[Ordering] = []
     columns: list[Tensor] = []
@@ -227,8 +232,8 @@ def orderings_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Or
 
 
 def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Ordering]:
-    """Orderings that compare two forms of a metric on the same row, image by image. A difference above zero means that the usual form is
-    better.
+    """Orderings that compare two forms of a metric on the same row, paired by image. A difference above zero means that the usual form gives
+    the better score.
     """
     there, found = {r.name: r for r in evaluation.results}, []
     for entry in settings.get("no_gains", ()):
@@ -245,12 +250,12 @@ def _no_gains(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[Order
 
 
 def _sign(result: MethodResult, metric: str) -> int:
-    """1 if higher is better, -1 if lower is."""
+    """1 if higher values of the metric are better, -1 if lower values are."""
     return 1 if result.score(metric).higher_is_better else -1
 
 
 def _measured(pairs: Sequence[Pair], differences: Sequence[Tensor]) -> list[Pair]:
-    """The pairs with their numbers. Each has differences ``(N,)``, NaN for images that do not count for both rows."""
+    """The pairs with mean, interval and n computed from differences ``(N,)``, which are NaN for images that do not count for both rows."""
     if not pairs:
         return []
     ends = mean_intervals(torch.stack(list(differences), dim=1)).tolist()
@@ -261,7 +266,7 @@ def _measured(pairs: Sequence[Pair], differences: Sequence[Tensor]) -> list[Pair
 
 
 def _printed(settings: Mapping[str, Any], better: str, than: str, metric: str, sign: int) -> float | None:
-    """The difference between the paper's two cells of a metric, above zero if the first row is better."""
+    """The difference between the numbers that the paper prints for two rows, above zero if row ``better`` is better; None if one is missing."""
     paper = settings.get("paper", {})
     cells = [paper.get(row, {}).get(metric) for row in (better, than)]
     if None in cells:
@@ -270,7 +275,7 @@ def _printed(settings: Mapping[str, Any], better: str, than: str, metric: str, s
 
 
 def orderings_table(compared: Sequence[Ordering]) -> PaperTable:
-    """A line for each pair of rows; a difference above zero means that the first row is better."""
+    """A table with a line for each pair of rows. A difference above zero means that the paper is right."""
     pairs = list(dict.fromkeys(pair for ordering in compared for pair in ordering.pairs))
     shown = cells_of(
         pairs,

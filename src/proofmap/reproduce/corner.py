@@ -1,4 +1,4 @@
-"""The experiment ``corner``: a study of photos cut to a corner, and some of its rows on the same photos without the cut.
+"""The experiment ``corner``: a study of photos that are cut to a corner, with some of its rows repeated on the whole photos.
 
 [settings.whole]                # the study of the whole photos
 data = "imagenette:..."
@@ -20,7 +20,7 @@ from proofmap.results.records import MethodResult
 
 
 def run(job: Job) -> Findings:
-    """Run both studies, the second in the folder ``whole``. Rows are compared photo by photo, matched by name."""
+    """Run the study of cut photos, and the study of whole photos in the folder ``whole``. Rows are paired by the names of photos."""
     cut, whole = judge_rows(job), _whole(job)
     return outcome_of(
         _together(cut, judge_rows(whole)) if whole.settings["study"]["methods"] else cut, job.settings
@@ -59,7 +59,7 @@ def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:
 
 
 def _in_order_of(result: MethodResult, own: Sequence[str], wanted: Sequence[str]) -> MethodResult:
-    """The row with its values in the order of these images; NaN for images that it lacks."""
+    """The row with its values in the order of the images ``wanted``; NaN for images that are not among its ``own``."""
     place = {name: i for i, name in enumerate(own)}
     return replace(
         result,

@@ -1,4 +1,4 @@
-"""The experiment ``desk``: the paper's worked example, from the numbers that it prints."""
+"""The experiment ``desk``: the paper's worked example, computed from the numbers that the paper prints."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from proofmap.theory.desk import DESK
 
 
 def run(job: Job) -> Findings:
-    """Worst-case completeness and soundness of three methods, compared with the paper's values."""
+    """Compute the worst-case completeness and soundness of three methods, and compare them with the paper's values."""
     tolerance, paper = job.settings["tolerance"], job.settings["paper"]
     rows, records, off = [], [], []
     for case in DESK.cases:

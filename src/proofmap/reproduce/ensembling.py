@@ -1,4 +1,4 @@
-"""The experiment ``ensembling``: K masks learned together, each of which must show the label by itself.
+"""The experiment ``ensembling``: K masks are learned together, and each of them alone must make the net predict the label.
 
 [settings]
 ks = [1, 2, 4]
@@ -7,10 +7,10 @@ pictured = 4                    # images in the figure
 
 [settings.study]                # net, data, images; its one method is the learned mask, whose K is varied
 
-The paper asks that each mask validates the label alone, and that they are as disjoint as possible. Both become numbers:
+The paper asks that each mask validates the label alone, and that the masks are as disjoint as possible. Both are measured:
 
-    alone     f of the label when the top ``share`` of one mask is shown on gray; the weakest of the K masks counts
-    overlap   |A and B| / |A| of the top positions A and B of two masks, mean over pairs; ``share`` for masks drawn at random
+    alone     the net's probability f of the label if only the top ``share`` of one mask is shown on gray; the weakest of the K masks counts
+    overlap   |A and B| / |A| for the top positions A and B of two masks, as a mean over pairs; it is ``share`` for random masks
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from proofmap.results.statistics import Score, mean_score
 from proofmap.results.tables import number
 
 MaskScores = Mapping[str, Tensor]
-"""For one K and each image ``(N,)``: f of the weakest and of the mean mask alone, and the overlap (NaN for one mask)."""
+"""For one K, by name, values ``(N,)`` of the images: the lowest f of a mask alone, the mean f, and the overlap (NaN for a single mask)."""
 
 
 def run(job: Job) -> Findings:
@@ -90,8 +90,7 @@ def _found(here: Sample, masks: Tensor, share: float) -> MaskScores:
 
 
 def overlap(masks: Tensor, share: float) -> Tensor:
-    """How much K masks ``(N, K, *positions)`` agree: the share of top positions that two masks have in common, as a mean over pairs of
-    masks, ``(N,)``.
+    """The overlap ``(N,)`` of K masks ``(N, K, *positions)``: the share of top positions that two masks have in common, as a mean over pairs.
 
     >>> left, right = torch.eye(2)[:, None, None]  # two masks of a picture of one row and two columns
     >>> overlap(torch.stack([left, left], 1), 0.5), overlap(torch.stack([left, right], 1), 0.5)
@@ -106,7 +105,7 @@ def overlap(masks: Tensor, share: float) -> Tensor:
 
 @torch.no_grad()
 def _probability_alone(here: Sample, masks: Tensor, share: float) -> Tensor:
-    """f ``(N, K)`` of the first label when only the top positions of each mask are shown on gray."""
+    """The probability f ``(N, K)`` of the first label if only the top positions of each mask are shown on gray."""
     classifier, fast = here.classifier, here.classifier.frozen()
     columns = []
     for k in range(masks.shape[1]):

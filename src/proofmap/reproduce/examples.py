@@ -42,12 +42,12 @@ from proofmap.results.tables import number
 from proofmap.study.session import open_session
 
 BLOCK = 64
-"""Images that are tried together."""
+"""Number of images that are tried together."""
 
 
 @dataclass(frozen=True)
 class ExamplePhoto:
-    """An image of the data, its own label and another one, by index."""
+    """The name of an image, and the indices of its true label (``own``) and of another label."""
 
     image: str
     own: int
@@ -72,7 +72,7 @@ def run(job: Job) -> Findings:
 
 
 def choose_examples(job: Job) -> list[ExamplePhoto]:
-    """For each pair of labels, the first image in the study's random order that fits. Raises if no image fits."""
+    """For each pair of labels, the first image in the study's random order whose probabilities fit. Raises if no image fits."""
     study, settings = study_of(job), job.settings
     session = open_session(study, device=job.device)
     dataset, classifier = session.data, session.classifier
@@ -109,7 +109,7 @@ def _rule(job: Job) -> str:
 def _areas(
     stored: StoredMaps, chosen: list[ExamplePhoto], printed: Mapping[str, tuple[float, float]]
 ) -> PaperTable:
-    """f and the area of each image's two labels under each method's masks."""
+    """A table with the probability f of each image's two labels, and the area under the insertion curve of their masks, for each method."""
     evaluation, rows = stored.evaluation, []
     records: list[dict[str, object]] = []
     for result in evaluation.results:

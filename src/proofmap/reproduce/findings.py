@@ -20,7 +20,7 @@ Verdict = Literal["reproduced", "contradicted", "undecided"]
 
 @dataclass(frozen=True)
 class PaperTable:
-    """Rows of texts for people, and the numbers in them as plain records for machines."""
+    """A table as rows of texts for people, and its numbers as plain records for programs."""
 
     title: str
     header: Sequence[str]
@@ -35,7 +35,7 @@ class PaperTable:
 
 
 def score_cell(score: Score, printed: float | None = None) -> str:
-    """A mean with its interval, and the number that the paper prints, if it does."""
+    """The text of a table cell: a mean with its interval, and the number that the paper prints, if there is one."""
     beside = "" if printed is None else f" (paper {tables.number(float(printed))})"
     return f"{tables.with_interval(score.value, score.low, score.high)}{beside}"
 
@@ -51,10 +51,10 @@ def verdict_of(holds: bool | None) -> Verdict:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, and whether it holds for the numbers found here; ``found`` contains these numbers.
+    """A statement of the paper, and whether it holds for the numbers found here. ``found`` is a text with these numbers.
 
-    ``holds`` is None if the numbers do not decide. ``checked`` is False for a claim that is only reported. ``--check`` does not fail
-    because of it, as it is known not to hold on this net.
+    ``holds`` is None if the numbers do not decide. ``checked`` is False for a claim that is only reported: ``--check`` does not fail because
+    of such a claim, as it is known not to hold on this net.
     """
 
     statement: str
@@ -72,7 +72,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """How much was computed: images, labels per image, and passes of the net. ``whole`` is False if a run was continued."""
+    """How much was computed: images, labels per image, and passes of the net. ``whole`` is False if a part comes from an earlier run."""
 
     images: int
     labels: int
@@ -101,7 +101,7 @@ class Effort:
         return f"{text}: {images} x {labels}, {counted(self.work.passes, 'pass')} of the net{rest}"
 
     def record(self) -> dict[str, object]:
-        """As plain data."""
+        """The time and work as plain data."""
         work = {} if self.work is None else asdict(self.work)
         return {"seconds": round(self.seconds, 3), "device": self.device, **work}
 
@@ -113,13 +113,13 @@ class Findings:
     tables: tuple[PaperTable, ...]
     claims: tuple[Claim, ...] = ()
     figures: tuple[Figure, ...] | Mapping[str, Figure] = ()
-    """Each figure, with the name of its file if that differs from the figure's name."""
+    """The figures, or a mapping from file name to figure if file names differ from the names of figures."""
     notes: tuple[str, ...] = ()
     files: tuple[Path, ...] = ()
-    """What the experiment itself wrote to the run directory."""
+    """The files that the experiment itself wrote to the run directory."""
     work: WorkDone | None = None
     failed: int = 0
-    """Images that could not be read, and those that a method failed on."""
+    """Number of images that could not be read, plus (method, image) pairs on which a method failed."""
 
     @property
     def named_figures(self) -> Mapping[str, Figure]:
@@ -146,14 +146,14 @@ class Job:
     settings: Mapping[str, Any]
     folder: Path
     missing: Sequence[str] = ()
-    """The ``gives`` of optional needs that are missing: the parts that are left out."""
+    """The names of the parts that are left out because what they need is missing."""
     data: Path = Path()
     """The folder with the files that the recipe needs."""
     images: int | None = None
     all_settings: Mapping[str, Any] | None = None
-    """The settings with all rows, also those that were not requested."""
+    """The settings with all rows, if only some rows were requested; otherwise None."""
     start: Path | None = None
-    """A run that this one begins with: see :mod:`proofmap.reproduce.stored_maps`."""
+    """The directory of a run whose maps are used, if any; see :mod:`proofmap.reproduce.stored_maps`."""
     seed: int = 0
     device: str | None = None
     progress: Progress = field(default_factory=Silent)

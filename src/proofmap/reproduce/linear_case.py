@@ -12,7 +12,7 @@ from proofmap.theory.trials import Cell, Curve, Rate, curve, grid
 
 
 def run(job: Job) -> Findings:
-    """Compute a cell for each synthetic input and delta, and curves for some synthetic inputs and the available real ones."""
+    """Compute failure rates for each synthetic input and delta, and curves for some synthetic inputs and the available real ones."""
     settings = job.settings
     cells = grid(**settings["grid"], seed=job.seed, progress=job.progress)
     curves = list(curves_of(job))
@@ -25,7 +25,7 @@ def run(job: Job) -> Findings:
 
 
 def curves_of(job: Job) -> Iterator[Curve]:
-    """The curves in a recipe, without those whose inputs are not available."""
+    """Compute the curves that a recipe names, except those whose inputs are not available."""
     with job.progress.task("curves of theorem 5.1", len(job.settings["curves"])) as task:
         for wanted in job.settings["curves"]:
             made = dict(wanted)

@@ -1,4 +1,4 @@
-"""Scores next to those in the paper: [settings.paper."ROW"] holds them by metric."""
+"""Tables of scores next to the numbers printed in the paper. [settings.paper."ROW"] has the printed numbers of a row by metric."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from proofmap.results.tables import number
 
 
 def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[PaperTable]:
-    """A table of the scores, and one for each metric with several thresholds."""
+    """A table of all scores, and one more table for each metric that is judged at several thresholds."""
     several, paper = by_epsilons(settings), settings.get("paper", {})
     apart = {name for names in several.values() for name in names}
     all_names = [score.name for score in evaluation.results[0].scores]
@@ -53,8 +53,8 @@ def _table(
 def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperTable | None:
     """A table of how far the results at each pair of thresholds are from the printed numbers, on average over the printed rows.
 
-    A printed row may be read in several ways, each a row here: "Gradient x Input" and "Gradient x Input, unsigned". It counts once, with the
-    mean distance of its readings.
+    A printed row may be interpreted in several ways, each of which is a row here: "Gradient x Input" and "Gradient x Input, unsigned". The
+    printed row counts once, with the mean distance over its interpretations.
     """
     several, paper = by_epsilons(settings), settings.get("paper", {})
     there = {result.name: result for result in evaluation.results}
@@ -89,7 +89,7 @@ def epsilon_table(evaluation: Evaluation, settings: Mapping[str, Any]) -> PaperT
 
 
 def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[tuple[float, str, str]]:
-    """The distance of each printed number from the one found here, as (distance, row, metric), for metrics at one threshold."""
+    """The distance of each printed number from the score found here, as (distance, row, metric), for metrics at a single threshold."""
     there = {result.name: result for result in evaluation.results}
     several = by_epsilons(settings)
     return [
@@ -101,8 +101,8 @@ def distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[t
 
 
 def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTable:
-    """A table with the settings of each row and the seconds that making and judging its maps took. Settings that all rows of a method share
-    are listed once, below."""
+    """A table with the settings of each row, and the seconds for making and judging its maps. Settings that all rows of a method share are
+    listed once, at the end."""
     shared = shared_changes([methods[result.name] for result in evaluation.results])
     rows, records = [], []
     for result in evaluation.results:
@@ -118,7 +118,7 @@ def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTa
 
 
 def shared_changes(methods: Sequence[Method]) -> dict[str, list[str]]:
-    """For each method with several rows, by name: the settings other than defaults that all its rows share."""
+    """Method name -> the settings that differ from their defaults and that all rows of this method share, for methods with several rows."""
     named: dict[str, list[list[str]]] = {}
     for method in methods:
         named.setdefault(method.name, []).append(method.changes())

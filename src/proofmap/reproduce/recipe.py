@@ -1,4 +1,4 @@
-"""A recipe is a TOML file of this package: what is run, with which settings, what it needs, and what the paper printed.
+"""A recipe is a TOML file of this package. It says what is run, with which settings, what it needs, and what the paper printed. For example:
 
 title = "Completeness and soundness by total variation, CIFAR-10"
 paper = "appendix, table 5"
@@ -50,9 +50,10 @@ _KNOWN = {"title", "paper", "experiment", "needs", "variants", "places", "settin
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """Something that a recipe needs: a file or folder below the data folder, or a Python package.
+    """Something that a recipe needs: a file or folder below the data folder, a Python package, or a ``shipped`` file of this package.
 
-    If several are named (a path, a package, a ``shipped`` file of this package), one of them is enough.
+    If several of these are named, one of them is enough. ``what`` describes the need. ``gives`` is the part of the recipe that is left out if
+    the need is missing; if it is empty, the recipe cannot run without the need.
     """
 
     what: str
@@ -69,7 +70,7 @@ class Need:
         )
 
     def describe(self, data: Path) -> str:
-        """What the user must supply, and in which place."""
+        """A text that says what the user must supply, and where."""
         package = f"the package {self.module}" if self.module else ""
         place = f"{data / self.path}" if self.path else ""
         return f"{' or '.join(filter(None, [place, package]))}: {self.what}"
@@ -87,7 +88,7 @@ class Variant:
     quick: Mapping[str, Any] = field(default_factory=dict)
 
     def lacks(self, data: Path) -> list[Need]:
-        """Needs that are not optional and are missing."""
+        """The needs of this variant that are missing and not optional."""
         return [need for need in self.needs if not need.gives and not need.is_there(data)]
 
 
@@ -100,19 +101,19 @@ class Recipe:
     paper: str
     experiment: str
     text: str
-    """The file as it is, and those that it extends."""
+    """The text of the recipe's file, and of the files that it extends."""
     needs: tuple[Need, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     quick: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
-    """What names in braces stand for."""
+    """Texts that replace names in braces in the settings."""
     variants: tuple[Variant, ...] = ()
-    """The paper's own first."""
+    """The variants, the paper's own first."""
     chosen_variant: str = ""
 
     @classmethod
     def named(cls, name: str) -> Recipe:
-        """A recipe of this package."""
+        """The recipe of this package with this name."""
         check_known("recipe", name, recipe_names())
         return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
 
@@ -130,11 +131,11 @@ class Recipe:
         return [need for need in self.needs if not need.is_there(data)]
 
     def lacks(self, data: Path) -> list[Need]:
-        """Needs of all variants that are not optional and are missing."""
+        """The needs that are missing and not optional."""
         return [need for need in self.missing(data) if not need.gives]
 
     def check_needs(self, data: Path) -> list[Need]:
-        """The optional needs that are missing. If another need is missing, an error says what to supply."""
+        """The optional needs that are missing. Raises if a need that is not optional is missing; the message says what to supply."""
         required = self.lacks(data)
         if required:
             raise needs_error(f"the recipe {self.name}", required, data)
@@ -164,7 +165,7 @@ class Recipe:
         )
 
     def variant_note(self, data: Path) -> str:
-        """A note on which variant this is and what the paper's own variant needs. Empty if there are no variants."""
+        """A note on which variant is used and what the paper's own variant needs. Empty if there are no variants."""
         if not self.chosen_variant:
             return ""
         own, chosen = self.variants[0], next(v for v in self.variants if v.name == self.chosen_variant)
@@ -180,7 +181,7 @@ class Recipe:
         return f"{note}. For {own.what}: {how}; --variant {own.name}"
 
     def chosen(self, *, data: Path, quick: bool = False) -> dict[str, Any]:
-        """The settings, changed as ``quick`` says if requested, with names in braces replaced."""
+        """The settings with names in braces replaced. With ``quick``, the changes of the recipe's table ``quick`` are applied."""
         settings = merged(self.settings, self.quick) if quick else dict(self.settings)
         places = {**self.places, "data": str(data)}  # the folder last: places lie in it
         return {key: placed(value, places) for key, value in settings.items()}
@@ -194,7 +195,7 @@ def recipe_names() -> list[str]:
 
 
 def merged(settings: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings with changes; tables are merged, everything else is replaced.
+    """The settings with ``changes`` applied. Tables are merged; all other values are replaced.
 
     >>> merged({"a": {"x": 1, "y": 2}, "b": [1]}, {"a": {"y": 3}, "b": []})
     {'a': {'x': 1, 'y': 3}, 'b': []}
@@ -231,7 +232,7 @@ def _needs(table: Mapping[str, Any]) -> tuple[Need, ...]:
 def needs_error(
     owner: str, needs: Sequence[Need], data: Path, one_of: Mapping[str, Sequence[Need]] | None = None
 ) -> InputError:
-    """The error that says what to supply: all of these needs, and those of one of several variants."""
+    """The error that says what ``owner`` needs: all of ``needs``, and the needs of one of the variants in ``one_of``."""
     lines = [f"  {need.describe(data)}" for need in needs] + (["one of these:"] if one_of else [])
     for variant, own in (one_of or {}).items():
         lines += [f"  for {variant}:", *(f"    {need.describe(data)}" for need in own)]
@@ -241,7 +242,7 @@ def needs_error(
 
 
 def _extended(text: str) -> tuple[dict[str, Any], str]:
-    """A recipe's table merged with the parts that it extends, and the texts of all of them, the recipe's own first."""
+    """A recipe's table merged with the files that it extends, and the texts of all these files, the recipe's own first."""
     own = tomllib.loads(text)
     parts = {
         part: (_folder() / "parts" / f"{part}.toml").read_text(encoding="utf-8")
@@ -258,7 +259,7 @@ def _extending(own: Mapping[str, Any], others: Sequence[Mapping[str, Any]]) -> d
 
 
 def placed(value: Any, places: Mapping[str, str]) -> Any:
-    """A text, or all texts in tables and lists, in which names in braces are replaced by places."""
+    """The value with names in braces replaced by ``places``, in a text or in all texts of a table or list."""
     if isinstance(value, str):
         for name, place in places.items():
             value = value.replace(f"{{{name}}}", place)

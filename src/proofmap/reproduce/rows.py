@@ -1,4 +1,4 @@
-"""The study of a recipe: its rows and metrics, written out from what they share.
+"""The study of a recipe: its rows (methods with settings) and metrics, each completed with the settings that they share.
 
 [settings.study]                    # a study, as proofmap evaluate takes it
 
@@ -11,8 +11,8 @@
 printed = { e1 = 0.01, e2 = 0.001 }
 released = { e1 = 0.1, e2 = 0.1 }
 
-A row whose name is what a missing need ``gives`` is left out. If a ``weights`` file is not there, the net or method takes the weights of an
-installed package.
+A row is left out if a need whose ``gives`` is the name of the row is missing. If a ``weights`` file is missing, the net or method takes the
+weights of an installed package.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def study_of(job: Job) -> Study:
 
 
 def rows_for_later(job: Job) -> list[Method]:
-    """The rows that were not requested this time."""
+    """The methods of the rows that were not requested this time."""
     if job.all_settings is None:
         return []
     others = rows_of(job.all_settings) - rows_of(job.settings)
@@ -69,7 +69,7 @@ def rows_for_later(job: Job) -> list[Method]:
 
 
 def passes_notes(job: Job) -> list[str]:
-    """Notes with the passes of the net for each learned mask, compared with the paper's settings; rows with equal numbers share a note."""
+    """Notes with the number of passes for each learned mask, here and with the paper's settings. Rows with equal numbers share a note."""
     rows: dict[str, list[str]] = {}
     for name, method in study_of(job).named_methods().items() if "study" in job.settings else ():
         learned = method.of if isinstance(method, TopLabel) else method
@@ -84,7 +84,7 @@ def passes_notes(job: Job) -> list[str]:
 
 
 def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str, Any]:
-    """Settings with only those rows of the study whose names match a pattern; ``*`` in a pattern matches anything.
+    """The settings with only those rows of the study whose names match a pattern. ``*`` in a pattern matches anything.
 
     >>> rows = [{"name": name, "method": "learned-mask"} for name in ("TV 0", "TV .1", "fast, TV 0")]
     >>> [row["name"] for row in with_rows({"study": {"methods": rows}}, ["TV *"])["study"]["methods"]]
@@ -100,7 +100,7 @@ def with_rows(settings: Mapping[str, Any], patterns: Sequence[str]) -> dict[str,
 
 
 def at_epsilons(metric: Mapping[str, Any], epsilons: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """The metric once for each pair of thresholds. It stays unchanged if it has no thresholds or sets them itself.
+    """Yield the metric once for each pair of thresholds. A metric without thresholds, or with its own, is yielded unchanged.
 
     >>> [m["name"] for m in at_epsilons({"metric": "soundness"}, {"printed": {"e1": 0.01, "e2": 0.001}})]
     ['soundness, printed']
@@ -129,7 +129,7 @@ def by_epsilons(settings: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _row(entry: Mapping[str, Any], of_method: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """A method with the shared settings of its kind, also inside a wrapper such as ``top-label``."""
+    """The row with the shared settings of its method added. Inside a wrapper such as ``top-label``, the wrapped method gets them too."""
     row = _with_weights_there({**of_method.get(entry.get("method", ""), {}), **entry})
     return {**row, "of": _row(row["of"], of_method)} if isinstance(row.get("of"), Mapping) else row
 
@@ -145,7 +145,7 @@ def _with_weights_there(table: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sample:
-    """Images ``(N, *shape)`` with the labels ``(N, L)`` of the study's rule."""
+    """Images ``(N, *shape)`` with the labels ``(N, L)`` that the study's rule chooses, the net, and the study's methods."""
 
     classifier: Classifier
     images: Tensor
@@ -154,7 +154,7 @@ class Sample:
 
 
 def draw_sample(job: Job, data: str | None = None, number: int | None = None) -> Sample:
-    """Random images from the data of ``[settings.study]``, or from other ``data``. If there are fewer than requested, all of them."""
+    """Draw ``number`` random images from the data of ``[settings.study]``, or from other ``data``; all images if there are fewer."""
     study = study_of(job)
     session = open_session(study if data is None else replace(study, data=data), device=job.device)
     dataset, classifier = session.data, session.classifier

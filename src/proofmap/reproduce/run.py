@@ -1,4 +1,4 @@
-"""Run a recipe into one directory: tables, claims, figures, and a page of all of them.
+"""Runs a recipe and writes its tables, claims and figures, and a page with all of them, to one directory.
 
 | file | what it is |
 |---|---|
@@ -59,9 +59,9 @@ EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "theory": linear_case.run,
 }
 WITHOUT_IMAGES = {"desk", "theory"}
-"""Experiments without images and maps."""
+"""Experiments that use no images and no maps."""
 CHOSEN_IMAGES = {*WITHOUT_IMAGES, "examples"}
-"""Experiments that ignore ``--images``."""
+"""Experiments that refuse ``--images``, because they have no number of images to choose."""
 OF_ROWS = {"study", "corner"}
 """Experiments whose rows can be run one at a time."""
 QUICK = "made with --quick: this shows that the code runs, and nothing else"
@@ -69,7 +69,7 @@ QUICK = "made with --quick: this shows that the code runs, and nothing else"
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What a recipe found, and the files with the results."""
+    """The findings of a recipe, the files with the results, and the time and work that the recipe took."""
 
     recipe: Recipe
     outcome: Findings
@@ -99,9 +99,11 @@ def reproduce(
         data: the folder with the files that the recipe needs.
         quick: run the same code on as little data as possible; the numbers then mean nothing.
         images: number of images, instead of the recipe's number.
-        variant: which of the recipe's variants; the first whose needs are met when left out.
-        rows: only the rows of these names, in which ``*`` stands for anything; the same directory takes the others later.
-        start: the run of another recipe, whose maps are used if they are the same.
+        variant: the name of a variant of the recipe; by default the first variant whose needs are met.
+        rows: patterns for the names of rows, in which ``*`` matches anything: only these rows are run. The others can be added to the same
+            directory later.
+        start: the directory of another recipe's run. Its maps are used for rows with the same name and settings.
+        command: the command line, to be recorded with the results.
     """
     began = time.perf_counter()
     recipe = Recipe.named(name).with_variant(Path(data), variant)
@@ -143,7 +145,10 @@ def reproduce(
 def _with_rows(
     recipe: Recipe, settings: Mapping[str, Any], rows: Sequence[str], lacking: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The settings with only these rows. Raises if none of them can be computed."""
+    """The settings with only the rows that match the patterns ``rows``. Raises if none of these rows can be computed.
+
+    ``lacking`` has for each row that cannot be computed what it needs.
+    """
     if recipe.experiment not in OF_ROWS:
         raise InputError(
             f"the rows of the recipe {recipe.name} cannot be run one at a time; leave out --rows"
@@ -207,7 +212,7 @@ def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort)
 
 
 def _page(about: dict[str, object], outcome: Findings, notes: Sequence[str], part: Path) -> str:
-    """One file that needs nothing else: pictures are put into it."""
+    """The HTML page with all results. It needs no other file: the figures are embedded."""
     environment_ = templates_of("proofmap.reproduce", "page")
     shown = [
         {

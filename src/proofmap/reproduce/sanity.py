@@ -1,4 +1,4 @@
-"""The experiment ``sanity``: the last layer of the net is randomised, as in the paper, and then further layers.
+"""The experiment ``sanity``: do maps change if the last layer of the net is randomised, as in the paper, and then further layers?
 
 [settings]
 order = "cascading"             # the last layer alone, then more of them; "last": nothing else
@@ -39,7 +39,7 @@ from proofmap.results.statistics import mean_score
 
 SHARE = 0.3
 Maps = Mapping[str, tuple[Tensor, Tensor]]
-"""By row: maps ``(N, *positions)`` of the top label, before and after."""
+"""For each row, the maps ``(N, *positions)`` of the top label before and after the last layer is randomised."""
 
 
 def run(job: Job) -> Findings:
@@ -136,7 +136,7 @@ def _claims(
 
 
 def _passes(here: Sample, checks: SanityChecks) -> int:
-    """The passes of the net: each row makes maps of the net and of each randomised net."""
+    """The number of passes: each row makes maps for the trained net and for each randomised net."""
     nets = 1 + len({(line.order, line.step) for line in checks.lines})
     costs = [method.cost(here.labels.shape[1]) for method in here.methods.values()]
     each = sum(cost.forward + cost.gradient for cost in costs if cost is not None)

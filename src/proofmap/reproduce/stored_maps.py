@@ -1,8 +1,8 @@
 """The images and maps of a finished run, for measurements of a recipe beyond the run's own metrics.
 
-No map is made again: masks that took an hour are measured again in seconds. A recipe may also begin with the maps of another recipe's run:
-``proofmap reproduce cifar10-curves --from reproduced/cifar10-tv``. The run is copied, and the recipe continues it: rows with the same name and
-settings keep their maps, and only what is missing is computed. A run of other images, another net or another seed is refused.
+No map is made again, so masks that took an hour to learn are measured in seconds. A recipe may also begin with the maps of another recipe's
+run: ``proofmap reproduce cifar10-curves --from reproduced/cifar10-tv``. That run is copied, and the recipe continues the copy: rows with the
+same name and settings keep their maps, and only what is missing is computed. A run with other images, another net or another seed is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from proofmap.study.store.maps import FOLDER as MAPS
 
 @contextmanager
 def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
-    """Context for a study that runs in this folder and starts with a copy of the run ``start``. If the study is refused, the copy is removed."""
+    """Copy the run ``start`` to ``folder``, where a study then continues it. If the study is refused, the copy is removed."""
     if start is None or (folder / MANIFEST).exists():
         yield
         return
@@ -55,8 +55,9 @@ def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
 
 
 def _copy(start: Path, folder: Path) -> list[Path]:
-    """Copy a run, and replace what a killed process has copied already. The manifest is copied last, because a folder with a manifest
-    counts as a run and must be complete.
+    """Copy a run to a folder and return the copied files. Files that a killed process left there are replaced.
+
+    The manifest is copied last, because a folder with a manifest counts as a run and must be complete.
     """
     there = [path for path in (start / MAPS, log_of(start / SCORES), start / SCORES) if path.exists()]
     for path in there:
@@ -70,7 +71,7 @@ def _copy(start: Path, folder: Path) -> list[Path]:
 
 
 def select_rows(evaluation: Evaluation, study: Study) -> Evaluation:
-    """Keep only the rows and scores of this study. A run that started as a copy of another run also has the rows of that run."""
+    """The evaluation with only the rows and scores of this study. A run that began as a copy also has the rows of the copied run."""
     rows, scores = study.named_methods(evaluation.inputs), list(study.named_metrics())
     there = {result.name: result for result in evaluation.results}
     results = tuple(
@@ -95,7 +96,7 @@ class StoredMaps:
 
     @classmethod
     def open(cls, folder: Path, study: Study, device: str | None) -> StoredMaps:
-        """The run of this study in this folder; it must have kept its maps (``maps = "float32"``)."""
+        """Open the run of this study in this folder. The run must have stored its maps (``maps = "float32"``)."""
         with Run(folder) as run:  # one that was begun with another's has rows that nobody asks for
             rows = [name for name in study.named_methods() if name in run.methods]
             evaluation = run.evaluation(pictured=len(run.images), methods=rows)
@@ -115,7 +116,7 @@ class StoredMaps:
         return self.evaluation.labels.to(self.classifier.device)
 
     def maps(self, row: str) -> Tensor:
-        """Maps ``(N, L, *positions)`` of one method for all images and labels."""
+        """Maps ``(N, L, *positions)`` of one row for all images and labels."""
         return self.evaluation.maps_of(self.evaluation[row]).to(self.classifier.device, torch.float32)
 
     def judged(
@@ -126,7 +127,7 @@ class StoredMaps:
         images: slice = slice(None),
         labels: int | None = None,
     ) -> Judged:
-        """The input of a metric: one method's maps of some images, for the first labels of each image."""
+        """The input of a metric: one row's maps of the images in the slice ``images``, for the first ``labels`` labels of each image."""
         return Judged(
             self.classifier.frozen(),
             self.images[images],
@@ -142,7 +143,7 @@ class StoredMaps:
 
     @property
     def points(self) -> Any:
-        """The points of the insertion curves that the run's scores are taken from."""
+        """The setting ``points`` of the insertion curves from which the run's scores are computed."""
         return self.evaluation.results[0].insertion.settings["points"]
 
     def about(self) -> str:

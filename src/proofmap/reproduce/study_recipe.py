@@ -1,4 +1,4 @@
-"""The experiment ``study``: methods judged on images as ``proofmap evaluate`` does it, next to the paper's numbers.
+"""The experiment ``study``: methods are judged on images as by ``proofmap evaluate``, and the scores are shown next to the paper's.
 
 [settings]
 figures = ["curves"]            # of the evaluation; "mask-pairs" and "mask-pairs-second" also ask the net, and need stored maps
@@ -39,12 +39,12 @@ from proofmap.study import Run, run_study
 from proofmap.study.watchers.views import ProgressFile
 
 PAIRS: Mapping[str, int] = {"mask-pairs": 0, "mask-pairs-second": 1}
-"""Figures of masks and of what they show to the net, and the place of their label."""
+"""Figures of masks and of the masked images, each with the index of the label that it shows (0 is the most probable label)."""
 
 
 @dataclass(frozen=True)
 class JudgedRows:
-    """A finished study: its numbers, descriptions of its rows, and notes."""
+    """A finished study: its numbers, the method of each row, notes, files, and the work that was done."""
 
     evaluation: Evaluation
     methods: Mapping[str, Method]
@@ -54,11 +54,11 @@ class JudgedRows:
     tables: tuple[PaperTable, ...] = ()
     """Tables about how the study was judged."""
     failed: int = 0
-    """Images that could not be read, and those that a method failed on."""
+    """Number of images that could not be read, plus (method, image) pairs on which a method failed."""
 
 
 def run(job: Job) -> Findings:
-    """Run the study in the run directory, or continue it if it was stopped; compare its scores with the paper's."""
+    """Run the study in the job's folder, or continue it if it was stopped, and compare its scores with the paper's."""
     outcome = outcome_of(judge_rows(job), job.settings)
     pairs = {name: place for name, place in PAIRS.items() if name in job.settings.get("figures", ())}
     if not pairs:
@@ -73,7 +73,7 @@ def run(job: Job) -> Findings:
 
 
 def judge_rows(job: Job) -> JudgedRows:
-    """Run or continue the study of a recipe in the job's folder. The saliency metric is tuned if the recipe requests it."""
+    """Run or continue the study of a recipe in the job's folder. The threshold of the saliency metric is tuned if the recipe requests it."""
     wanted = job.settings.get("tuned")
     if wanted is None:
         return _run_study(job)
@@ -123,7 +123,7 @@ def _run_study(job: Job) -> JudgedRows:
 
 
 def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Findings:
-    """Tables, claims and figures of a study."""
+    """The tables, claims and figures of a finished study."""
     evaluation = found.evaluation
     compared = orderings_of(evaluation, settings)
     fitting = epsilon_table(evaluation, settings)

@@ -1,4 +1,4 @@
-"""The saliency metric with a threshold for each row, tuned on images that are not judged, as the paper does:
+"""Tunes the threshold delta of the saliency metric s for each row, on held-out images that are not judged, as the paper does:
 
     delta = argmin over {0, .2, .., 5} of the mean of s over the holdout,      score = mean of s(delta) over the judged images
 
@@ -8,8 +8,8 @@ data = "imagenette:{data}/imagenette[train]"    # left out, or if the run keeps 
 deltas = [0.0, 0.2]             # thresholds; 0 to 5 in steps of .2 when left out
 
 A study judges all rows by the same metrics. So each distinct threshold becomes a metric of the study. Each row keeps the metric that was
-best for it on the holdout, under the plain name. The order of a run's images is random. Images of the holdout do not count in this score,
-and no map is made only for tuning.
+best for it on the holdout, under the plain name. If the holdout consists of the first images of the run, whose order is random, these images
+do not count in this score, and no map is made only for tuning.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ METRIC = "saliency-metric"
 
 @dataclass(frozen=True)
 class Tuning:
-    """The result of each row's thresholds on the holdout, and the passes of the net that this took."""
+    """For each row, the results of all thresholds on the holdout (``sweeps``); and the number of passes that tuning took."""
 
     sweeps: Mapping[str, SaliencySweep]
     passes: int
     held: int = 0
-    """Number of images held out for tuning: the first images of the run."""
+    """Number of first images of the run that are held out for tuning; 0 if other data was used."""
 
     def settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """The recipe's settings with one saliency metric for each distinct threshold."""
@@ -64,7 +64,7 @@ class Tuning:
         return replace(result, scores=tuple(scores), values={**result.values, METRIC: values})
 
     def table(self) -> PaperTable:
-        """A table of each row's threshold and its boxes on the holdout."""
+        """A table of each row's best threshold, and of the boxes that it gives on the holdout."""
         rows, records = [], []
         for row, sweep in self.sweeps.items():
             best = sweep.best
@@ -82,7 +82,7 @@ class Tuning:
 
 
 def tune_on_other_images(job: Job) -> Tuning:
-    """Tune the thresholds on the separate data that a recipe names. Maps of these images are computed for it."""
+    """Tune the thresholds on the separate data that a recipe names. Maps of these images are computed only for tuning."""
     wanted = job.settings["tuned"]
     here = draw_sample(job, wanted["data"], wanted["number"])
     sweeps = {}
@@ -98,7 +98,7 @@ def tune_on_other_images(job: Job) -> Tuning:
 
 
 def tune_on_first_images(stored: StoredMaps, wanted: Mapping[str, Any]) -> Tuning:
-    """Tune the thresholds on the first images of a run, using their stored maps: at least one image, at most a third of them."""
+    """Tune the thresholds on the first images of a run, using their stored maps: at least one image, at most a third of all images."""
     held = min(wanted["number"], max(1, len(stored.evaluation) // 3))
     sweeps = {
         result.name: sweep_of(
@@ -115,7 +115,7 @@ def without_metric(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Settings with one saliency metric for each of these ``changes``."""
+    """The settings with the saliency metric replaced by one saliency metric for each of ``changes``."""
     metrics = [
         changed
         for entry in settings["study"]["metrics"]
@@ -125,7 +125,7 @@ def _with_metric(settings: Mapping[str, Any], changes: list[dict[str, Any]]) -> 
 
 
 def _passes(sweeps: Mapping[str, SaliencySweep]) -> int:
-    """One for each holdout image and threshold."""
+    """The number of passes of these sweeps: one for each holdout image and threshold."""
     return sum(sweep.n * len(sweep.rows) for sweep in sweeps.values())
 
 

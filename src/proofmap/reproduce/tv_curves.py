@@ -1,8 +1,8 @@
-"""The experiment ``curves``: the net's probability while the pixels of learned masks are shown, with several fills.
+"""The experiment ``curves``: the net's probability while the pixels of learned masks are shown one after another, with several fills.
 
-The masks come from a study of the top two labels. The insertion game is then played again on them, as metrics of the study play it. The
-figure has the mean curves, the table the areas under them: a large area for the top label means complete, a small area for the second label
-means sound.
+A fill gives the values of hidden pixels. The masks come from a study of the top two labels. The insertion game, which shows pixels in the
+order of a mask, is then played on the masks with each fill. The figure has the mean curves, and the table has the areas under the curves: a
+large area for the top label means that the mask is complete, a small area for the second label means that it is sound.
 
 [settings.lines]                # rows of the study from the least regularised on, and what the figure calls them
 "TV 0" = "0"
@@ -31,12 +31,12 @@ from proofmap.results.statistics import mean_score
 from proofmap.study import Study
 
 CurvesByPanel = Mapping[str, Mapping[str, Curves]]
-"""Curves ``(N, 2)`` by fill and row."""
+"""Insertion curves of N images and two labels, by fill and row."""
 LABELS = ("top label", "second label")
 
 
 def run(job: Job) -> Findings:
-    """Learn the masks, as a study; then play the game with each fill."""
+    """Learn the masks, as a study. Then play the insertion game with each fill."""
     outcome, study = study_recipe.run(job), study_of(job)
     stored = StoredMaps.open(job.folder, study, job.device)
     found = played(stored, study, job.settings["lines"], job.settings["panels"])
@@ -49,7 +49,10 @@ def run(job: Job) -> Findings:
 
 
 def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mapping[str, str]) -> CurvesByPanel:
-    """Curves of the games of these metrics, played on the maps of these rows."""
+    """Play the insertion game on the maps of these rows, once for each fill in ``panels``, and return the curves by fill and row.
+
+    ``panels`` has for each fill the name of the study's metric whose game is played.
+    """
     metrics = study.named_metrics()
     found: dict[str, dict[str, Curves]] = {}
     for fill, name in panels.items():
@@ -61,7 +64,7 @@ def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mappin
 
 
 def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
-    """The area under the curve of each label, with each fill."""
+    """A table of the mean area under the curve, by row, label and fill."""
     columns = [(place, fill) for place in range(len(LABELS)) for fill in found]
     rows, records = [], []
     for row in next(iter(found.values())):
@@ -82,7 +85,7 @@ def areas_table(stored: StoredMaps, found: CurvesByPanel) -> PaperTable:
 
 
 def area_claims(found: CurvesByPanel) -> Iterator[Claim]:
-    """The paper's statements about the curves, comparing the most with the least regularised row."""
+    """The paper's claims about the curves. They compare the most regularised row with the least regularised row, and the first two fills."""
     for fill, lines in found.items():
         names = list(lines)
         first, last = names[0], names[-1]
@@ -108,6 +111,6 @@ def area_claims(found: CurvesByPanel) -> Iterator[Claim]:
 
 
 def figure(stored: StoredMaps, found: CurvesByPanel, lines: Mapping[str, str]) -> TVCurves:
-    """The paper's figure: a row per label, a panel per fill."""
+    """The paper's figure, with a row of panels per label and a panel per fill."""
     named = {fill: {lines[row]: curves for row, curves in own.items()} for fill, own in found.items()}
     return TVCurves(panels_by_fill(named), stored.about(), stored.classifier.inputs.position_noun)
