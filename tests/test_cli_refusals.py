@@ -82,7 +82,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("explain", "photos", *MODEL, "--labels", ",,2"), "labels ',,2' has an empty entry; write '2'"),
         (
             ("evaluate", "--data", "photos", *MODEL, "--labels", "0,1,1,2"),
-            "labels names 1 (dog) more than once",
+            "label 1 (dog) is given more than once in labels",
         ),
         (("explain", "photos", *MODEL, "--method", "gradeint"), "Did you mean 'gradient'"),
         (

@@ -173,6 +173,9 @@ def test_a_frozen_net_with_phases_can_be_copied_and_pickled() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning"
+)  # torch.compile does it itself
 def test_a_frozen_net_with_phases_can_be_compiled() -> None:
     fast, x, expected = frozen_phases()
     compiled = torch.compile(fast, backend="aot_eager")

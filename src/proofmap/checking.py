@@ -76,8 +76,8 @@ def sanity_checks(
             the image itself is used.
         relabelled: a net of the same kind, trained on the same pictures with shuffled labels. Its maps are compared too (the label
             randomisation test).
-        on_maps: callback that receives a method's title, the number of a step of the first order (0 is the original net) and the maps
-            ``(N, L, *positions)``.
+        on_maps: callback that receives a method's title, the number of the step (0 is the original net) and the maps
+            ``(N, L, *positions)``. It is called only for the steps of ``orders[0]``.
     """
     if not methods:
         raise InputError("there are no methods to check; see: proofmap list methods")

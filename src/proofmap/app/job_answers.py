@@ -189,7 +189,7 @@ class MachineProof(BaseModel):
 
 
 class PaintedBelief(LabelBelief):
-    """The net's probability for the painted part, ``f``, and for the whole input."""
+    """A label's probability if only the painted part is shown (``f``), and for the whole input (``whole``)."""
 
     whole: float
 

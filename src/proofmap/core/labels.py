@@ -268,7 +268,7 @@ def _each_once(indices: Sequence[int], names: Sequence[str]) -> tuple[int, ...]:
     doubled = next((a for a, count in Counter(indices).items() if count > 1), None)
     if doubled is not None:
         name = "" if names[doubled] == str(doubled) else f" ({shortened(names[doubled], 30)})"
-        raise InputError(f"labels names {doubled}{name} more than once; name each label once")
+        raise InputError(f"label {doubled}{name} is given more than once in labels; give each label once")
     return tuple(indices)
 
 

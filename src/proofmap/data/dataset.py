@@ -99,7 +99,7 @@ class Dataset(ABC):
         """Plain data from which :func:`proofmap.data.rebuild_dataset` opens the same dataset in another process."""
         if self._settings is None:
             raise InputError(
-                f"{self.title} is held in memory, so another process cannot open it by its settings; {self._advice}"
+                f"{self.title} exists only in the memory of this process, so no other process can open it; {self._advice}"
             )
         return dict(self._settings)
 

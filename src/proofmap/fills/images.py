@@ -254,8 +254,8 @@ class ReadyTexts(ReadyImages):
 class Pools:
     """The random images of one session: the default source for fills that name no source, and every pool built so far.
 
-    ``find`` returns the session's own source. It is called when the first fill needs the source, which is ``None`` until then.
-    Equal pools are built once.
+    ``find`` returns the session's own source of random images. It is called once, when a fill first needs the source; before that,
+    ``source`` is None. Equal pools are built once.
     """
 
     def __init__(self, find: Callable[[], Any]) -> None:

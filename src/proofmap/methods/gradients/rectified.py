@@ -115,9 +115,9 @@ class GuidedBackprop(RectifiedMethod):
 class RectGrad(RectifiedMethod):
     """The gradient through only the most important units of each layer, times the input (Kim et al. 2019).
 
-    At a rectifier with output a:  R_z = 1[a R > tau] R, tau the ``quantile`` of a R over the units of the layer, for each
-    image and label separately, and at least 0 (with tau = 0 this is guided backpropagation). The released code also removes the
-    border of padded convolutions and allows tau below 0; neither is done here.
+    At a ReLU with output a, the gradient R that arrives from above passes only at units with a R > tau. tau is the ``quantile`` of a R
+    over the units of the layer, for each image and label separately; a negative tau is replaced by 0. With tau = 0 this is guided
+    backpropagation. The released code also removes the border of padded convolutions and allows tau below 0; neither is done here.
     """
 
     name = "rect-grad"

@@ -347,7 +347,7 @@ class CurveProblem(BeliefProblem):
         return control.where(control < 0, _OVERSHOOT * control)
 
     def point_errors(self, slots: Slots) -> Tensor:
-        """The errors |log F - log f| ``(P, K * parts)`` at the latest points of the curves; NaN in parts that have no value yet."""
+        """|log F - log f| ``(P, K * parts)``, with F the latest value stored for each part of each curve; NaN where none is stored yet."""
         curve = slots["curve"].flatten(1)
         return belief_errors(curve.clamp_min(1e-6), slots["f"]).abs()
 

@@ -132,10 +132,10 @@ def _rate(rate: float) -> str:
 def measure_speed(
     classifier: Classifier, cost: Cost, at_once: int | None = None, *, quick: bool = False
 ) -> Speed:
-    """Measure the passes per second: the median over full batches for one second, after one batch to warm up.
+    """Run full batches for about a second, after one to warm up, and return the rate of the batch with the median time.
 
-    Batches with gradient have at most ``at_once`` images. A batch that does not fit in memory is halved. With ``quick``, the measurement
-    takes only a few percent of the passes in ``cost``, and of their time.
+    Batches with gradient have at most ``at_once`` images. A batch that does not fit in memory is halved. With ``quick``, batches are smaller,
+    and the measurement stops after a few percent of the time that the passes in ``cost`` would take.
     """
     fast = classifier.frozen()
 
