@@ -38,7 +38,7 @@ with noise, one draw.
 
 @dataclass(frozen=True, kw_only=True)
 class CurveSettings(Plugin):
-    """How a curve is computed: the settings that games share with the metrics that read them."""
+    """How a curve is computed. Games have these settings, and so do the metrics that are computed from the curve of a game."""
 
     shortcuts: ClassVar[Shortcuts] = {"curve": CURVES}
 

@@ -40,7 +40,8 @@ def smooth_maps(
     """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image. If ``samples`` is 1, the maps of the
     images without noise.
 
-    Gaussian noise has ``noise`` times the image's own range as its standard deviation, and is clipped to the input's limits.
+    The noise is Gaussian; its standard deviation is ``noise`` times the range of the image's values. Noisy copies are clipped to the limits
+    of the inputs, if there are any.
     """
     if samples == 1:
         return method(images, labels, seed=seed, progress=progress)

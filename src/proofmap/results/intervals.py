@@ -123,8 +123,10 @@ def _hall(t: Doubles, a: Doubles) -> Doubles:
 
 
 def _hidden_range(mean: Doubles, limit: float, deviation: Doubles) -> Doubles:
-    """The distance from 20 standard deviations around the mean to the limit: the range of values that a sample may miss. 0 if there is no
-    limit, or if the limit is closer."""
+    """How far the limit lies outside mean ± 20 standard deviations: the width of the range of values that a sample may miss.
+
+    0 if the limit lies inside, or if there is no limit.
+    """
     if math.isinf(limit):
         return np.zeros_like(mean)
     return np.maximum(np.abs(mean - limit) - _SHOWN * deviation, 0.0)

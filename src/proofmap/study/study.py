@@ -5,7 +5,7 @@ data = "imagenette:data/imagenette[val]"
 labels = "top5"
 methods = ["learned-mask", "grad-cam", "random"]        # or tables, see below
 metrics = ["completeness", "soundness", "best-effort"]  # the usual five when left out
-controls = true                                         # noise, the middle, blurred and cheating rows too
+controls = true                                         # also judge controls, such as random maps
 seed = 0
 
 [images]
@@ -84,7 +84,8 @@ class Study:
     """Fills, the values that replace hidden positions. Every metric that has a fill is computed once with each of these; by default with
     the metric's own."""
     controls: bool = setting(
-        False, "judge noise, the middle, and every method's maps blurred and shown for every label too"
+        False,
+        "also judge controls: random maps, a centred Gaussian, and each method's maps blurred and used for every label",
     )
     thresholds: str = setting("paper", "of every metric that has such a setting and does not name its own")
     curve: str = setting("paper", "of every metric that has such a setting and does not name its own")

@@ -58,7 +58,7 @@ class Tail:
                 raise
             except Exception as error:  # such as a net that reads a layer's attributes instead of running it
                 raise InputError(
-                    f"the net cannot be run from layer {layer!r} on ({error}); name another one"
+                    f"the part of the net after layer {layer!r} cannot be run by itself ({error}); name another layer"
                 ) from error
         if bool((found - expected).abs().max() > _AGREE * (1 + expected.abs().max())):
             raise InputError(f"the net's output does not depend on layer {layer!r} alone; name another one")

@@ -250,9 +250,9 @@ class OrderSearch:
         self._start(first, last, given)
 
     def _start(self, first: Tensor, last: Tensor, given: Tensor | None) -> None:
-        """Start from the best of three orders: by the contributions of regions when they are shown first, last, or on average. The largest
-        contribution comes first (the smallest, if f is below F of nothing). If an order is given, start from the better of that order and
-        the order by average.
+        """Start from the best of three orders of the regions: by their contribution when shown first, by their contribution when shown
+        last, and by the mean of the two. The largest contribution comes first (the smallest, if f is below F with nothing shown). If an
+        order is given, start from the better of that order and the order by the mean.
         """
         sign = torch.where(self.f >= self.empty, 1.0, -1.0)[:, None]
         sums = (first, last, first + last) if given is None else (first + last,)
