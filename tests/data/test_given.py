@@ -402,7 +402,7 @@ def test_a_copy_in_another_process_reads_the_same() -> None:
     ):
         dataset = pickle.loads(pickle.dumps(as_dataset(given, INPUTS)))
         assert torch.equal(values(dataset), IMAGES)
-    with pytest.raises(InputError, match=r"images is held in memory"):
+    with pytest.raises(InputError, match=r"images exists only in the memory of this process"):
         dataset.settings()
 
 
