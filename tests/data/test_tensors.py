@@ -122,7 +122,10 @@ def test_the_digest_tells_items_apart_that_have_the_same_numbers() -> None:
 
 def test_it_travels_as_itself_and_not_by_settings() -> None:
     dataset = TensorData(normal(2, 5), kind="rows", title="scores")
-    with pytest.raises(InputError, match=r"scores exists only in the memory of this process.*run_study\(\.\.\., dataset=\.\.\.\)"):
+    with pytest.raises(
+        InputError,
+        match=r"scores exists only in the memory of this process.*run_study\(\.\.\., dataset=\.\.\.\)",
+    ):
         dataset.settings()
     assert dataset_settings(dataset) == {}
     other = pickle.loads(pickle.dumps(dataset))
