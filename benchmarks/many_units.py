@@ -1,8 +1,8 @@
 """What ten million units take of the store and of the driver.
 
-    python benchmarks/many_units.py [--units 100000] [--methods 10] [--written 5000] [--no-resume]
+    python benchmarks/many_units.py [--units 100000] [--methods 10] [--metrics 5] [--labels 3] [--written 5000] [--no-resume]
 
-A unit here is one method on one image with three labels and five metrics: the smallest that a study can have. Measured are, in
+A unit here is one method on one image, the smallest that a study can have, with three labels and five metrics unless stated. Measured are, in
 processor time of one core, planning a run with and without finished units (what starting and resuming cost), writing a unit (its own
 transaction, as a run does it), the bytes on disk, and memory. ``--written`` units are written by the store itself, a fifth of them
 when the store is empty and the rest when it is full. The units between are put into the tables by SQL, which takes minutes where the
@@ -23,7 +23,7 @@ from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow, Registered, UnitRow, curve_blob
 from proofmap.study.unit import Unit
 
-METRICS, LABELS, STEPS = 5, 3, 32
+STEPS = 32
 
 
 def unit_row(unit: Unit, methods: dict[str, Registered], metrics: dict[str, Registered]) -> UnitRow:
@@ -31,8 +31,9 @@ def unit_row(unit: Unit, methods: dict[str, Registered], metrics: dict[str, Regi
     import numpy as np
 
     (image,) = unit.subjects
-    line = np.full((LABELS, STEPS), 0.5, dtype=np.float32)
-    blobs = [curve_blob(line), *(curve_blob(line[:, 0]) for _ in range(3)), curve_blob(line[:, :LABELS])]
+    labels = len(image.labels)
+    line = np.full((labels, STEPS), 0.5, dtype=np.float32)
+    blobs = [curve_blob(line), *(curve_blob(line[:, 0]) for _ in range(3)), curve_blob(line[:, :labels])]
     return UnitRow(
         method=methods[unit.method].id,
         block=unit.block,
@@ -44,7 +45,7 @@ def unit_row(unit: Unit, methods: dict[str, Registered], metrics: dict[str, Regi
         passes=100,
         finished="2026-01-01T00:00:00.000",
         image_scores=[(metrics[name].id, image.id, 0.5) for name in unit.metrics],
-        label_scores=[(metrics[name].id, image.id, k, 0.5) for name in unit.metrics for k in range(LABELS)],
+        label_scores=[(metrics[name].id, image.id, k, 0.5) for name in unit.metrics for k in range(labels)],
         curves={image.id: ("insertion", *blobs)},
         failures={},
     )
@@ -84,7 +85,9 @@ def fill(store: Store, units: Sequence[Unit], methods: dict[str, Registered], li
     run(
         f"INSERT INTO image_scores SELECT method, metrics.id, images.id, .5 {new} {metrics} {where} {order}, metrics.id, images.id"
     )
-    places = f"CROSS JOIN (SELECT value AS place FROM json_each('{[*range(LABELS)]}'))"
+    places = (
+        f"CROSS JOIN (SELECT value AS place FROM json_each('{[*range(len(units[0].subjects[0].labels))]}'))"
+    )
     run(
         f"INSERT INTO label_scores SELECT method, metrics.id, images.id, place, .5 {new} {metrics} {places} {where} "
         f"{order}, metrics.id, images.id, place"
@@ -100,6 +103,8 @@ def main() -> None:
     )
     parser.add_argument("--units", type=int, default=100_000)
     parser.add_argument("--methods", type=int, default=10)
+    parser.add_argument("--metrics", type=int, default=5)
+    parser.add_argument("--labels", type=int, default=3)
     parser.add_argument("--written", type=int, default=5_000, help="units that the store writes")
     parser.add_argument("--no-resume", action="store_true", help="leave out what resuming takes")
     asked = parser.parse_args()
@@ -107,12 +112,17 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder), create=True) as store:
         store.register("methods", [Registered(0, f"method {k}", False, {}) for k in range(asked.methods)])
         store.register(
-            "metrics", [Registered(0, f"metric {k}", True, {}, "", 0.0, 1.0) for k in range(METRICS)]
+            "metrics", [Registered(0, f"metric {k}", True, {}, "", 0.0, 1.0) for k in range(asked.metrics)]
         )
         methods, metrics = store.registered("methods"), store.registered("metrics")
         store.add_images(
             ImageRow(
-                f"image-{k:08d}.jpg", f"{k:032x}", "1", eligible=True, labels=(1, 2, 3), f=(0.5, 0.3, 0.1)
+                f"image-{k:08d}.jpg",
+                f"{k:032x}",
+                "1",
+                eligible=True,
+                labels=tuple(range(asked.labels)),
+                f=(0.3,) * asked.labels,
             )
             for k in range(images)
         )
