@@ -397,26 +397,33 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_one_image_is_open_and_links_keys_and_buttons_open_others(open_page: Any, tested: Path) -> None:
     page = open_page(tested)
 
-    def opened() -> list[bool]:
-        return [page.locator(f"#image-{i} > details").get_attribute("open") is not None for i in range(3)]
+    def wait_for(*opened: bool) -> None:
+        """The page answers to an event a moment later."""
+        page.wait_for_function(
+            "(all) => all.every((open, i) => document.querySelector(`#image-${i} > details`).open === open)",
+            arg=list(opened),
+        )
 
     def top(image: int) -> float:
         return float(page.locator(f"#image-{image}").bounding_box()["y"])
 
-    assert opened() == [True, False, False]
+    wait_for(True, False, False)
     page.locator("#strip a[href='#image-2']").click()
-    assert opened() == [True, False, True] and 0 < top(2) < 900
+    wait_for(True, False, True)
+    assert 0 < top(2) < 900
     page.locator("#close-all").click()
-    assert opened() == [False] * 3 and not page.locator("#image-0 .row").first.is_visible()
+    wait_for(False, False, False)
+    assert not page.locator("#image-0 .row").first.is_visible()
     page.locator("#image-1 summary").first.focus()
     page.keyboard.press("Enter")
-    assert opened() == [False, True, False] and page.locator("#image-1 .row").first.is_visible()
+    wait_for(False, True, False)
+    assert page.locator("#image-1 .row").first.is_visible()
     page.locator("#jump").select_option("0")
     page.locator("#list a[href='#image-2']").click()  # the address does not change: it was there before
-    assert opened() == [True] * 3
+    wait_for(True, True, True)
     page.locator("#close-all").click()
     page.locator("#open-all").click()
-    assert opened() == [True] * 3
+    wait_for(True, True, True)
 
 
 @pytest.mark.slow
