@@ -141,7 +141,7 @@ def _batches(server: Server) -> Batches:
 
 
 def _check_passes(methods: Sequence[Method], labels: int) -> None:
-    """Raise if a job with these methods and this number of labels needs so many passes that it would block all others for too long."""
+    """Raise if a job with these methods and this number of labels needs more passes than one job may take while others wait."""
     costs = [method.cost(labels) for method in methods]
     passes = sum(cost.passes for cost in costs if cost is not None)
     if passes > MOST_PASSES:
