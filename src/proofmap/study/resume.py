@@ -168,8 +168,7 @@ def failed_units(store: Store, session: Session) -> list[int]:
     )
     failed = [row for row in store.rows(query) if row[3] in session.methods]
     names = {metric.id: name for name, metric in store.registered("metrics").items()}
-    blocks = {(method, block) for _, method, block, _ in failed}
-    have = {names[metric] for method, block, metric in store.done() if (method, block) in blocks}
+    have = {names[metric] for _, method, block, _ in failed for metric in store.done(method, block)}
     lacking = sorted(have - set(session.metrics))
     if lacking:
         raise InputError(

@@ -109,12 +109,10 @@ def work_of(
     for image in images:
         if image.block is not None:
             blocks.setdefault(image.block, []).append(image)
-    done = store.done()
     query = (
         "SELECT method, block, maps FROM units WHERE maps LIKE ? AND id NOT IN (SELECT unit FROM failures)"
     )
     exact = {(method, block): name for method, block, name in store.rows(query, f"%{EXACT}.safetensors")}
-    begun = {(method, block) for method, block, _ in done}
     made_by = {method.name: digest([context, dict(method.settings)]) for method in methods.values()}
     waiting: list[Unit] = []
     for block, members in sorted(blocks.items()):
@@ -122,16 +120,16 @@ def work_of(
         content = digest([[s.name, s.digest, list(s.labels), plain_truth(s.true_labels)] for s in subjects])
         for method in ordered:
             key = digest_of(made_by[method.name], content)
-            keys = {metric.name: done.get((method.id, block, metric.id)) for metric in metrics.values()}
-            if any(found not in (None, key) for found in keys.values()):
+            done = store.done(method.id, block)
+            if any(done.get(metric.id, key) != key for metric in metrics.values()):
                 raise StoreError(
                     f"the results of {method.name} on {subjects[0].name} were made with other settings or data than this "
                     "study has; choose another --out"
                 )
-            missing = tuple(name for name, found in keys.items() if found is None)
+            missing = tuple(metric.name for metric in metrics.values() if metric.id not in done)
             if missing:
                 maps = exact.get((method.id, block), "")
-                curves = (method.id, block) not in begun
+                curves = not done
                 last = waiting[-1].method if waiting and waiting[-1].block == block else ""
                 together = taken.get(method.name) in _chain_of_sources(last, taken)
                 waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves, together))

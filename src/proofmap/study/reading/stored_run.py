@@ -115,16 +115,13 @@ class Run:
         wanted = [metric.id for metric in self.metrics.values() if metric.name in asked]
         rows = {*(self.methods if methods is None else methods)}
         blocks = Counter(image.block for image in self.images)
-        done = self.store.done()
         lacking: dict[str, int] = {}
         for method in (method for method in self.methods.values() if method.name in rows):
-            missing = sum(
-                size
-                for block, size in blocks.items()
-                if any((method.id, block, metric) not in done for metric in wanted)
+            missing = set().union(
+                *(blocks.keys() - self.store.blocks_done(method.id, metric) for metric in wanted)
             )
             if missing:
-                lacking[method.name] = missing
+                lacking[method.name] = sum(blocks[block] for block in missing)
         return lacking
 
     def _no_results(self) -> StoreError:

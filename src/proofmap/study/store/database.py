@@ -212,10 +212,18 @@ class Store(Connection):
 
     # ---- units --------------------------------------------------------------------------------------------------
 
-    def done(self) -> dict[tuple[int, int, int], str]:
-        """All finished (method, block, metric) triples of ids, each with its unit's key: a digest of everything that affects the maps."""
-        query = "SELECT d.method, d.block, d.metric, units.key FROM done d JOIN units ON units.id = d.unit"
-        return {(method, block, metric): key for method, block, metric, key in self.rows(query)}
+    def done(self, method: int, block: int) -> dict[int, str]:
+        """The metrics with which a method has finished a block, each with its unit's key: a digest of everything that affects the maps.
+
+        Methods, blocks and metrics are given by id. All at once would be gigabytes of memory in a run of millions of units.
+        """
+        query = "SELECT metric, key FROM done JOIN units ON units.id = unit WHERE done.method = ? AND done.block = ?"
+        return dict(self.rows(query, method, block))
+
+    def blocks_done(self, method: int, metric: int) -> set[int]:
+        """The blocks that a method has finished with a metric."""
+        rows = self.rows("SELECT block FROM done WHERE method = ? AND metric = ?", method, metric)
+        return {block for (block,) in rows}
 
     def delete_orphans(self) -> None:
         """Delete rows that belong to no finished unit."""
