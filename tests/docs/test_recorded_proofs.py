@@ -7,8 +7,10 @@ import json
 import pytest
 import torch
 
+from benchmarks.studies.leaderboard_differences import differences
 from proofmap.results.tables import number
-from tests.docs.recorded import RESULTS, read, table_of
+from tests.docs.pages import DOCS
+from tests.docs.recorded import RESULTS, read, table_of, text_of
 
 
 def test_the_rows_of_steady_proofs_are_those_of_their_file() -> None:
@@ -89,6 +91,17 @@ def test_the_variants_of_steady_are_those_of_their_record() -> None:
             )
             shape = ", ".join(number(found[k]) for k in ("steadiness", "reach"))
             assert cell == f"{complete}/{sound}, {found['peak']:.2f}, {shape}, {peak}", method
+
+
+def test_paired_differences_of_photos_are_those_of_the_leaderboard() -> None:
+    rows = read("photos-differences")["rows"]
+    assert rows == differences(DOCS.parent / "leaderboard")
+    deletion = [row for row in rows if row["score"] == "deletion (gray)"]
+    better, worse = (
+        sum(side) for side in zip(*((r["high"] < 0, r["low"] > 0) for r in deletion), strict=True)
+    )
+    said = f"of {len(deletion)} rows, {better} are better than noise, {worse} are worse, and {len(deletion) - better - worse} are undecided"
+    assert said in text_of("what-we-found.md")
 
 
 def millionths(values: list[list[int]]) -> torch.Tensor:
