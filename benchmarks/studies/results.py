@@ -69,7 +69,7 @@ STUDIES = [
     Study(
         "controls",
         "what-we-found.md",
-        "evaluate --data imagenet:{data}/imagenet_val --number 150 --second .1 --labels top5 --controls --no-pictures --methods "
+        "evaluate --data imagenet:{data}/imagenet_val --number 150 --min-second-probability .1 --labels top5 --controls --no-pictures --methods "
         "gradient,gradient-x-input,smooth-grad,grad-cam,learned-mask,belief-mask",
     ),
     Study("imagenette-corner", "imagenette-table.md", "imagenette-corner --images 200"),
@@ -126,6 +126,40 @@ STUDIES = [
         after="imagenet",
     ),
     Study("theory", "theory.md", "theory"),
+    # with the passes of the paper
+    Study(
+        "imagenette-full-s1",
+        "imagenette-table.md",
+        "imagenette --variant efficientnet-lite0-full --images 30 --rows 'Ours (s=1)'",
+    ),
+    Study(
+        "best-effort",
+        "imagenette-table.md",
+        "imagenette-best-effort --variant efficientnet-lite0 --rows iGOS++",
+    ),
+    Study(
+        "ensembling-full", "imagenet-tables.md", "ensembling --variant efficientnet-lite0-full --images 20"
+    ),
+    Study("sanity-full", "imagenet-tables.md", "sanity --variant efficientnet-lite0-full --images 20"),
+    Study("imagenet-full", "imagenet-tables.md", "imagenet --variant efficientnet-lite0-full --images 30"),
+    Study(
+        "imagenet-metrics-full",
+        "imagenet-tables.md",
+        "imagenet-metrics --variant efficientnet-lite0-full --images 30 --from {out}/imagenet-full",
+        after="imagenet-full",
+    ),
+    Study(
+        "imagenette-corner-full",
+        "imagenette-table.md",
+        "imagenette-corner --variant efficientnet-lite0-full --images 30 --rows Ours",
+    ),
+    Study("cifar10-range-full", "cifar10-table.md", "cifar10-range --variant resnet56 --images 200"),
+    Study(
+        "cifar10-artifacts-full",
+        "cifar10-table.md",
+        "cifar10-artifacts --variant resnet56 --images 200 --from {out}/cifar10-range-full",
+        after="cifar10-range-full",
+    ),
     Study(  # 14 minutes by itself, and all rows twice that
         "cifar10-released",
         "cifar10-table.md",

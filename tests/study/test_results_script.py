@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+from typer.main import get_command
+
+from proofmap import cli
+from proofmap.reproduce import Recipe
 
 STUDIES = Path(__file__).parents[2] / "benchmarks" / "studies"
 NOTE = """
@@ -91,3 +97,24 @@ def test_every_recipe_and_script_that_it_names_is_there(results: ModuleType, tmp
     assert all(
         study.after is None or study.after in names[: names.index(study.name)] for study in results.STUDIES
     )
+
+
+def test_every_option_and_variant_that_it_names_is_known(results: ModuleType) -> None:
+    commands: Any = get_command(cli.make_app())
+    options = {
+        name: {
+            option
+            for parameter in commands.commands[name].params
+            for option in (*parameter.opts, *parameter.secondary_opts)
+        }
+        for name in ("evaluate", "reproduce")
+    }
+    for study in results.STUDIES:
+        first, *words = shlex.split(study.command)
+        if first.endswith(".py"):
+            continue
+        known = options["evaluate" if first == "evaluate" else "reproduce"]
+        assert {word for word in words if word.startswith("--")} <= known, study.name
+        if "--variant" in words:
+            variants = [variant.name for variant in Recipe.named(first).variants]
+            assert words[words.index("--variant") + 1] in variants, study.name
