@@ -68,19 +68,28 @@ def test_what_looks_like_a_picture_and_is_not_read_is_counted_and_named(tmp_path
     for k in range(4):
         (tmp_path / f"{k}.dng").touch()
     told = r"5 files in .* look like pictures but are not read here: 0.dng, 1.dng, 2.dng and 2 more; convert them"
-    for look in (image_folder, lambda place: find_images([place])):
-        with pytest.warns(UnreadWarning, match=told):
-            look(tmp_path)
+    with pytest.warns(UnreadWarning, match=told):
+        find_images([tmp_path])
+    with pytest.warns(UnreadWarning, match=told), pytest.warns(UserWarning, match="beside its sub-folders"):
+        image_folder(tmp_path)
     for name in ("a.png", "notes/b.jpg"):
         (tmp_path / name).unlink()
     with pytest.warns(UnreadWarning, match="5 files"), pytest.raises(InputError, match="holds no images"):
         image_folder(tmp_path)
 
 
-@pytest.mark.parametrize("names", [["a.png", "b.png"], ["a.png", "cat/b.png"]])
-def test_pictures_outside_sub_folders_mean_no_labels(tmp_path: Path, names: list[str]) -> None:
-    photos = image_folder(saved(tmp_path, *names))
-    assert list(photos.label_names) == [] and labelled(photos) == dict.fromkeys(names)
+def test_pictures_outside_sub_folders_mean_no_labels(tmp_path: Path) -> None:
+    photos = image_folder(saved(tmp_path, "a.png", "b.png"))
+    assert list(photos.label_names) == [] and labelled(photos) == dict.fromkeys(["a.png", "b.png"])
+
+
+def test_one_picture_beside_the_folders_of_labels_is_named(tmp_path: Path) -> None:
+    saved(tmp_path, "cat/b.png", "dog/c.png", "stray.png")
+    with pytest.warns(
+        UserWarning, match="holds stray.png beside its sub-folders, so .* no true label is known"
+    ):
+        photos = image_folder(tmp_path)
+    assert list(photos.label_names) == []
 
 
 def test_the_order_is_that_of_find_images_whatever_the_file_system_says(

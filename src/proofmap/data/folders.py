@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
@@ -103,7 +104,7 @@ def image_folder(path: str | Path) -> ImageFiles:
     """All images below a folder, in a fixed order.
 
     If every image is in a sub-folder, the names of the first sub-folders are the labels, in alphabetical order; otherwise labels are
-    unknown. Hidden files and folders are left out.
+    unknown, with a warning if only some images are in sub-folders. Hidden files and folders are left out.
     """
     root = existing_folder(path)
     files = files_below(root)
@@ -114,6 +115,13 @@ def image_folder(path: str | Path) -> ImageFiles:
         )
     folders = [file.partition("/")[0] for file in files if "/" in file]
     label_names = sorted(set(folders)) if len(folders) == len(files) else []
+    if folders and not label_names:
+        beside = next(file for file in files if "/" not in file)
+        warnings.warn(
+            f"{root.name} holds {printable(beside)} beside its sub-folders, so the sub-folders are not read as labels and no true label "
+            "is known; if they are labels, move such images away",
+            stacklevel=2,
+        )
     index = {name: k for k, name in enumerate(label_names)}
     return ImageFiles(
         root,
