@@ -175,7 +175,7 @@ def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str
             continue
         try:
             stamp = _stamp_with_boxes(dataset, i)
-            if stamp == row.stamp and dataset.stamp(i):
+            if stamp == row.stamp and stamp.partition(_BOXES)[0]:
                 continue
             now = dataset.digest(i)
         except ProofmapError as error:
