@@ -58,7 +58,7 @@ def fields_of(kind: type[Method], default_method: str, accepts: Callable[[str], 
         SettingField(
             name=name,
             kind="choice",
-            help=f"a {name} sets several of the settings below at once; those you change yourself win",
+            help=f"a {name} sets several of the settings below at once; settings that you change yourself take precedence",
             default="",
             choices=["", *values],
         )

@@ -57,14 +57,18 @@ class Images(Fill):
     """The pools of the session that this fill is bound to; None outside a session."""
     source: Any = setting(
         OWN,
-        "own: the study's other images; samples: crops of scikit-image's photographs; a folder; or a dataset",
+        "where images come from: own (the study's other images), samples (crops of scikit-image's photographs), a folder, or a dataset",
         main=True,
     )
-    size: int = setting(256, "pictures in the pool", least=1)
-    crop: Crop = setting("random", "random resized crops and flips, or none")
-    seed: int = setting(0, "of the random crops")
+    size: int = setting(256, "number of pictures in the pool from which backgrounds are drawn", least=1)
+    crop: Crop = setting(
+        "random",
+        "random: pictures are randomly cropped, resized and flipped; none: resized and cropped in the middle; own images are used as the net sees them",
+    )
+    seed: int = setting(0, "seed for the choice of pictures and for the random crops")
     part: Literal["auto", "all", "learn", "judge"] = setting(
-        "auto", "sources that are drawn from; auto: methods learn on one half, metrics judge on the other"
+        "auto",
+        "which sources are used; auto: in a study, one half for methods (learn) and the other for metrics (judge), else all",
     )
 
     @property

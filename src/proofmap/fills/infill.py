@@ -52,7 +52,7 @@ class Infill(Fill):
     reads_mask = True
     takes = Pictures
     net: Any = required(f"FILE.py:NAME of a function or module {_FORM}, or the object", main=True)
-    batch: int = setting(16, "images that the net gets at once", least=1, most=128)
+    batch: int = setting(16, "number of images in one batch of the inpainting net", least=1, most=128)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -51,7 +51,9 @@ class Road(Fill):
     random = True
     reads_mask = True
     noise: float = setting(
-        0.01, "standard deviation, in pixels' units; in the input's std elsewhere", above=0
+        0.01,
+        "standard deviation of the added noise: in pixel values (0 to 1) for pictures, else in the input's standard deviations",
+        above=0,
     )
 
     def prepare(self, classifier: Classifier) -> ReadyFill:

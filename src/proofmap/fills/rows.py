@@ -42,7 +42,7 @@ class NearRows(Images):
     revision = 1
     reads_mask = True
     takes = Rows
-    neighbours: int = setting(5, "nearest rows, of which one is drawn", least=1)
+    neighbours: int = setting(5, "number of nearest rows from which one is drawn at random", least=1)
 
     def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
         return ReadyNearRows(**vars(ready))
@@ -186,7 +186,9 @@ class TimeShift(Fill):
     description = "the series itself, moved in time by a drawn number of steps"
     random = True
     takes = Series
-    least: float = setting(0.125, "least shift, as a share of the length", least=0, most=0.5)
+    least: float = setting(
+        0.125, "smallest shift, as a share of the series' length; the largest is 1 - least", least=0, most=0.5
+    )
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
         length = images.shape[-1]

@@ -23,7 +23,9 @@ class Gray(Fill):
 
     name = "gray"
     description = "one colour: the one that the classifier's normalisation makes zero"
-    color: tuple[float, ...] | None = setting(None, "another colour, one value per channel or one for all")
+    color: tuple[float, ...] | None = setting(
+        None, "the colour, one value per channel or one for all; none: the classifier's gray"
+    )
 
     def prepare(self, classifier: Classifier) -> ReadyFill:
         _colour("Gray color", self.color, classifier.inputs)
@@ -46,10 +48,13 @@ class Blur(Fill):
 
     name = "blur"
     description = "the input itself, blurred; gray beyond the border"
-    sigma: float = setting(5.0, "of the Gaussian, in positions", above=0)
-    kernel: int = setting(11, "side of the window, odd", least=1)
+    sigma: float = setting(
+        5.0, "standard deviation of the Gaussian, in positions; larger blurs more", above=0
+    )
+    kernel: int = setting(11, "side of the window, in positions; must be odd", least=1)
     border: tuple[float, ...] | Literal["edge"] | None = setting(
-        None, "the colour beyond the border; none: the classifier's gray; edge repeats the last positions"
+        None,
+        "colour beyond the input's border; none: the classifier's gray; edge: the outermost positions are repeated",
     )
 
     def __post_init__(self) -> None:
@@ -98,7 +103,7 @@ class Median(Fill):
 
     name = "median"
     description = "the median of a window around every position: flat areas with sharp borders"
-    kernel: int = setting(11, "side of the window, odd", least=1)
+    kernel: int = setting(11, "side of the window, in positions; must be odd", least=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,7 +133,11 @@ class Noise(Fill):
     name = "noise"
     description = "independent Gaussian noise around the gray"
     random = True
-    sigma: float = setting(0.2, "standard deviation", above=0)
+    sigma: float = setting(
+        0.2,
+        "standard deviation of the noise: in pixel values (0 to 1) for pictures, else in each channel's standard deviations",
+        above=0,
+    )
     center: tuple[float, ...] | None = setting(None, "the mean colour; none: the classifier's gray")
 
     def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:

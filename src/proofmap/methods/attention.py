@@ -225,9 +225,10 @@ class LeGrad(AttentionMethod):
     name = "legrad"
     reference = "Bousselham et al. 2024"
     description = "positive gradient of the logit to the attention, over all layers"
-    layers: int | None = setting(None, "number of layers that are used, from the last; none: all", least=1)
+    layers: int | None = setting(None, "number of layers to use, counted from the last; none: all", least=1)
     score: Literal["layer", "net"] = setting(
-        "layer", "the logit read from each layer's own tokens, or the net's logit at every layer"
+        "layer",
+        "layer: the logit that is read from each layer's own tokens; net: the net's own logit for every layer",
     )
 
     def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:

@@ -31,7 +31,9 @@ class CAM(Method):
 
     family = "cam"
     needs = frozenset({"gradients", "layer"})
-    layer: str = setting("", "the layer's name; found if left out")
+    layer: str = setting(
+        "", "name of the layer whose activations are used; if left out, a suitable layer is found"
+    )
 
     def state_for(self, classifier: Classifier) -> Layer:
         if not self.layer:
@@ -149,7 +151,7 @@ class EigenCAM(CAM):
     description = "first principal component of the last feature map, without a label"
     label_free = True
     needs = frozenset({"layer"})
-    centred: bool = setting(False, "subtract each channel's mean over places first")
+    centred: bool = setting(False, "first subtract each channel's mean over positions")
 
     def cost(self, labels: int) -> Cost:
         return Cost(forward=1)
@@ -208,11 +210,15 @@ class ScoreCAM(CAM):
             "pytorch-grad-cam": {"align_corners": True},
         }
     }
-    score: Literal["logit", "probability"] = setting("logit", "value of a masked image")
-    weights: Literal["softmax", "score"] = setting(
-        "softmax", "a softmax of the scores over channels, or the scores"
+    score: Literal["logit", "probability"] = setting(
+        "logit", "what is read for each masked image: the label's logit or its probability"
     )
-    align_corners: bool = setting(False, "enlarge channels so that corners lie on corners")
+    weights: Literal["softmax", "score"] = setting(
+        "softmax", "weights of the channels: a softmax of their scores, or the scores themselves"
+    )
+    align_corners: bool = setting(
+        False, "enlarge channels with aligned corners, like align_corners=True in torch"
+    )
 
     def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
         """Passes for one image: one for the activations, and one for each channel."""

@@ -39,7 +39,7 @@ class Random(Blind):
     name = "random"
     description = "independent Gaussian noise"
     per_label: bool = setting(False, "a separate map for each label")
-    seed_offset: int = setting(0, "gives other maps for the same seed")
+    seed_offset: int = setting(0, "another value gives other maps for the same seed")
 
     stochastic = True
 
@@ -75,7 +75,7 @@ class CenteredGaussian(Blind):
     needs = frozenset({"neighbours"})
     sigma: float = setting(
         0.25,
-        "width of the bump, a share of the shorter side; changes the display and the saliency metric",
+        "standard deviation of the bump, as a share of the shorter side; does not change the order of positions",
         above=0,
     )
 
@@ -104,7 +104,9 @@ class Edges(Blind):
     reference = "Adebayo et al. 2018"
     description = "an edge detector: where the input changes, whatever the net"
     needs = frozenset({"neighbours"})
-    sigma: float = setting(0.0, "sigma of a blur before the filter, in positions; 0: none", least=0)
+    sigma: float = setting(
+        0.0, "standard deviation of a Gaussian blur before the edge filter, in positions; 0: no blur", least=0
+    )
 
     label_free = True
 

@@ -75,9 +75,9 @@ class FromFunction(Method):
 
     name = "function"
     description = "a function of yours"
-    function: MapFunction = required("takes a classifier, images and labels, and returns maps")
+    function: MapFunction = required("function that takes a classifier, images and labels, and returns maps")
     per_label: bool | None = setting(
-        None, "call it for one label at a time; by its third parameter if left out"
+        None, "call the function for one label at a time; none: only if its third parameter is named label"
     )
 
     def __post_init__(self) -> None:

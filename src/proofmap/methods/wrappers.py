@@ -198,7 +198,9 @@ class Blurred(Wrapper):
 
     name = "blurred"
     description = "another method's maps, blurred"
-    sigma: float = setting(0.05, "width of the Gaussian, a share of the shorter side", above=0)
+    sigma: float = setting(
+        0.05, "standard deviation of the Gaussian, as a share of the shorter side; larger blurs more", above=0
+    )
 
     @property
     def needs(self) -> frozenset[Need]:  # type: ignore[override]

@@ -48,10 +48,13 @@ class AdversarialSoundness(ProofMetric):
     name = "adversarial-soundness"
     description = "soundness against the strongest proofs of wrong labels that a budget of passes finds"
     reference = f"{REFERENCE} (soundness); Chen et al. 2024 (greedy search)"
-    e2: float = setting(0.001, "floor of f, which soundness is never below", least=0, most=1)
+    e2: float = setting(
+        0.001, "floor of the label's probability f: a smaller f counts as e2", least=0, most=1
+    )
     passes: int = setting(400, "masked inputs that the searches may use for each label", least=20)
     search: Search = setting(
-        "both", "greedy: show superpixels one by one; mask: learn one (needs gradients); both: half each"
+        "both",
+        "how strong proofs are searched for; greedy: show superpixels one by one; mask: learn a mask (needs gradients); both: half of the passes each",
     )
 
     def searches(self, inputs: Inputs) -> list[Method]:

@@ -34,10 +34,13 @@ class SoftInsertionGame(Game):
     reference = "Chattopadhay et al. 2018 (Grad-CAM++)"
     shortcuts: ClassVar[Shortcuts] = {}
     soft = True
-    points: int | Literal["all"] = setting(1, "always one step", least=1)
-    rule: Rule = setting("right", "always what is read at this step")
+    points: int | Literal["all"] = setting(1, "number of steps; always 1", least=1)
+    rule: Rule = setting("right", "how the curve becomes one number; always the value at the one step")
     share: float | None = setting(
-        None, "show this share of the positions whole, and no other; none: as the map says", above=0, most=1
+        None,
+        "the explanation is this share of the positions, the map's top ones; none: each position counts in proportion to the map",
+        above=0,
+        most=1,
     )
 
     def __post_init__(self) -> None:
@@ -81,10 +84,16 @@ class ConfidenceMetric(Metric):
 
     fill: Fill = setting(Gray(), "what hidden positions show")
     share: float | None = setting(
-        None, "show this share of the positions whole, and no other; none: as the map says", above=0, most=1
+        None,
+        "the explanation is this share of the positions, the map's top ones; none: each position counts in proportion to the map",
+        above=0,
+        most=1,
     )
-    ties: Ties = setting("index", "which of two equal positions comes first, if there is a share")
-    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+    ties: Ties = setting(
+        "index",
+        "order of positions with equal values, if there is a share: by index, at random, or from the center",
+    )
+    draws: int = setting(10, "number of backgrounds to average over, if the fill is random", least=1)
 
     @cached_property
     def game(self) -> Game:

@@ -162,8 +162,10 @@ class ProofReach(ShapeMetric):
     kind = "reach"
     description = "least share of the positions that shows part * f; worst case over labels with f >= e1"
     higher_is_better = False
-    e1: float = setting(0.01, "labels with a smaller f need no proof", least=0, most=1)
-    part: float = setting(0.9, "of f, that the curve must reach", above=0)
+    e1: float = setting(0.01, "labels whose probability f is below e1 need no proof", least=0, most=1)
+    part: float = setting(
+        0.9, "share of f, the label's probability for the whole input, that the curve must reach", above=0
+    )
 
     def pairs(self, judged: Judged) -> Tensor:
         values, shares, _ = self._shown(judged)
@@ -183,8 +185,10 @@ class Steadiness(ShapeMetric):
     description = "share of the curve within a factor of f, from a share s0 on; worst case over labels"
     e1: float = setting(0.01, E1, least=0, most=1)
     e2: float = setting(0.001, E2, least=0, most=1)
-    factor: float = setting(1.5, "how far a point may be from f", least=1)
-    s0: float = setting(0.1, "share of the positions from which on the curve must be steady", least=0, most=1)
+    factor: float = setting(
+        1.5, "factor by which a point of the curve may differ from f, the label's probability", least=1
+    )
+    s0: float = setting(0.1, "share of shown positions from which on the curve counts", least=0, most=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -43,12 +43,21 @@ class CurveSettings(Plugin):
     shortcuts: ClassVar[Shortcuts] = {"curve": CURVES}
 
     fill: Fill = setting(Gray(), "what hidden positions show")
-    points: int | Literal["all"] = setting(32, "steps, or all positions one by one", least=1)
-    rule: Rule = setting("mean", "how the curve becomes one number")
-    within: tuple[float, float] = setting((0.0, 1.0), "the range of shares that counts, such as 0.2:0.6")
-    ties: Ties = setting("index", "which of two equal positions comes first")
-    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
-    target: Target = setting(Probability(), "what is read off the net at every step")
+    points: int | Literal["all"] = setting(
+        32, "number of steps of the curve; all: positions one by one", least=1
+    )
+    rule: Rule = setting(
+        "mean",
+        "how the curve becomes one number: mean of the interpolated curve, mean of the values after each step, or trapezoid rule",
+    )
+    within: tuple[float, float] = setting(
+        (0.0, 1.0), "the part of the curve that counts, as shares of the positions, such as 0.2:0.6"
+    )
+    ties: Ties = setting(
+        "index", "order of positions with equal values: by index, at random, or from the center"
+    )
+    draws: int = setting(10, "number of backgrounds to average over, if the fill is random", least=1)
+    target: Target = setting(Probability(), "the value that is read from the net at every step")
 
     def __post_init__(self) -> None:
         super().__post_init__()

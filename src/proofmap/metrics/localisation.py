@@ -119,12 +119,24 @@ class BoxIoU(LocalisationMetric):
     name = "box-iou"
     description = "overlap of the box around a map's top values with the box of its label"
     reference = "Zhou et al. 2016 (CAM); Choe et al. 2020"
-    delta: float = setting(0.2, "the threshold", least=0)
-    reading: Reading = setting("value", "delta times the map's mean, or the value delta itself")
-    piece: Piece = setting(
-        "largest", "the box is around all that reaches the threshold, or its largest piece"
+    delta: float = setting(
+        0.2,
+        "threshold for the map, which is scaled to run from 0 to 1; the setting reading says how delta is used",
+        least=0,
     )
-    hit: float | None = setting(None, "1 where the overlap is at least this, 0 elsewhere", above=0, most=1)
+    reading: Reading = setting(
+        "value", "whether the threshold is delta times the map's mean, or the value delta itself"
+    )
+    piece: Piece = setting(
+        "largest",
+        "what the box encloses: all positions that reach the threshold, or their largest connected piece",
+    )
+    hit: float | None = setting(
+        None,
+        "score 1 if the overlap is at least this, else 0; none: the score is the overlap itself",
+        above=0,
+        most=1,
+    )
 
     def pairs(self, judged: Judged) -> Tensor:
         if not judged.inputs.has_neighbours:
@@ -179,7 +191,10 @@ class TwoObjects(LocalisationMetric):
     name = "two-objects"
     description = "on photos with two known things: does a label's map avoid the other's?"
     reference = "after Boehle et al. 2021 (grid pointing game)"
-    by: Literal["ranks", "energy"] = setting("ranks", "compare positions one by one, or the mean energy")
+    by: Literal["ranks", "energy"] = setting(
+        "ranks",
+        "what is compared between the objects: single positions by rank, or the mean of the positive values",
+    )
 
     def locate(self, judged: Judged, image: int, place: int, boxes: Sequence[Box]) -> Tensor | float:
         label, map_ = int(judged.labels[image, place]), judged.maps[image, place]

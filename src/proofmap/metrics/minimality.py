@@ -47,13 +47,21 @@ class RegionMetric(Metric):
     contrastive: ClassVar[bool] = False
 
     keeps: Keeps = setting(
-        "share", "the label is kept where f is level * f(x, a), or level, or where the net decides for it"
+        "share",
+        "when the label is kept; share: its probability is at least level times that for the whole input; value: it is at least level; "
+        "label: the net decides for it",
     )
-    level: float = setting(0.9, "of f, for share and value", above=0, most=1)
+    level: float = setting(
+        0.9, "the probability, or share of it, that keeps the label; not used by keeps=label", above=0, most=1
+    )
     fill: Fill = setting(Gray(), "what hidden positions show")
-    points: int | Literal["all"] = setting(32, "sizes that are tried, or all positions one by one", least=1)
-    ties: Ties = setting("index", "which of two equal positions comes first")
-    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+    points: int | Literal["all"] = setting(
+        32, "number of sizes that are tried; all: every number of positions", least=1
+    )
+    ties: Ties = setting(
+        "index", "order of positions with equal values: by index, at random, or from the center"
+    )
+    draws: int = setting(10, "number of backgrounds to average over, if the fill is random", least=1)
 
     def _curve(self) -> dict[str, Any]:
         return {"fill": self.fill, "points": self.points, "ties": self.ties, "draws": self.draws}
@@ -136,7 +144,11 @@ class CompleteRegion(ContrastiveRegion):
 
     name = "complete-region"
     description = "smallest contrastive top share with the same confidence as the whole input"
-    tolerance: float = setting(0.05, "how far from f(x, a) counts as the same, as a share of it", least=0)
+    tolerance: float = setting(
+        0.05,
+        "largest difference from the label's probability for the whole input, as a share of that probability",
+        least=0,
+    )
 
     def _played(self) -> dict[str, Game]:
         return {**super()._played(), "f": InsertionGame(**self._curve())}

@@ -103,7 +103,9 @@ class LiSoundness(GameMetric):
     limits = (0.0, 1.0)
     description = "share of the attribution shown that raised the label (Li et al.: one label)"
     reference = REFERENCE
-    threshold: float = setting(0.01, "a step that raises f by no more counts as false", least=0, most=1)
+    threshold: float = setting(
+        0.01, "a step counts as false if it raises the label's probability by at most this", least=0, most=1
+    )
 
     def pairs(self, judged: Judged) -> Tensor:
         curves = self.curves(judged)
@@ -135,8 +137,10 @@ class LiCompleteness(Metric):
     limits = (-1.0, 1.0)
     description = "what the label loses when all that a map marks above a threshold is hidden (Li et al.)"
     reference = REFERENCE
-    levels: int = setting(10, "T: there are T - 1 thresholds", least=2)
-    fill: Fill = setting(Gray(), "what hidden positions show; the authors' is road")
+    levels: int = setting(
+        10, "number T of levels; thresholds are 1/T to (T - 1)/T of the map's maximum", least=2
+    )
+    fill: Fill = setting(Gray(), "what hidden positions show; the authors use road")
 
     def cost(self, labels: int, method: Cost | None) -> Cost:
         return Cost(forward=labels * (self.levels - 1))
@@ -171,9 +175,11 @@ class MerlinArthur(Metric):
     higher_is_better = True
     limits = (0.0, 1.0)
     reference = "Waeldchen et al., AISTATS 2024 (Merlin-Arthur classifiers)"
-    share: float = setting(0.2, "of the positions that Arthur sees", above=0, most=1)
+    share: float = setting(
+        0.2, "share of the positions, the map's top ones, that the net (Arthur) sees", above=0, most=1
+    )
     fill: Fill = setting(Gray(), "what hidden positions show")
-    draws: int = setting(10, "backgrounds that are averaged over, for a random fill", least=1)
+    draws: int = setting(10, "number of backgrounds to average over, if the fill is random", least=1)
 
     @cached_property
     def game(self) -> Game:
@@ -241,8 +247,11 @@ class SumToLogit(Metric):
     limits = (0.0, float("inf"))
     description = "how far a map's values are from adding up to what the label gained"
     reference = "Sundararajan et al. 2017 (completeness axiom)"
-    quantity: Literal["logit", "probability"] = setting("logit", "what the values are to add up to")
-    fill: Fill = setting(Gray(), "the input without information, from which the label gains")
+    quantity: Literal["logit", "probability"] = setting(
+        "logit",
+        "what the map's values must add up to: the change of the label's logit, or of its probability",
+    )
+    fill: Fill = setting(Gray(), "the input without information, from which the change is measured")
 
     def cost(self, labels: int, method: Cost | None) -> Cost:
         return Cost(forward=2)

@@ -26,11 +26,11 @@ from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import Shortcuts, setting, setting_names, settings_of
 
 TOP = "the worst case is over this number of the most probable judged labels; none: over all"
-E1 = "floor of the AUC in completeness: labels with f <= e1 count as proved"
-E2 = "floor of f, which soundness is never below"
+E1 = "floor of the AUC in completeness: labels whose probability f is at most e1 count as proved"
+E2 = "floor of the label's probability f: a smaller f counts as e2"
 COUNTED = (
-    "believed: images judged for a label with f >= e1 other than the top one; "
-    "paper: images whose second label has f >= 0.01, labels with f <= e1 count as proved"
+    "which labels other than the top one count, if the second label has a probability f >= .01; "
+    "believed: those with f >= e1; paper: all, and those with f <= e1 count as proved"
 )
 REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 
@@ -39,7 +39,10 @@ REFERENCE = "Gupta, Saunshi, Yu, Lyu and Arora, NeurIPS 2022"
 class ProofMetric(GameMetric):
     """Base class of metrics of the paper's definition. The shortcut ``thresholds`` sets e1 and e2; each metric uses one of them."""
 
-    base: Game = setting(InsertionGame(), "the game that modifies the input; its curve is drawn as said here")
+    base: Game = setting(
+        InsertionGame(),
+        "the game that modifies the input; its fill, points and other settings are those of this metric",
+    )
 
     higher_is_better = True
     limits = (0.0, 1.0)

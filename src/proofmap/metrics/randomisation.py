@@ -82,8 +82,8 @@ def _maps(judged: Judged, classifier: Classifier, samples: int, noise: float) ->
 class UnlearnedMetric(Metric):
     """Base class of metrics that compare a method's maps for the net with its maps for a copy of the net with randomised weights."""
 
-    layers: Layers = setting("all", "whose weights are randomised: the last layer's, or all")
-    draw: int = setting(0, "other weights for the same seed", least=0)
+    layers: Layers = setting("all", "layers whose weights are randomised: the last one, or all")
+    draw: int = setting(0, "another value gives other random weights for the same seed", least=0)
 
     def other_maps(self, judged: Judged, samples: int = 1, noise: float = 0.0) -> Tensor:
         """The method's maps on the randomised net; computed once for metrics with the same settings."""
@@ -114,11 +114,19 @@ class Randomisation(UnlearnedMetric):
     reference = "Adebayo et al. 2018; Hedstroem et al. 2024"
     shortcuts: ClassVar[Shortcuts] = {"preset": {"smooth": {"samples": 50}}}
 
-    similarity: Similarity = setting("rank", "rank correlation of values, or of their sizes, or SSIM")
-    samples: int = setting(
-        1, "noisy copies of the image that maps are averaged over; 1: the image itself", least=1
+    similarity: Similarity = setting(
+        "rank", "measure of similarity: rank correlation of values, or of absolute values, or SSIM"
     )
-    noise: float = setting(0.1, "of the copies, a share of the image's range", above=0)
+    samples: int = setting(
+        1,
+        "number of noisy copies of the image that maps are averaged over; 1: the image itself, without noise",
+        least=1,
+    )
+    noise: float = setting(
+        0.1,
+        "standard deviation of the noise in the copies, as a share of the image's range of values",
+        above=0,
+    )
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
         return None if method is None else method * (1 if self.samples == 1 else 2 * self.samples)
@@ -155,7 +163,7 @@ class ComplexityRise(UnlearnedMetric):
     description = "eMPRT: relative rise of a map's entropy when all weights are randomised"
     reference = "Hedstroem et al. 2024"
 
-    bins: int = setting(100, "of the histogram", least=2)
+    bins: int = setting(100, "number of bins of the histogram of a map's values", least=2)
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
         return method

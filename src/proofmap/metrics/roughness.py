@@ -28,7 +28,9 @@ class Roughness(Metric):
     higher_is_better = False
     limits = (0.0, float("inf"))
     description = "border of the top 20 %, relative to that of one square: how ragged a map is"
-    share: float = setting(0.2, "of the positions that is looked at", above=0, most=1)
+    share: float = setting(
+        0.2, "share of the positions, the map's top ones, whose border is measured", above=0, most=1
+    )
 
     def pairs(self, judged: Judged) -> Tensor:
         if not judged.inputs.has_neighbours:

@@ -48,11 +48,20 @@ class BoxMetric(Metric):
 
     reference = REFERENCE
 
-    delta: float = setting(1.0, "the threshold; tune it on other images: saliency_sweep", least=0)
-    reading: Reading = setting("mean", "delta times the map's mean, or the value delta itself")
-    piece: Piece = setting("all", "the box is around all that reaches the threshold, or its largest piece")
+    delta: float = setting(
+        1.0,
+        "threshold for the map, which is scaled to run from 0 to 1; tune it on other images with saliency_sweep",
+        least=0,
+    )
+    reading: Reading = setting(
+        "mean", "whether the threshold is delta times the map's mean, or the value delta itself"
+    )
+    piece: Piece = setting(
+        "all",
+        "what the box encloses: all positions that reach the threshold, or their largest connected piece",
+    )
     empty: Literal["whole", "gray"] = setting(
-        "whole", "where nothing reaches the threshold: the whole image, or a gray one of area 0"
+        "whole", "what is used if no position reaches the threshold: the whole image, or a gray one of area 0"
     )
 
     def boxes(self, judged: Judged) -> Boxes:

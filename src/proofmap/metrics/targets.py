@@ -69,7 +69,7 @@ class Decision(Target):
     description = "1 where the label is among the k most probable (independent labels: f >= 1/2)"
     reference = "Gupta et al., NeurIPS 2022, appendix"
     limits = (0.0, 1.0)
-    k: int = setting(1, "how many labels the net decides for", least=1)
+    k: int = setting(1, "number of most probable labels that count as the net's decision", least=1)
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
         log_f = classifier.log_f(logits)
@@ -126,7 +126,7 @@ class LogProbability(Target):
     name = "log-probability"
     description = "log f(x, a)"
     limits = (-math.inf, 0.0)
-    floor: float = setting(-100.0, "the least value that counts", most=0)
+    floor: float = setting(-100.0, "smallest value; a lower log-probability counts as this", most=0)
 
     def read(self, classifier: Classifier, logits: Tensor) -> Tensor:
         return classifier.log_f(logits).clamp_min(self.floor)

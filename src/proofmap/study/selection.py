@@ -17,10 +17,10 @@ class Selection:
 
     number: int | None = setting(
         None,
-        "pictures, at random, in an order that a larger number continues; none: all, in the data's order",
+        "number of pictures, chosen at random; a larger number adds to the same pictures; none: all, in the data's order",
         least=1,
     )
-    seed: int = setting(0, "of that order")
+    seed: int = setting(0, "seed for the random choice of pictures")
     correct: bool = setting(False, "only pictures whose most probable label is the true one")
     min_second_probability: float | None = setting(
         None, "only pictures whose second label has at least this probability", least=0, most=1

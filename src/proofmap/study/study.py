@@ -61,8 +61,8 @@ _LISTS: Mapping[str, tuple[tuple[type, ...], str]] = {
 class Study:
     """The settings of a study. A method or metric is a text such as ``name:key=value``, a table or an object; see the module's example."""
 
-    model: str = setting(DEFAULT_MODEL, "a net's name, as proofmap.load_classifier takes it")
-    weights: str | Path | None = setting(None, "a file of weights for the net")
+    model: str = setting(DEFAULT_MODEL, "name of the net, as proofmap.load_classifier takes it")
+    weights: str | Path | None = setting(None, "file with the weights of the net")
     data: Sequence[str | Path] = ()
     """The data: a dataset string such as ``cifar10:FOLDER``, or photos and folders."""
     images: Selection = field(default_factory=Selection)
@@ -72,9 +72,12 @@ class Study:
     labels of each picture), or a list of names or indices, which is used for every picture."""
     label_set: Sequence[int | str] = ()
     """The labels that count, as names or indices; empty for all outputs of the net."""
-    renormalise: bool | None = setting(None, "softmax over the label set, in place of all outputs")
+    renormalise: bool | None = setting(
+        None, "compute the softmax over label_set only, which is the default; false: over all outputs"
+    )
     fit: Fit | None = setting(
-        None, "photos of other proportions are cropped, padded or squashed; none: as the net says"
+        None,
+        "whether photos of other proportions are cropped, padded or squashed; none: the net's own choice",
     )
     methods: Sequence[MethodLike | Mapping[str, Any]] = ()
     """The methods that are judged."""
@@ -85,15 +88,22 @@ class Study:
     the metric's own."""
     controls: bool = setting(
         False,
-        "also judge controls: random maps, a centred Gaussian, and each method's maps blurred and used for every label",
+        "also judge controls: random maps, a centred Gaussian, each method's maps blurred, and its top label's map for every label",
     )
-    thresholds: str = setting("paper", "of every metric that has such a setting and does not name its own")
-    curve: str = setting("paper", "of every metric that has such a setting and does not name its own")
-    maps: KeptMaps = setting("float16", "whether and how maps are stored; keep is float16")
+    thresholds: str = setting(
+        "paper",
+        "floors e1 and e2 of completeness and soundness: a preset, or two numbers such as 0.01,0.001; for every metric that does not set its own",
+    )
+    curve: str = setting(
+        "paper", "preset of the settings of curves; for every metric with a curve that does not set its own"
+    )
+    maps: KeptMaps = setting(
+        "float16", "number format in which maps are stored; none: they are not stored; keep: float16"
+    )
     images_per_unit: int | None = setting(
-        None, "images in one unit of work; chosen for the device if left out", least=1
+        None, "number of images in one unit of work; chosen for the device if left out", least=1
     )
-    seed: int = setting(0, "same seed, same numbers")
+    seed: int = setting(0, "seed of all random numbers; the same seed gives the same results")
 
     def __post_init__(self) -> None:
         for name, (kinds, words) in _LISTS.items():

@@ -42,11 +42,13 @@ class LimeTabular(Method):
     signed = True
     stochastic = True
 
-    samples: int = setting(5000, "drawn rows for each explained row; all labels share them", least=2)
-    discretizer: Literal["quartile", "decile", "none"] = setting(
-        "quartile", "ranges that numbers are replaced by"
+    samples: int = setting(
+        5000, "number of rows drawn for each explained row; all labels share them", least=2
     )
-    rows: Fill = setting(Images(), "rows that LIME takes ranges and frequencies from")
+    discretizer: Literal["quartile", "decile", "none"] = setting(
+        "quartile", "how numbers are cut into ranges; none: numbers stay numbers"
+    )
+    rows: Fill = setting(Images(), "pool of rows from which LIME computes ranges and frequencies")
 
     def cost(self, labels: int) -> Cost:
         return Cost(forward=self.samples)

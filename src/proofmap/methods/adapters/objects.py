@@ -49,7 +49,7 @@ class FromObject(Method):
     description = "an object of Captum, pytorch-grad-cam or torch-cam"
     revision = 2
     of: Any = required("the object, made with classifier.as_module()")
-    options: Any = setting((), "for its attribute() or its call, as a dictionary")
+    options: Any = setting((), "keyword arguments for the object's attribute() or its call, as a dictionary")
     channels: Channels = setting("sum", "how the channels of a position become one value")
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_grad
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import Shortcuts, setting
 
-DRAWS_HELP = "number of baselines, if they are random"
+DRAWS_HELP = "number of baselines to average over, if the baseline is a random fill"
 
 
 class BaselineMethod(Method):
@@ -183,9 +183,12 @@ class IntegratedGradients(BaselineMethod):
         }
     }
 
-    baseline: Fill = setting(Gray(), "start of the path")
-    steps: int = setting(50, "gradients on each path", least=1)
-    rule: Rule = setting("gauss-legendre", "places of the gradients: Gauss-Legendre, or equal steps")
+    baseline: Fill = setting(Gray(), "the input at which the path starts; any fill")
+    steps: int = setting(50, "number of gradients along each path; more make the sum more accurate", least=1)
+    rule: Rule = setting(
+        "gauss-legendre",
+        "where gradients are computed: at Gauss-Legendre points, or at the right end or middle of equal steps",
+    )
     draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
@@ -277,11 +280,15 @@ class SmoothGrad(Method):
         }
     }
 
-    of: Of = setting("gradient", "averaged value: the gradient, gradient times input, or the size of either")
+    of: Of = setting(
+        "gradient", "averaged value: the gradient, gradient times input, or the absolute value of either"
+    )
     samples: int = setting(50, "noisy copies of each image", least=1)
-    sigma: float = setting(0.15, "standard deviation of the noise", above=0)
-    noise: Noise = setting("range", "sigma is a share of the image's range, or in normalised units")
-    statistic: Statistic = setting("mean", "over the copies: their mean, mean square, or variance")
+    sigma: float = setting(
+        0.15, "standard deviation of the noise, in the unit that the setting noise chooses", above=0
+    )
+    noise: Noise = setting("range", "unit of sigma: the range of the image's values, or normalised units")
+    statistic: Statistic = setting("mean", "what is computed over the copies: mean, mean square, or variance")
     channels: Channels | None = setting(None, f"{CHANNELS_HELP}; none: sum if signed, else max")
 
     stochastic = True

@@ -21,7 +21,7 @@ from proofmap.plugins.settings import setting
 
 Channels = Literal["max", "sum", "mean"]
 CHANNELS_HELP = "how the channels of a position become one value"
-ABSOLUTE_HELP = "take the size of each channel's value; false keeps its sign"
+ABSOLUTE_HELP = "take the absolute value of each channel; false keeps the signs"
 
 
 def input_gradients(

@@ -124,7 +124,10 @@ class RectGrad(RectifiedMethod):
     reference = "Kim et al. 2019"
     description = "gradient through the most important units of each layer, times input"
     quantile: float = setting(0.98, "share of each layer's units that block the gradient", least=0, most=1)
-    times_input: bool = setting(True, "times the input, signed; else the size of the gradient")
+    times_input: bool = setting(
+        True,
+        "multiply the gradient by the input, which gives a signed map; false: the gradient's absolute value",
+    )
 
     @property
     def signed(self) -> bool:  # type: ignore[override]

@@ -35,7 +35,7 @@ from proofmap.plugins.settings import Shortcuts, setting
 _LABELS = 32
 """The largest number of labels whose masks are made at the same time."""
 _WEIGHTS_HELP = (
-    "a masker's file, made by proofmap train-masker; the one in the package for this net if left out"
+    "file of a masker trained by proofmap train-masker; if left out, the package's masker for this net"
 )
 
 
@@ -169,7 +169,10 @@ class RealTimeSaliency(TrainedMasker):
     description = "masks of a trained U-Net that takes the image and the label"
     reference = "Dabkowski and Gal 2017"
     shortcuts: ClassVar[Shortcuts] = {"preset": {"trained": {}, "released": {"confidence": 6.0}}}
-    confidence: float = setting(0.0, "evidence that a label must have before its mask opens")
+    confidence: float = setting(
+        0.0,
+        "number subtracted from a label's evidence; larger empties the masks of labels with little evidence",
+    )
 
     @property
     def trained_as(self) -> str:
@@ -210,11 +213,12 @@ class PhangMasker(TrainedMasker):
     description = "the mask of a trained net that knows no label"
     reference = "Phang et al. 2020"
     variant: Literal["ca", "fix"] = setting(
-        "ca", "trained against a net that adapts (classifier-agnostic), or against the net as it is"
+        "ca",
+        "kind of training: ca (classifier-agnostic) with changing copies of the net, fix with the fixed net",
     )
     encoder: Features = setting(
         "own",
-        "whose features a masker of the authors reads: those of the net in its file, or of the explained net",
+        "for a checkpoint of the authors: own reads the features of the net in the file, net those of the explained net",
     )
     label_free = True
 

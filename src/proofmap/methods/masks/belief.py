@@ -78,40 +78,50 @@ class BeliefMask(WholeNet, BeliefSettings):
         }
     }
 
-    passes: int = setting(200, "maximum number of composites through the net for each label", least=1)
+    passes: int = setting(200, "maximum number of masked inputs that the net sees for each label", least=1)
     grid: int = setting(56, "cells of the mask along the longest side", least=1)
     fills: tuple[Fill, ...] = setting(
         (Gray(), Blur(), Images()),
-        "what hidden positions show, one after the other; noise if there are no random images, no blur without neighbours",
+        "what hidden positions show; areas are matched with every fill. By default, texts have only gray, tables no blur, and noise "
+        "replaces images if a series or table has no others to draw from",
     )
-    smoothness: float = setting(0.1, "weight of the total variation once f is matched", least=0)
+    smoothness: float = setting(
+        0.1,
+        "weight of the mask's total variation, in full only once areas match f, the net's probability; larger gives smoother masks",
+        least=0,
+    )
     target: Target = setting(
         "f",
-        "f: areas must reach f; curve: every point of the curve must; strongest and weakest push areas up or down regardless of f",
+        "f: the area under the insertion curve must equal f, the net's probability; curve: every point of the curve must; strongest and "
+        "weakest: as large or small an area as possible",
     )
     tolerance: float = setting(
         0.0,
-        "start the closing fit once all areas are this near to f, as a logarithm; 0 takes all passes",
+        "largest |log area - log f| at which learning may end early, with f the net's probability; 0: use all passes",
         least=0,
     )
     pull: float = setting(
         0.5,
-        "largest control of a proof that is too strong; 2 for nets whose probability jumps from 0 to 1 within a few pixels",
+        "largest weight of the loss that weakens a proof that is too strong; 2 suits nets whose probability jumps from 0 to 1 within a "
+        "few pixels",
         above=0,
     )
     pull_below: float = setting(
         1.0,
-        "the largest f of labels that have this pull; others have .5. With .01, completeness at e1 = .01 is as with a pull of .5",
+        "pull applies to labels whose probability f is at most this; others have .5. With .01, completeness at its floor e1 = .01 is that "
+        "of a pull of .5",
         above=0,
         most=1,
     )
     closing: Closing | None = setting(
         None,
-        "how masks are brought to f at the end: fit, or order, a search without gradients; none: order for at most 128 words, columns or segments "
-        "with one fill that is not random, else fit",
+        "how the last errors of the area are corrected: fit uses gradients, order searches without them; none: order for at most 128 "
+        "words, columns or segments with one fill that is not random, else fit",
     )
-    learning_rate: float = setting(1.0, "first step size of Adam; falls to zero quadratically", above=0)
-    temperature: float = setting(0.3, "width of the soft step that gives the hard mask its gradient", above=0)
+    learning_rate: float = setting(1.0, "first step size of Adam; it falls to zero quadratically", above=0)
+    temperature: float = setting(
+        0.3, "width of the sigmoid whose gradient replaces that of the hard mask", above=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -61,11 +61,13 @@ class DiffMask(WholeNet, FilledMaskMethod):
     steps: int = setting(100, "Adam steps", least=1)
     samples: int = setting(2, "draws of the gates per step", least=1)
     grid: int = setting(28, "gates along the longest side", least=1)
-    margin: float = setting(0.05, "allowed divergence from f, in nats", above=0)
+    margin: float = setting(
+        0.05, "allowed divergence from f, the net's probability for the whole input, in nats", above=0
+    )
     learning_rate: float = setting(0.2, "step size of Adam", above=0)
-    dual_rate: float = setting(1.0, "step size of lambda", above=0)
-    dual_start: float = setting(0.0, "first lambda", least=0)
-    fill: Fill = setting(Images(), "what closed positions show")
+    dual_rate: float = setting(1.0, "step size of lambda, the weight of the divergence", above=0)
+    dual_start: float = setting(0.0, "first value of lambda, the weight of the divergence", least=0)
+    fill: Fill = setting(Images(), "what positions with a closed gate show")
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> DiffMaskProblem:
         return DiffMaskProblem(self, ready.classifier, fast, ready.state.fill)

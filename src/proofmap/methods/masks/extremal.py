@@ -81,18 +81,31 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
         }
     }
 
-    areas: tuple[float, ...] = setting((0.025, 0.05, 0.1, 0.2), "shares of the positions, as 0.05:0.1:0.2")
+    areas: tuple[float, ...] = setting(
+        (0.025, 0.05, 0.1, 0.2),
+        "areas of the masks, as shares of the positions, such as 0.05:0.1:0.2; each has its own mask",
+    )
     steps: int = setting(200, "steps of gradient descent", least=1)
-    learning_rate: float = setting(0.04, "step size", above=0)
-    weight: float = setting(300.0, "first weight of the area's constraint", least=0)
-    growth: float = setting(1.014, "factor of the weight at each step", least=1)
-    variant: Variant = setting("preserve", "show the label, delete it, or both with one mask")
-    step: float = setting(7.0, "distance between the mask's parameters", above=0)
-    sigma: float = setting(21.0, "reach of a parameter", above=0)
-    blur: float = setting(20.0, "sigma of the strongest blur", above=0)
-    levels: int = setting(8, "blurred images to interpolate between", least=2)
+    learning_rate: float = setting(0.04, "step size of gradient descent", above=0)
+    weight: float = setting(300.0, "first weight of the constraint that a mask has its area", least=0)
+    growth: float = setting(1.014, "factor by which the weight grows at each step", least=1)
+    variant: Variant = setting("preserve", "what a mask must do: show the label, delete it, or both")
+    step: float = setting(
+        7.0,
+        "distance between the mask's parameters, in pixels of an input whose longest side is 224",
+        above=0,
+    )
+    sigma: float = setting(
+        21.0,
+        "how far a parameter of the mask acts, in the unit of step; larger gives smoother masks",
+        above=0,
+    )
+    blur: float = setting(20.0, "standard deviation of the strongest blur, in the unit of step", above=0)
+    levels: int = setting(8, "number of blurred images to interpolate between", least=2)
     mirror: bool = setting(True, "use the mirror image at every second step")
-    smooth: float = setting(0.09, "sigma of the map's smoothing, as a share of the shorter side", least=0)
+    smooth: float = setting(
+        0.09, "standard deviation of the blur of the map, as a share of the shorter side; 0: no blur", least=0
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

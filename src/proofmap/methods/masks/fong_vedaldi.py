@@ -88,21 +88,28 @@ class FongVedaldi(WholeNet, FilledMaskMethod):
     steps: int = setting(300, "Adam steps", least=1)
     grid: int = setting(28, "cells of the mask along the longest side", least=1)
     learning_rate: float = setting(0.1, "step size of Adam", above=0)
-    l1: float = setting(1e-4, "weight of what is deleted", least=0)
-    tv: float = setting(1e-2, "weight of the total variation", least=0)
-    beta: float = setting(3.0, "exponent of the total variation", above=0)
-    penalty: Penalty = setting("sum", "whether the two penalties are sums or means over cells")
+    l1: float = setting(1e-4, "weight of the amount that is deleted; larger deletes less", least=0)
+    tv: float = setting(1e-2, "weight of the mask's total variation; larger gives smoother masks", least=0)
+    beta: float = setting(3.0, "exponent of the differences in the total variation", above=0)
+    penalty: Penalty = setting("sum", "whether the penalties l1 and tv are sums or means over cells")
     fill: Fill = setting(Blur(sigma=10.0, kernel=81, border="edge"), "what deleted positions show")
-    mask_blur: float = setting(5.0, "sigma of a blur of the enlarged mask, in positions", least=0)
-    corners: bool = setting(False, "whether the outer cells lie on the outer positions (align_corners)")
+    mask_blur: float = setting(
+        5.0, "standard deviation of a blur of the enlarged mask, in positions; 0: no blur", least=0
+    )
+    corners: bool = setting(False, "enlarge the mask with aligned corners, like align_corners=True in torch")
     jitter: int = setting(
-        4, "range of the random shift of the composite at each step, in positions along each axis", least=0
+        4,
+        "at each step, the masked input is shifted at random by at most half of this number of positions along each axis",
+        least=0,
     )
     noise: float = setting(
-        0.0, "sigma of noise on each composite, in standard deviations of the input", least=0
+        0.0,
+        "standard deviation of the noise on each masked input, in standard deviations of the input",
+        least=0,
     )
     start: Start = setting(
-        "disc", "the first mask: ones, or the smallest deleted disc that takes the label away"
+        "disc",
+        "the first mask: ones deletes nothing, disc deletes the smallest disc that takes the label away",
     )
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> FongVedaldiProblem:

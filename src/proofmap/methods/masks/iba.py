@@ -73,15 +73,19 @@ class IBA(FilledMaskMethod):
     reference = "Schulz et al. 2020"
     needs = frozenset({"gradients", "layer", "distractors"})
 
-    layer: str = setting("", "the layer's name; found if left out")
-    beta: float = setting(10.0, "weight of the information", least=0)
+    layer: str = setting("", "name of the layer that gets the noise; if left out, a suitable layer is found")
+    beta: float = setting(
+        10.0, "weight of the information that passes the layer; larger lets fewer bits pass", least=0
+    )
     steps: int = setting(10, "Adam steps", least=1)
     samples: int = setting(10, "draws of the noise per step", least=1)
     learning_rate: float = setting(1.0, "step size of Adam", above=0)
-    start: float = setting(5.0, "first A: sigmoid(5) lets .99 of the features pass")
-    smooth: float = setting(1.0, "sigma of the blur of lambda, in cells of the layer", least=0)
-    fill: Fill = setting(Images(), "inputs for the mean and spread of the features")
-    pool: int = setting(256, "draws of the fill for them", least=2)
+    start: float = setting(5.0, "at first, the share sigmoid(start) of the features passes: .99 for 5")
+    smooth: float = setting(
+        1.0, "standard deviation of the blur of the shares that pass, in cells of the layer", least=0
+    )
+    fill: Fill = setting(Images(), "inputs from which the features' mean and spread are computed")
+    pool: int = setting(256, "number of inputs drawn for the features' mean and spread", least=2)
 
     def __post_init__(self) -> None:
         super().__post_init__()

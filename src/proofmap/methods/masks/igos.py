@@ -71,19 +71,29 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
         }
     }
 
-    iterations: int = setting(20, "steps, each with a line search", least=1)
-    integration: int = setting(20, "points on the path from the blurred image to the mask", least=1)
+    iterations: int = setting(20, "number of steps, each with a line search", least=1)
+    integration: int = setting(
+        20,
+        "number of points on the path from the blurred to the masked image, over which gradients are averaged",
+        least=1,
+    )
     grid: int = setting(28, "cells of the masks along the longest side", least=1)
-    l1: float = setting(1.0, "weight of what is deleted, a mean", least=0)
-    tv: float = setting(20.0, "weight of the bilateral total variation", least=0)
+    l1: float = setting(1.0, "weight of the mean deletion; larger deletes less", least=0)
+    tv: float = setting(
+        20.0, "weight of the masks' total variation, which counts less across edges of the image", least=0
+    )
     edges: float = setting(
-        0.1, "sigma: differences of the image, in [0, 1], at which masks may jump", above=0
+        0.1,
+        "difference between neighbouring pixels, with values from 0 to 1, at which masks may jump",
+        above=0,
     )
     noise: float = setting(
-        0.2, "sigma of noise on each composite, in standard deviations of the input", least=0
+        0.2,
+        "standard deviation of the noise on each masked input, in standard deviations of the input",
+        least=0,
     )
     step: float = setting(1000.0, "the longest step that the line search tries", above=_LEAST)
-    momentum: bool = setting(False, "Nesterov momentum")
+    momentum: bool = setting(False, "use Nesterov momentum")
     fill: Fill = setting(Blur(sigma=50.0, kernel=51, border="edge"), "what deleted positions show")
 
     def problem(self, ready: ReadyMask, fast: Classifier) -> IGOSProblem:

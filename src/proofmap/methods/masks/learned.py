@@ -65,27 +65,33 @@ class LearnedMask(WholeNet, FilledMaskMethod):
     }
 
     steps: int = setting(100, "Adam steps", least=1)
-    distractors: int = setting(2, "backgrounds per step, drawn again at each step", least=1)
+    distractors: int = setting(2, "number of backgrounds per step, drawn again at each step", least=1)
     learning_rate: float = setting(0.2, "step size of Adam", above=0)
-    decay: Decay = setting("cosine", "of the learning rate: constant, or falling to zero as a half cosine")
+    decay: Decay = setting("cosine", "the learning rate stays constant, or falls to zero as a half cosine")
     scale: float = setting(8, "how many times coarser than the input the grid of the mask is", least=1)
     l1: float | None = setting(
-        None, "weight of the mask's sum; none: 1 / positions, the paper's choice", least=0
+        None, "weight of the mask's sum; none: 1 / number of positions, the paper's choice", least=0
     )
-    tv: float = setting(0.1, "weight of the total variation", least=0)
-    variation: Variation = setting("squared", "differences of neighbours in the total variation")
+    tv: float = setting(0.1, "weight of the mask's total variation TV; larger gives smoother masks", least=0)
+    variation: Variation = setting("squared", "whether TV sums squared or absolute differences of neighbours")
     tv_border: bool = setting(
-        True, "include differences along the last row and column, unlike the released code"
+        True, "include differences along the last row and column in TV; the released code does not"
     )
     objective: Objective = setting(
-        "released", "nll as printed, of the mean, or the double softmax of the released code"
+        "released",
+        "loss of the label's probability f; nll: mean of -log f, as in the paper; nll-of-mean: -log of the mean f; released: the double "
+        "softmax of the paper's code",
     )
     fill: Fill = setting(Images(), "what hidden positions show while learning")
     masks: int = setting(
-        1, "K masks that divide the input by a softmax; each must show the label alone", least=1
+        1,
+        "number K of masks; several divide the input among them by a softmax, and each must show the label alone",
+        least=1,
     )
     merge: Merge = setting("max", "how K masks become one map: their maximum, or their sum")
-    init_noise: float = setting(0.01, "spread of the first weights, which K masks need to become different")
+    init_noise: float = setting(
+        0.01, "standard deviation of the first weights of K > 1 masks, which must differ at the start"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -52,7 +52,9 @@ class MaskMethod(Method):
     family = "mask"
     stochastic = True
     precision: Precision = setting(
-        "auto", "how the net is run while learning; auto is float16 on a GPU if the net allows it", last=True
+        "auto",
+        "precision of the net while masks are learned; auto is float16 on a GPU if the net allows it",
+        last=True,
     )
 
     def prepare(self, classifier: Classifier) -> ReadyMask:
@@ -85,7 +87,9 @@ class WholeNet:
     """Adds the setting ``compile`` to methods that run the whole net while masks are learned, and not only a part of it."""
 
     compile: bool | None = setting(
-        None, "run the net through torch.compile; none: only if it pays, for long work on a GPU", last=True
+        None,
+        "run the net through torch.compile; none: only for long work on a GPU, where it saves time",
+        last=True,
     )
 
 

@@ -66,9 +66,11 @@ class RateDistortion(WholeNet, FilledMaskMethod):
 
     steps: int = setting(100, "Adam steps", least=1)
     samples: int = setting(2, "draws of the noise per step", least=1)
-    grid: int = setting(28, "weights along the longest side", least=1)
+    grid: int = setting(28, "cells of the mask along the longest side", least=1)
     rate: float = setting(
-        1.0, "weight of the mean of s, as a share of the distortion of noise alone", least=0
+        1.0,
+        "weight of the mask's mean, relative to the distortion when everything is noise; larger keeps fewer positions",
+        least=0,
     )
     score: Kept = setting("logit", "what must not change: the label's logit, or its probability")
     learning_rate: float = setting(0.1, "step size of Adam", above=0)

@@ -42,8 +42,10 @@ class LIME(RegionMethod):
 
     fill: Fill | None = setting(None, FILL_HELP)
     samples: int = setting(1000, "masked inputs for each image; all labels share them", least=2)
-    width: float = setting(0.25, "width of the kernel that weights samples by their distance", above=0)
-    ridge: float = setting(1.0, "weight of the squared coefficients", above=0)
+    width: float = setting(
+        0.25, "width of the kernel that weights samples by their distance from the whole input", above=0
+    )
+    ridge: float = setting(1.0, "weight of the penalty on squared coefficients", above=0)
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         return self.samples

@@ -53,7 +53,9 @@ class BeliefOrder(RegionMethod):
     revision = 3
     description = "an order of columns or superpixels whose proof is as strong as the net's belief"
 
-    quantity: Literal["probability"] = setting("probability", "what the curve is made of")
+    quantity: Literal["probability"] = setting(
+        "probability", "what the curve shows; always the label's probability"
+    )
     regions: int = setting(
         100, "approximate number of regions: superpixels, or segments of a series; each column of a table is one", least=1
     )  # fmt: skip
@@ -63,20 +65,30 @@ class BeliefOrder(RegionMethod):
         least=1,
     )
     draws: int = setting(
-        5, "backgrounds that a random fill gives each image; the curve is their mean", least=1
+        5, "number of backgrounds for each image, if the fill is random; the curve is their mean", least=1
     )
     points: int = setting(
-        25, "points of a curve that are measured; all, if there are fewer than 33 regions", least=2
+        25,
+        "number of points at which a curve is measured; all points if there are fewer than 33 regions",
+        least=2,
     )
-    steady: float = setting(0.1, "weight of a curve that stays near f, next to its area", least=0)
-    patches: int = setting(
-        0,
-        "random patches for each region that are shown in place of single regions, if a picture has more than 32 superpixels",
+    steady: float = setting(
+        0.1,
+        "weight of the curve's distance from f, the net's probability, relative to the error of its area",
         least=0,
     )
-    tolerance: float = setting(0.01, "end the search of a label at this misfit", least=0)
+    patches: int = setting(
+        0,
+        "number of random patches for each region, shown instead of single regions if a picture has more than 32 superpixels; 0: none",
+        least=0,
+    )
+    tolerance: float = setting(
+        0.01,
+        "end the search for a label when its curve misfits the net's probability by at most this",
+        least=0,
+    )
     patience: int = setting(
-        20, "end the search after this number of changes in a row that were of no use", least=1
+        20, "end the search after this number of changes in a row that did not help", least=1
     )
 
     @property

@@ -28,7 +28,9 @@ from proofmap.plugins.settings import setting
 
 Quantity = Literal["probability", "log-probability", "logit"]
 QUANTITY_HELP = "what is explained: the net's probability f, its logarithm, or the logit"
-FILL_HELP = "what hidden positions show; none: their own mean, over the region if there are regions, else over the input"
+FILL_HELP = (
+    "what hidden positions show; none: the mean of their region, or of the input if there are no regions"
+)
 
 Masks = Callable[[Tensor, Tensor], Tensor]
 """Function from the indices of images ``(B,)`` and of their samples ``(B,)`` to masks ``(B, *positions)``, 1 where shown."""

@@ -190,7 +190,9 @@ class RegionMethod(PerturbationMethod):
         "slic", "regions of pictures: superpixels that follow colour, or cells of a grid"
     )
     compactness: float = setting(
-        10.0, "weight of place relative to colour in superpixels; 10 is common", above=0
+        10.0,
+        "weight of distance relative to colour in superpixels; larger makes them more compact, 10 is common",
+        above=0,
     )
 
     def count(self, inputs: Inputs) -> int:

@@ -56,11 +56,12 @@ class RISE(PerturbationMethod):
     grid: int = setting(7, "cells of a mask along each axis, before it is enlarged", least=1)
     shown: float = setting(0.5, "probability that a cell is shown", above=0, most=1)
     tolerance: float = setting(
-        0.05, "stop when the map is expected to correlate by 1 - tolerance with a map of other masks; 0: never",
+        0.05, "stop when the map's expected correlation with a map of other masks is 1 - tolerance; 0: use all masks",
         least=0, most=1,
     )  # fmt: skip
     coverage: bool = setting(
-        True, "divide by how often each position was shown; false: by its expectation, as in the paper"
+        True,
+        "divide each position's sum by how often it was shown; false: by the expected number, as in the paper",
     )
 
     def passes(self, inputs: Inputs, labels: int) -> int:

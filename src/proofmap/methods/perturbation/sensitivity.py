@@ -83,7 +83,7 @@ class Sobol(SensitivityMethod):
     description = "total Sobol' indices: the share of the variance that a cell has a part in"
 
     designs: int = setting(
-        32, "points of each of the two designs; powers of two are spread most evenly", least=2
+        32, "number of masks in each of the two random designs; powers of two are spread most evenly", least=2
     )
 
     def passes(self, inputs: Inputs, labels: int) -> int:
@@ -138,7 +138,10 @@ class HSIC(SensitivityMethod):
     shortcuts: ClassVar[Shortcuts] = {"preset": {"fast": {}, "paper": {"grid": 7, "samples": 1500}}}
 
     samples: int = setting(500, "masks for each image; all labels share them", least=2)
-    bandwidth: Bandwidth = setting("median", "width of L: the median of values, or of distances between them")
+    bandwidth: Bandwidth = setting(
+        "median",
+        "width of the kernel on the net's values: their median, or the median of the distances between them",
+    )
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         return self.samples

@@ -144,7 +144,7 @@ class AttentionLRP(GradientMethod):
     signed = True
     attention: Attention = setting(
         "halved",
-        "halved: values and the softmax share the relevance of attention; constant: values get all of it",
+        "how attention passes relevance on; halved: half to the values, half to the softmax; constant: all to the values",
     )
 
     def attribution(self, gradient: Tensor, x: Tensor) -> Tensor:

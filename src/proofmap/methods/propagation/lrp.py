@@ -45,15 +45,24 @@ class RelevanceMethod(Method):
     family = "propagation"
     needs = frozenset({"gradients"})
 
-    conv: RuleName = setting("gamma", "rule of convolutions")
-    dense: RuleName = setting("epsilon", "rule of dense layers")
-    first: First = setting("auto", "rule of the layer at the input; auto: box, or w-squared without limits")
-    epsilon: float = setting(1e-6, "added to denominators", above=0)
-    gamma: float = setting(0.25, "additional weight of positive contributions, with gamma", least=0)
-    alpha: float = setting(
-        2.0, "share of positive contributions, with alpha-beta; beta is alpha - 1", least=1
+    conv: RuleName = setting("gamma", "relevance rule for convolutions")
+    dense: RuleName = setting("epsilon", "relevance rule for dense layers")
+    first: First = setting(
+        "auto",
+        "relevance rule for the first layer; auto: box if inputs have limits, as pixels do, else w-squared",
     )
-    biases: Biases = setting("absorb", "biases take their share of relevance, or are ignored")
+    epsilon: float = setting(1e-6, "small number that keeps denominators away from zero", above=0)
+    gamma: float = setting(
+        0.25,
+        "in the gamma rule, additional weight of contributions with the sign of the unit's output",
+        least=0,
+    )
+    alpha: float = setting(
+        2.0,
+        "in the alpha-beta rule, weight of positive contributions; negative ones have beta = alpha - 1",
+        least=1,
+    )
+    biases: Biases = setting("absorb", "whether biases absorb their share of relevance, or are ignored")
     channels: Channels = setting("sum", CHANNELS_HELP)
 
     def composite(self, classifier: Classifier) -> Composite:
@@ -210,13 +219,18 @@ class ContrastiveLRP(RelevanceMethod):
     reference = "Gu et al. 2018"
     description = "relevance of the label less that of the other labels"
     shortcuts: ClassVar[Shortcuts] = {"preset": {"paper": {}, "released": {"dual": "weighted"}}}
-    conv: RuleName = setting("alpha-beta", "rule of convolutions")
-    dense: RuleName = setting("alpha-beta", "rule of dense layers")
+    conv: RuleName = setting("alpha-beta", "relevance rule for convolutions")
+    dense: RuleName = setting("alpha-beta", "relevance rule for dense layers")
     alpha: float = setting(
-        1.0, "share of positive contributions, with alpha-beta; beta is alpha - 1", least=1
+        1.0,
+        "in the alpha-beta rule, weight of positive contributions; negative ones have beta = alpha - 1",
+        least=1,
     )
-    biases: Biases = setting("ignore", "biases take their share of relevance, or are ignored")
-    dual: Dual = setting("others", "what the label is contrasted with")
+    biases: Biases = setting("ignore", "whether biases absorb their share of relevance, or are ignored")
+    dual: Dual = setting(
+        "others",
+        "what the label is contrasted with: the other labels equally, the others weighted by their logits, or the label with negated weights",
+    )
 
     def composite(self, classifier: Classifier) -> Composite:
         rules = super().composite(classifier)

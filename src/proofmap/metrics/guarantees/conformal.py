@@ -25,8 +25,15 @@ class Conformal(RunMetric):
     """Base class of the two conformal metrics. The settings are the level and the score that the bound is about."""
 
     reference = REFERENCE
-    level: float = setting(0.95, "share of images that keep to the bound, at least", above=0, most=0.9999)
-    score: str = setting("proof-size", "the score it is about; all scores where the run does not have it")
+    level: float = setting(
+        0.95,
+        "least probability that a further image meets the bound; larger gives a weaker bound",
+        above=0,
+        most=0.9999,
+    )
+    score: str = setting(
+        "proof-size", "the score that the bound is about; all scores if the run does not have this one"
+    )
 
     def _values(self, run: RunValues) -> Iterator[tuple[str, Tensor, bool]]:
         """For each method and score: a name for the pair, the values without NaN, and whether higher is better."""
@@ -72,8 +79,8 @@ class ConformalCoverage(Conformal):
     higher_is_better = True
     limits = (0.0, 1.0)
     description = "share of a holdout that keeps to the conformal bound of the other images"
-    splits: int = setting(200, "random halves that are averaged over", least=1)
-    seed: int = setting(0, "of the halves")
+    splits: int = setting(200, "number of random halves to average over", least=1)
+    seed: int = setting(0, "seed for the random halves")
 
     def over_run(self, run: RunValues) -> Sequence[RunValue]:
         return [

@@ -48,11 +48,19 @@ class SoftStability(Metric):
     )
     reference = "Jin et al., NeurIPS 2025 (soft stability certificates)"
 
-    share: float = setting(0.25, "of the cells that the map shows", above=0, most=1)
-    radius: int = setting(16, "cells that may be added", least=1)
-    cells: int = setting(196, "about how many cells the input is cut into; a table has its columns", least=2)
-    eps: float = setting(0.1, "how far the value may be from the truth", above=0, most=1)
-    delta: float = setting(0.1, "how often it may be farther", above=0, most=1)
+    share: float = setting(
+        0.25, "share of the cells, the map's top ones, to which cells are added", above=0, most=1
+    )
+    radius: int = setting(16, "largest number of cells that are added at random", least=1)
+    cells: int = setting(
+        196,
+        "approximate number of cells that the input is cut into; each column of a table is a cell",
+        least=2,
+    )
+    eps: float = setting(0.1, "largest allowed error of the value; smaller needs more draws", above=0, most=1)
+    delta: float = setting(
+        0.1, "largest probability that the error exceeds eps; smaller needs more draws", above=0, most=1
+    )
     fill: Fill = setting(Gray(), "what hidden positions show; a random fill is drawn once for each image")
 
     @property
@@ -156,10 +164,23 @@ class CertifiedPixels(Metric):
     reference = "Anani et al., ICML 2025; Fischer et al. 2021; Cohen et al. 2019"
 
     samples: int = setting(100, "noisy copies of each image", least=1)
-    sigma: float = setting(0.15, "standard deviation of the noise", above=0)
-    share: float = setting(0.25, "of the positions that a map shows", above=0, most=1)
-    tau: float = setting(0.75, "share of noisy maps that must agree", least=0.5, most=0.9999)
-    alpha: float = setting(0.001, "how often a map may be certified wrongly", above=0, most=0.5)
+    sigma: float = setting(
+        0.15,
+        "standard deviation of the noise: in pixel values (0 to 1) for pictures, else in the input's standard deviations",
+        above=0,
+    )
+    share: float = setting(
+        0.25, "share of the positions, the map's top ones, that count as shown", above=0, most=1
+    )
+    tau: float = setting(
+        0.75,
+        "least share of noisy maps that must agree on a position; larger certifies fewer positions within a larger radius",
+        least=0.5,
+        most=0.9999,
+    )
+    alpha: float = setting(
+        0.001, "largest probability that any position of a map is certified wrongly", above=0, most=0.5
+    )
 
     @property
     def radius(self) -> float:

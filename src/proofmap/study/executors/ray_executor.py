@@ -47,19 +47,26 @@ class RayExecutor:
 
     workers: int | None = setting(
         None,
-        "actors, at most as many as the cluster has room for; none: as many as there is room for",
+        "maximum number of actors; none: as many as the cluster has room for",
         least=1,
     )
     address: str | None = setting(
-        None, "of a running cluster (auto, or host:port); it needs the driver's packages, and is left running"
+        None,
+        "address of a running cluster: auto, or host:port; it must have the driver's packages, and is left running",
     )
-    cpus_per_worker: int = setting(1, "cores an actor asks for, and threads it computes with", least=1)
-    gpus_per_worker: float = setting(0, "GPUs an actor asks for; .5 lets two actors share one", least=0)
+    cpus_per_worker: int = setting(
+        1, "number of cores that an actor asks for, and of threads that it computes with", least=1
+    )
+    gpus_per_worker: float = setting(
+        0, "number of GPUs that an actor asks for; .5 lets two actors share one", least=0
+    )
     retries: int = setting(
-        3, "times a unit is tried again, alone, when its process died; then it is Lost", least=1
+        3, "how often a unit whose process died is tried again, alone, before it counts as Lost", least=1
     )
     ahead: int = setting(
-        2, "groups of units that wait at each actor, so that it does not wait for the driver", least=0
+        2,
+        "number of groups of units that wait at each actor, so that it does not wait for the driver",
+        least=0,
     )
 
     def __post_init__(self) -> None:
