@@ -92,7 +92,7 @@ WORSE = [v - 0.3 - 0.01 * k for k, v in enumerate(GOOD)]
         (
             {"blurred": GOOD},
             [
-                "explained by blur: not clearly higher than that of blurred maps (in brackets): gradient .80 (blurred:gradient .80)"
+                "soundness is explained by blur: it is not clearly higher than that of blurred maps (in brackets): gradient .80 (blurred:gradient .80)"
             ],
         ),
         ({"noise": GOOD}, ["one map for all labels (in brackets): gradient .80 (random .80)"]),

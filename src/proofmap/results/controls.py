@@ -27,7 +27,7 @@ NEARLY = 0.9
 """A control explains a method's soundness if it reaches this share of the method's mean and the method is not clearly above the control."""
 NO_EFFORT = "soundness is not clearly higher than that of a method with one map for all labels"
 """The first words of the note on methods whose soundness is not clearly above that of a control with one map for all labels."""
-BY_BLUR = "soundness explained by blur"
+BY_BLUR = "soundness is explained by blur"
 """The first words of the note on methods whose soundness is not clearly above that of blurred maps."""
 FROM_FILL = 0.5
 """The fill (what replaces hidden positions) explains soundness if it alone gives more than this share of the least sound label's area."""
@@ -69,7 +69,7 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     free = [r for r in evaluation.results if r.label_free]
     notes = []
     for controls, words in (
-        (smooth, f"{BY_BLUR}: not clearly higher than that of blurred maps (in brackets)"),
+        (smooth, f"{BY_BLUR}: it is not clearly higher than that of blurred maps (in brackets)"),
         (
             free,
             f"{NO_EFFORT} (in brackets)",
@@ -81,7 +81,7 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
     if filled:
         names = ", ".join(f"{one_line(name)} ({100 * share:.0f} %)" for name, share in filled)
         notes.append(
-            f"soundness explained by the fill alone, which gives this share of the least sound label's area, on {evaluation.inputs.noun} "
+            f"soundness is explained by the fill alone, which gives this share of the least sound label's area, on {evaluation.inputs.noun} "
             f"whose soundness is below 1: {names}; try another fill"
         )
     return notes

@@ -92,7 +92,8 @@ class Study:
     )
     thresholds: str = setting(
         "paper",
-        "floors e1 and e2 of completeness and soundness: a preset, or two numbers such as 0.01,0.001; for every metric that does not set its own",
+        "floors e1 and e2 of completeness and soundness: a preset, or two numbers such as 0.01,0.001; for every metric that does not set "
+        "its own",
     )
     curve: str = setting(
         "paper", "preset of the settings of curves; for every metric with a curve that does not set its own"
