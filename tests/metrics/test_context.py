@@ -183,10 +183,11 @@ def test_what_nobody_knows_is_none_and_empty() -> None:
         ({"boxes": [[]]}, "1 lists of boxes were given for 3 images"),
         (
             {"boxes": [(0, 0, 4, 4)] * 3},
-            r"'image-0' must be a list of \(left, top, right, bottom\), but one is 0",
+            "list of boxes of 'image-0' has the box 0, expected four numbers: left, top, right, bottom",
         ),
-        ({"boxes": [[], [(6, 6, 2, 2)], []]}, "of 'image-1' holds no pixel of the input, 8 wide and 8 high"),
-        ({"boxes": [[(0, 0, float("nan"), 4)]] * 3}, "holds no pixel"),
+        ({"boxes": [[], [(6, 6, 2, 2)], []]}, r"'image-1' has the box \(6, 6, 2, 2\), .* left <= right"),
+        ({"boxes": [[], [(8, 0, 9, 2)], []]}, "of 'image-1' holds no pixel of the input, 8 wide and 8 high"),
+        ({"boxes": [[(0, 0, float("nan"), 4)]] * 3}, "left <= right"),
         ({"objects": [{"cat": [(90, 80, 200, 150)]}] * 3}, "holds no pixel .* not of the photo"),
     ],
 )

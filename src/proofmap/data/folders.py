@@ -14,7 +14,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, suggest_path
-from proofmap.core.inputs import Box
+from proofmap.core.inputs import Box, read_box
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset
 from proofmap.data.tables import has_things, label_indices, labelled_objects, read_table, read_things, text_of
@@ -87,14 +87,10 @@ class ImageFiles(Dataset):
             return () if label is None else tuple(self._objects[i].get(label, ()))
         text = "" if self._boxes is None else self._boxes[i]
         try:
-            rows = [tuple(map(float, row)) for row in json.loads(text or "[]")]
+            rows = list(json.loads(text or "[]"))
         except (TypeError, ValueError):
-            rows = [()]
-        if any(len(row) != 4 or not (row[0] <= row[2] and row[1] <= row[3]) for row in rows):
-            raise InputError(
-                f"the boxes of {self.names[i]} must be [[x0, y0, x1, y1], ...] with x0 <= x1 and y0 <= y1, not {text!r}"
-            )
-        return tuple((x0, y0, x1, y1) for x0, y0, x1, y1 in rows)
+            rows = [[text]]
+        return tuple(read_box(row, f"the list of boxes of {self.names[i]}") for row in rows)
 
     def objects(self, i: int) -> Mapping[int, Sequence[Box]]:
         return super().objects(i) if self._objects is None else self._objects[i]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, suggest_path
-from proofmap.core.inputs import Box
+from proofmap.core.inputs import Box, read_box
 
 FILE_COLUMNS = ("file", "path", "filename", "image")
 INDEX_COLUMNS = ("class_index",)
@@ -142,20 +142,10 @@ def read_things(path: Path) -> dict[str, Things]:
         things = found.setdefault(file, {})
         if not any(corners):
             continue
-        try:
-            x0, y0, x1, y1 = map(float, corners)
-        except ValueError:
-            raise InputError(
-                f"line {line} of {path} has the corners {corners}, expected four numbers"
-            ) from None
-        if not (x0 <= x1 and y0 <= y1):
-            raise InputError(
-                f"line {line} of {path} has the corners {corners}: left, top, right, bottom are expected, and right or bottom is too small. "
-                "If they are left, top, width, height, add them"
-            )
+        box = read_box(corners, f"line {line} of {path}")
         if not label:
             raise InputError(f"line {line} of {path} has a box but no label")
-        things.setdefault(label, []).append((x0, y0, x1, y1))
+        things.setdefault(label, []).append(box)
     if not found:
         raise InputError(f"{path} names no image: it has a first row and nothing below")
     return found

@@ -21,6 +21,21 @@ Box = tuple[float, float, float, float]
 """Left, top, right, bottom, in positions; right and bottom are exclusive."""
 
 
+def read_box(corners: Any, place: str) -> Box:
+    """The box with these corners, as plain numbers. If they are no box, an InputError names the ``place`` where they were found."""
+    try:
+        left, top, right, bottom = map(float, corners)
+        ordered = left <= right and top <= bottom
+    except (TypeError, ValueError):
+        ordered = False
+    if not ordered:
+        raise InputError(
+            f"{place} has the box {corners!r}, expected four numbers: left, top, right, bottom, with left <= right and top <= bottom "
+            "(not left, top, width, height)"
+        )
+    return left, top, right, bottom
+
+
 @dataclass(frozen=True, kw_only=True)
 class Inputs(ABC):
     """One kind of input: its shape and scale, and how inputs are masked, read and shown. ``mean`` and ``std`` have one value per channel.

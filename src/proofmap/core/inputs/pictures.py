@@ -11,7 +11,7 @@ from PIL import Image
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.base import Box, Inputs
+from proofmap.core.inputs.base import Box, Inputs, read_box
 from proofmap.core.pictures import Fit, Interpolation, fit, fitted_size, in_colour, seen_part, to_pixels
 
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
@@ -131,12 +131,7 @@ class Pictures(Inputs):
         height, width = self.size
         checked = []
         for box in boxes:
-            try:
-                left, top, right, bottom = map(float, box)
-            except (TypeError, ValueError):
-                raise InputError(
-                    f"the boxes of {name!r} must be a list of (left, top, right, bottom), but one is {box!r}"
-                ) from None
+            left, top, right, bottom = read_box(box, f"the list of boxes of {name!r}")
             if not (max(left, 0) < min(right, width) and max(top, 0) < min(bottom, height)):
                 raise InputError(
                     f"the box {(left, top, right, bottom)} of {name!r} holds no pixel of the input, {width} wide and {height} high; boxes are "
