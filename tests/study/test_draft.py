@@ -56,6 +56,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # ---- what init writes ------------------------------------------------------------------------------------------
 
 
+def test_an_editor_can_describe_every_entry_of_a_study_file() -> None:
+    study = study_schema()["properties"]
+    entries = {**study, **{f"images.{name}": found for name, found in study["images"]["properties"].items()}}
+    assert len(entries) > 20
+    assert [name for name, found in entries.items() if not found.get("description")] == []
+
+
 @pytest.mark.parametrize(
     "arguments, data, words",
     [

@@ -30,6 +30,18 @@ _KINDS: Mapping[type[Plugin], Registry[Any]] = {
     Game: GAMES,
     Target: TARGETS,
 }
+_DESCRIPTIONS = {
+    "data": "the data: a dataset such as cifar10:FOLDER, or photos and folders",
+    "images": "the rules that select inputs of the data",
+    "names": "only inputs with these names, in this order",
+    "labels": "the labels that are explained: all, top5, top5+wrong (also two labels that the net does not believe), p>=0.01, true (the true "
+    "labels of each input), or a list of names or indices for every input",
+    "label_set": "the labels that count, as names or indices; left out: all outputs of the net",
+    "methods": "the methods that are judged: names, or tables with method = ...",
+    "metrics": "the metrics that judge the methods: names, or tables with metric = ...; left out: the usual five",
+    "fills": "fills, the values that replace hidden positions: every metric that has a fill is computed once with each of these",
+}
+"""Descriptions of the fields that are declared without help, because a study checks them itself."""
 _PLAIN = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string"}
 
 
@@ -51,6 +63,8 @@ def study_schema() -> Schema:
 def _object(kind: type) -> Schema:
     """The schema of a TOML table for a dataclass whose fields are settings."""
     properties = {info.name: _setting(info) for info in settings_of(kind)}
+    for name in properties.keys() & _DESCRIPTIONS:
+        properties[name]["description"] = _DESCRIPTIONS[name]
     return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
