@@ -118,7 +118,7 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
         ).prepare(net)
         found = {}
         for told, with_fill in played.items():
-            if told != "attained" and (name == "gray" or fill.fill.reads_mask):
+            if told != "attained" and (name == "gray" or fill.fill.reads_mask or "fill=" in method):
                 continue
             if with_fill == "gray":
                 maps = pools.bind(make_method(method)).prepare(net)(rows, labels) if maps is None else maps
