@@ -1,19 +1,22 @@
 """Which interval of a mean covers the truth? Nine of them, on the shapes that scores have, over many simulated studies.
 
-    python benchmarks/studies/interval_coverage.py [--studies 4000] [--real RUN] [--only near-equal]
+    python benchmarks/studies/interval_coverage.py [--studies 4000] [--real RUN] [--only near-equal] [--out intervals.json]
 
 Prints three tables: the coverage and mean width of the product's interval for each shape and number of images; for each
 interval the smallest and largest coverage over all shapes; and near-equal values, by the product's rule, by the rule before it, and
 with other choices of its constant. ``--real`` adds shapes: each score of a run directory, and each difference between its first two
 methods, is a population of values per image, from which studies are drawn with replacement. Values of scores lie in [0, 1], and all
-intervals are cut to that. Studies of n images are drawn with seed n.
+intervals are cut to that. Studies of n images are drawn with seed n. ``--out`` also writes every cell to a file.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import platform
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -257,7 +260,8 @@ def header(first: str, images: tuple[int, ...]) -> str:
     return f"| {first} | " + " | ".join(f"n = {n}" for n in images) + " |\n|---|" + "---|" * len(images)
 
 
-def usual_tables(every: dict[str, Shape], studies: int) -> None:
+def usual_tables(every: dict[str, Shape], studies: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     found: dict[str, dict[int, list[tuple[float, float]]]] = {}
     print(f"{studies} studies each: coverage in % (mean width)\n\n{header('values', IMAGES)}")
     for shape, (draw, truth, limits) in every.items():
@@ -280,6 +284,7 @@ def usual_tables(every: dict[str, Shape], studies: int) -> None:
             for name, ends in intervals.items():
                 found.setdefault(name, {}).setdefault(n, []).append(result_of(ends, truth, limits))
             covered, width = found["Proofmap"][n][-1]
+            rows.append({"table": "coverage", "values": shape, "n": n, "coverage": round(covered, 2), "width": round(width, 4)})  # fmt: skip
             cells.append(f"{covered:.1f} ({width:.2f})")
         print(f"| {shape} | " + " | ".join(cells) + " |", flush=True)
     print(
@@ -292,10 +297,13 @@ def usual_tables(every: dict[str, Shape], studies: int) -> None:
             covered = [c for c, _ in by_n[n]]
             wide = np.median([w / o for (_, w), (_, o) in zip(by_n[n], found["Proofmap"][n], strict=True)])
             cells.append(f"{min(covered):.0f} to {max(covered):.0f} ({wide:.2f})")
+            rows.append({"table": "other intervals", "interval": name, "n": n, "least": round(min(covered), 2), "most": round(max(covered), 2), "ratio of widths": round(float(wide), 4)})  # fmt: skip
         print(f"| {name} | " + " | ".join(cells) + " |")
+    return rows
 
 
-def near_equal_table(studies: int) -> None:
+def near_equal_table(studies: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = []
     rules = {
         "Proofmap": ours,
         "before": before,
@@ -311,6 +319,9 @@ def near_equal_table(studies: int) -> None:
             results = [result_of(rule(x, limits), truth, limits) for x in drawn.values()]
             cells = " | ".join(f"{covered:.1f} ({width:.3f})" for covered, width in results)
             print(f"| {shape} | {name} | {cells} |", flush=True)
+            for n, (covered, width) in zip(NEAR_IMAGES, results, strict=True):
+                rows.append({"table": "near-equal values", "values": shape, "rule": name, "n": n, "coverage": round(covered, 2), "width": round(width, 5)})  # fmt: skip
+    return rows
 
 
 def main() -> None:
@@ -320,11 +331,27 @@ def main() -> None:
     parser.add_argument("--studies", type=int, default=4000)
     parser.add_argument("--real", type=Path, help="a run directory: each score is one more shape")
     parser.add_argument("--only", choices=["usual", "near-equal"], help="only these tables")
+    parser.add_argument("--out", type=Path, help="a file for all cells")
     args = parser.parse_args()
+    rows: list[dict[str, Any]] = []
     if args.only != "near-equal":
-        usual_tables(shapes() | (real_shapes(args.real) if args.real else {}), args.studies)
+        rows += usual_tables(shapes() | (real_shapes(args.real) if args.real else {}), args.studies)
     if args.only != "usual":
-        near_equal_table(args.studies)
+        rows += near_equal_table(args.studies)
+    if args.out:
+        record = {
+            "title": "Coverage of intervals",
+            "asked": "In how many simulated studies does an interval contain the true mean?",
+            "command": "python benchmarks/studies/interval_coverage.py --real RUN --out intervals.json",
+            "studies": args.studies,
+            "environment": {
+                "numpy": np.__version__,
+                "python": platform.python_version(),
+                "proofmap": pm.__version__,
+            },
+            "rows": rows,
+        }
+        args.out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
