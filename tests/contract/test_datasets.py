@@ -19,7 +19,8 @@ from tests.toys import normal
 
 
 def folder(at: Path) -> Dataset:
-    return load_dataset(saved(at, "b.png", "a.jpg", "deep/c.png"))
+    with pytest.warns(UserWarning, match="holds a.jpg beside its sub-folders"):
+        return load_dataset(saved(at, "b.png", "a.jpg", "deep/c.png"))
 
 
 def labelled_folder(at: Path) -> Dataset:
