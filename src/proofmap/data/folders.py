@@ -14,7 +14,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, suggest_path
-from proofmap.core.inputs import Box, read_box
+from proofmap.core.inputs.base import Box, read_box
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset
 from proofmap.data.tables import has_things, label_indices, labelled_objects, read_table, read_things, text_of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, suggest_path
-from proofmap.core.inputs import Box, read_box
+from proofmap.core.inputs.base import Box, read_box
 
 FILE_COLUMNS = ("file", "path", "filename", "image")
 INDEX_COLUMNS = ("class_index",)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from proofmap.core.errors import InputError
-from proofmap.core.inputs.base import Box, Inputs, read_box
+from proofmap.core.inputs.base import Box, Inputs
 from proofmap.core.inputs.columns import Columns
 from proofmap.core.inputs.frames import Column
 from proofmap.core.inputs.pictures import Pictures
@@ -35,7 +35,6 @@ __all__ = [
     "Tokens",
     "inputs_of",
     "kind_of",
-    "read_box",
 ]
 
 KINDS: Registry[Inputs] = Registry("kind of input", "proofmap.inputs", attribute="kind")
