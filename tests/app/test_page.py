@@ -678,7 +678,7 @@ def test_of_two_photos_the_newer_one_stays(finished: tuple[Any, Served], photo: 
     late: list[Any] = []
     page.route("**/api/photos?*", lambda route: route.continue_() if late else late.append(route))
     jobs = len(served.jobs)
-    page.evaluate("() => { document.querySelector('#saving').hidden = true; }")  # it is there from the job before
+    page.evaluate("() => { document.querySelector('#saving').hidden = true; }")  # of the job before
     choose(page, photo)  # its answer comes late
     page.wait_for_function("() => document.querySelector('#photo-words').textContent.startsWith('Reading')")
     choose(page, photo.flip(-1))
