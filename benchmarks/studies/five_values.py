@@ -52,7 +52,7 @@ def row_of(name: str, data: Path, number: int) -> dict[str, Any]:
     for i, k in ((believed >= 0.001) & (believed <= 0.1)).nonzero().tolist():
         start = float(nothing[labels[i, k]])
         found.append(errors(shares, np.concatenate([[start], curves.probabilities[i, k].numpy()])))
-    low, high = mean_interval(np.array(found), limits=(-np.inf, np.inf))
+    low, high = mean_interval(np.array(found))
     return {
         "net": name,
         "pictures": len(images),

@@ -420,8 +420,8 @@ def test_one_image_is_open_and_links_keys_and_buttons_open_others(open_page: Any
     assert page.locator("#image-1 .row").first.is_visible()
     page.locator("#jump").select_option("0")
     wait_for(True, True, False)
-    # The address does not change: it was there before. Rows above the list are still being drawn and move
-    # it, so that a pointer could press on the link and release beside it: the link itself is told.
+    # The address does not change: it was there before. Rows that are drawn above the list move the link away
+    # from a pointer between press and release, so the link is clicked without a pointer.
     page.locator("#list a[href='#image-2']").evaluate("link => link.click()")
     wait_for(True, True, True)
     page.locator("#close-all").click()

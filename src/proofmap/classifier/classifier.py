@@ -214,8 +214,7 @@ class Classifier:
         return Classifier(net, **{**{key: getattr(self, key) for key in same}, **changes})
 
     def refresh(self) -> None:
-        """Update this classifier's view of the net if the net has changed, for example by training. Every method that takes images calls
-        this method."""
+        """Update the view of the net if the net has changed, for example by training. Every method that takes images calls this one."""
         if (original := self._version.net) is None or not self._version.is_old():
             return
         self._lengths.clear()

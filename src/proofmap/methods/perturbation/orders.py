@@ -28,9 +28,7 @@ import torch
 from torch import Tensor
 
 Measure = Callable[[Tensor, Tensor], Tensor]
-"""Function that returns F ``(J,)``, as :func:`rounded` returns it, for the indices of pairs ``(J,)`` and the regions that each shows ``(J,
-K)``.
-"""
+"""A function of the indices of pairs ``(J,)`` and the regions that each shows ``(J, K)``. It returns F ``(J,)`` as :func:`rounded` does."""
 
 _FLOOR = 5e-4
 _LEAST = 1e-7
