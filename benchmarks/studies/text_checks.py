@@ -33,6 +33,7 @@ import torch
 import proofmap as pm
 from proofmap.bench.task import Task
 from proofmap.fills import make_fill
+from proofmap.methods.perturbation.orders import subsets
 from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.reproduce.recipe import placed
 from proofmap.results.intervals import mean_interval
@@ -105,7 +106,7 @@ def scale() -> list[dict[str, Any]]:
         x = net.inputs.encode([text])
         n, f = int(net.inputs.lengths(x)), net.probabilities(x)[0]
         keep = torch.ones(1 << n, net.inputs.count, dtype=torch.bool)
-        keep[:, :n] = (torch.arange(1 << n)[:, None] >> torch.arange(n)) % 2 == 1
+        keep[:, :n] = subsets(n)
         shown, keys = x.expand(len(keep), *x.shape[1:]), torch.zeros(len(keep), dtype=torch.long)
         values = net.probabilities(net.inputs.composite(keep, shown, fill.behind(shown, keys, keep)))
         assert torch.allclose(values[-1], f, atol=1e-4)
@@ -164,8 +165,8 @@ def closings() -> list[dict[str, Any]]:
                 pm.run_study(study, Path(out) / "run")
                 with pm.Run(Path(out) / "run") as run:
                     (result,) = run.evaluation().results
-            for metric, (key, score) in zip(metrics, [(s.name, s) for s in result.scores], strict=True):
-                found.append({"task": name, "method": method, "metric": metric, "n": len(result.values[key]), "value": score.value, "low": score.low, "high": score.high})  # fmt: skip
+            for metric, score in zip(metrics, result.scores, strict=True):
+                found.append({"task": name, "method": method, "metric": metric, "n": len(result.values[score.name]), "value": score.value, "low": score.low, "high": score.high})  # fmt: skip
     return found
 
 
