@@ -7,7 +7,7 @@ The cases are those of ``frontier.py``, FOLDER holds the data with a part to tra
 seed among the test pictures that the net gets right: every second one of the draw is for tuning (``--fold tune``), the others
 are held out. Two pools of training pictures that share none stand behind masks, one to learn on and one to judge with.
 Each fill is judged alone, noise (``*``) is never learned on. ``matched`` is the share of (image, label) pairs with
-|AUC - f| <= .02. Writes OUT/table.md, and OUT/areas.json with every pair's f and AUC. A method may be held to fewer
+|AUC - f| <= .02. Prints a table; OUT/record.json has its numbers, OUT/areas.json every pair's f and AUC. A method may be held to fewer
 pictures: ``"10 learned-mask:preset=released"``.
 """
 
@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from frontier import CASES, Case
@@ -23,6 +25,7 @@ from given_maps import timed_maps
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.core.environment import environment
 from proofmap.data import load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, Pools
 from proofmap.metrics.curves import Curves
@@ -74,7 +77,7 @@ def pools(f: pm.Classifier, data: str) -> tuple[Tensor, Tensor]:
     return learn, judge
 
 
-def cells(played: Curves, top2: Tensor, f_second: Tensor, e: Thresholds) -> str:
+def cells(played: Curves, top2: Tensor, f_second: Tensor, e: Thresholds) -> dict[str, Any]:
     """Worst completeness, worst soundness and best effort with intervals, and the share of pairs that match f."""
     auc, f, labels = played.auc, played.f, played.labels
     values = {
@@ -83,9 +86,19 @@ def cells(played: Curves, top2: Tensor, f_second: Tensor, e: Thresholds) -> str:
         "best effort": best_effort(auc, f, labels, top2, f_second, e.e1),
     }
     scores = [mean_score(k, v, higher_is_better=True, limits=(0.0, 1.0)) for k, v in values.items()]
-    told = [f"{s.value:.2f} [{s.low:.2f}, {s.high:.2f}]" for s in scores]
-    matched = ((auc - f).abs() <= NEAR).double().mean().item()
-    return f"{' | '.join(told)} | {scores[2].n} | {matched:.2f}"
+    found: dict[str, Any] = {
+        s.name: {"value": s.value, "low": s.low, "high": s.high, "n": s.n} for s in scores
+    }
+    return {**found, "matched": ((auc - f).abs() <= NEAR).double().mean().item()}
+
+
+def told(row: dict[str, Any]) -> str:
+    """A row of the table that is printed."""
+    kinds = [row["scores"][kind] for kind in ("completeness", "soundness", "best effort")]
+    scores = [f"{s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]" for s in kinds]
+    passes = "" if row["passes"] is None else f"{row['passes']:.0f}"
+    facts = f"{row['method']} | {passes} | {row['n']} | {row['seconds']:.0f} | {row['e']} | {row['fill']}"
+    return f"| {facts} | {' | '.join(scores)} | {kinds[2]['n']} | {row['scores']['matched']:.2f} |"
 
 
 def judged(
@@ -127,32 +140,39 @@ def main() -> None:
     else:
         labels = f.top(images, int(case.labels[3:]))
     args.out.mkdir(parents=True, exist_ok=True)
-    lines = [
-        f"{args.case}, {len(images)} pictures ({args.fold}, seed {args.seed}), labels {case.labels}, {args.model or case.model}, {device}",
-        "",
-        "| method | passes | n | s | e | fill | completeness | soundness | best effort | its n | matched |",
-        "|---" * 11 + "|",
-    ]
-    print("\n".join(lines), flush=True)
-    kept = []
+    asked = (
+        f"{args.case}, {len(images)} pictures ({args.fold}), labels {case.labels}, {args.model or case.model}"
+    )
+    print(
+        f"{asked}\n\n| method | passes | n | s | e | fill | completeness | soundness | best effort | its n | matched |"
+    )
+    print("|---" * 11 + "|", flush=True)
+    rows, areas = [], []
     for written in args.methods:
         few, _, spec = written.rpartition(" ")
         n = int(few) if few else len(images)
         method = Pools(lambda: learn).bind(pm.make_method(spec), "all")
         maps, seconds = timed_maps(method, f, images[:n], labels[:n])
         cost = method.cost(labels.shape[1])
-        passes = "" if cost is None else f"{cost.passes / labels.shape[1]:.0f}"
+        passes = None if cost is None else cost.passes / labels.shape[1]
         for fill in args.fills:
             behind = Pools(lambda: judge).bind(Fill.make(JUDGED[fill]), "all")
             played = judged(f, images[:n], maps, labels[:n], behind, args)
-            kept.append({"method": spec, "fill": fill, "f": played.f.tolist(), "auc": played.auc.tolist()})
+            areas.append({"method": spec, "fill": fill, "f": played.f.tolist(), "auc": played.auc.tolist()})
             for e in THRESHOLDS[args.case]:
-                scores = cells(played, top2[:n], f_second[:n], thresholds(e))
-                row = f"| {spec} | {passes} | {n} | {seconds:.0f} | {e} | {fill} | {scores} |"
-                lines.append(row)
-                print(row, flush=True)
-        (args.out / "table.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        (args.out / "areas.json").write_text(json.dumps(kept), encoding="utf-8")
+                facts = {"method": spec, "passes": passes, "n": n, "seconds": seconds, "e": e, "fill": fill}
+                rows.append({**facts, "scores": cells(played, top2[:n], f_second[:n], thresholds(e))})
+                print(told(rows[-1]), flush=True)
+        record = {
+            "asked": asked,
+            "command": sys.argv[1:],
+            "seed": args.seed,
+            "environment": environment(f.device),
+        }
+        (args.out / "record.json").write_text(
+            json.dumps({**record, "rows": rows}, indent=1), encoding="utf-8"
+        )
+        (args.out / "areas.json").write_text(json.dumps(areas), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Belief masks beside other methods, on photos where the net hesitates and on fills that were never learned on.
 
-    python benchmarks/studies/belief_mask.py PHOTOS --fold held --number 150 [--methods ...] [--out FILE.md]
+    python benchmarks/studies/belief_mask.py PHOTOS --fold held --number 150 [--methods ...] [--out FILE.json]
 
 PHOTOS is a folder with ImageNet photos and labels.csv. Of its photos those count whose second label has f >= 0.1; every
 third of them is for tuning (``--fold tune``), the others are held out (``--fold held``). Of the other photos one half is
 the pool of random images to learn on and the other half the pool to judge with. Every method explains the top five
 labels; each fill is a game of its own, with two draws where it is random. A method may be held to fewer photos: ``"30 learned-mask:preset=released"``.
+Prints a table of means; FILE.json has every score with its interval.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import sys
 from pathlib import Path
+from typing import Any
 
 import torch
-from given_maps import means_of, timed_maps
+from given_maps import scores_of, timed_maps
 
 import proofmap as pm
+from proofmap.core.environment import environment
 from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
 from proofmap.fills import Fill, Pools
@@ -46,6 +50,7 @@ JUDGED: dict[str, str] = {
     "strong blur*": "blur(sigma=20,kernel=81)",
 }
 """With a star: never learned on by the defaults."""
+KINDS = ("completeness", "soundness", "best-effort")
 
 
 def photos_of(
@@ -88,7 +93,7 @@ def pointing(folder: Path, files: list[Path], top: torch.Tensor, maps: torch.Ten
     return sum(hits) / max(1, len(hits))
 
 
-def table_row(
+def judged_row(
     f: pm.Classifier,
     folder: Path,
     files: list[Path],
@@ -96,27 +101,44 @@ def table_row(
     spec: str,
     learn: torch.Tensor,
     judge: torch.Tensor,
-) -> str:
+) -> dict[str, Any]:
+    """What is known of one method: its cost, its scores over every fill, and three facts about its maps."""
     labels = f.top(images, 5)
     method = Pools(lambda: learn).bind(pm.make_method(spec), "all")
     maps, seconds = timed_maps(method, f, images, labels)
     metrics = {
-        f"{kind} {name}": pm.make_metric(
+        f"{kind}, {name}": pm.make_metric(
             {"metric": kind, "fill": Pools(lambda: judge).bind(Fill.make(fill), "all"), "draws": 2}
         )
         for name, fill in JUDGED.items()
-        for kind in ("completeness", "soundness", "best-effort")
+        for kind in KINDS
     }
-    values = means_of(maps, f, images, labels, [*metrics.values(), pm.make_metric("roughness")])
-    cells = [" / ".join(f"{v:.2f}" for v in values[k : k + 3]) for k in range(0, 3 * len(JUDGED), 3)]
+    metrics["roughness"] = pm.make_metric("roughness")
+    scores = scores_of(maps, f, images, labels, [*metrics.values()])
     ranks = rank(maps[:, :2].flatten(0, 1)).double().view(len(images), 2, -1)
     ranks = ranks - ranks.mean(dim=2, keepdim=True)
-    rho = torch.nn.functional.cosine_similarity(ranks[:, 0], ranks[:, 1], dim=1).mean()
     cost = method.cost(5)
-    passes = "" if cost is None else f"{cost.passes / 5:.0f}"
-    right = pointing(folder, files, labels[:, 0], maps[:, 0])
-    facts = f"{values[-1]:.1f} | {right:.2f} | {rho:.2f} | {seconds:.1f}"
-    return f"| {spec} | {passes} | {len(images)} | {' | '.join(cells)} | {facts} |"
+    return {
+        "method": spec,
+        "passes": None if cost is None else cost.passes / 5,
+        "n": len(images),
+        "seconds": round(seconds, 1),
+        "pointing": pointing(folder, files, labels[:, 0], maps[:, 0]),
+        "rho": float(torch.nn.functional.cosine_similarity(ranks[:, 0], ranks[:, 1], dim=1).mean()),
+        "scores": {
+            name: {"value": s.value, "low": s.low, "high": s.high, "n": s.n}
+            for name, s in zip(metrics, scores, strict=True)
+        },
+    }
+
+
+def told(row: dict[str, Any]) -> str:
+    """A row of the table that is printed."""
+    means = {name: score["value"] for name, score in row["scores"].items()}
+    cells = [" / ".join(f"{means[f'{kind}, {name}']:.2f}" for kind in KINDS) for name in JUDGED]
+    passes = "" if row["passes"] is None else f"{row['passes']:.0f}"
+    facts = f"{means['roughness']:.1f} | {row['pointing']:.2f} | {row['rho']:.2f} | {row['seconds']:.1f}"
+    return f"| {row['method']} | {passes} | {row['n']} | {' | '.join(cells)} | {facts} |"
 
 
 def main() -> None:
@@ -137,20 +159,23 @@ def main() -> None:
     if args.batch is not None:
         f.fix_batches(args.batch, args.batch)
     files, images, learn, judge = photos_of(args.photos, f, args.fold, args.number)
-    lines = [
-        f"{len(images)} photos ({args.fold}), top 5 labels, e = .01/.001, {args.model}, {device}",
-        "",
-        f"| method | passes | n | {' | '.join(JUDGED)} | roughness | pointing | rho | s |",
-        "|---" * (len(JUDGED) + 7) + "|",
-    ]
-    print("\n".join(lines), flush=True)
+    asked = f"{len(images)} photos ({args.fold}), top 5 labels, e = .01/.001, {args.model}"
+    print(f"{asked}\n\n| method | passes | n | {' | '.join(JUDGED)} | roughness | pointing | rho | s |")
+    print("|---" * (len(JUDGED) + 7) + "|", flush=True)
+    rows = []
     for written in args.methods:
         few, _, spec = written.rpartition(" ")
         n = int(few) if few else len(images)
-        lines.append(table_row(f, args.photos, files[:n], images[:n], spec, learn, judge))
-        print(lines[-1], flush=True)
+        rows.append(judged_row(f, args.photos, files[:n], images[:n], spec, learn, judge))
+        print(told(rows[-1]), flush=True)
         if args.out is not None:
-            args.out.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            record = {
+                "asked": asked,
+                "command": sys.argv[1:],
+                "seed": 0,
+                "environment": environment(f.device),
+            }
+            args.out.write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from given_maps import means_of, timed_maps
+from given_maps import scores_of, timed_maps
 
 import proofmap as pm
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
@@ -173,7 +173,7 @@ def row_of(
         *metrics_of(case, UNSEEN, pool, curve),
         pm.make_metric("roughness"),
     ]
-    values = means_of(maps, f, images, labels, metrics)
+    values = [score.value for score in scores_of(maps, f, images, labels, metrics)]
     parts = values[: 3 * len(LEARNED)], values[3 * len(LEARNED) : -1]
     means = [tuple(sum(part[k::3]) / len(part[k::3]) for k in range(3)) for part in parts]
     cost = method.cost(labels.shape[1])

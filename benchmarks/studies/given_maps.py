@@ -22,10 +22,10 @@ def timed_maps(method: pm.Method, f: pm.Classifier, images: Tensor, labels: Tens
     return maps, time.perf_counter() - began
 
 
-def means_of(
+def scores_of(
     maps: Tensor, f: pm.Classifier, images: Tensor, labels: Tensor, metrics: Sequence[Any]
-) -> list[float]:
-    """The mean of each metric over the images, for maps ``(N, L, *positions)`` of labels ``(N, L)``."""
+) -> list[pm.Score]:
+    """The score of each metric over the images, for maps ``(N, L, *positions)`` of labels ``(N, L)``."""
     place = {key: i for i, key in enumerate(content_keys(images))}
     found = pm.evaluate(
         f,
@@ -35,4 +35,4 @@ def means_of(
         metrics=metrics,
         keep_maps=0,
     )
-    return [score.value for score in found.results[0].scores]
+    return list(found.results[0].scores)

@@ -53,7 +53,7 @@ STUDIES = [
     Study(
         "held",
         "belief-masks.md",
-        "belief_mask.py {data}/imagenet_val --fold held --number 150 --batch 960 --out {out}/held.md --methods "
+        "belief_mask.py {data}/imagenet_val --fold held --number 150 --batch 960 --out {out}/held.json --methods "
         "belief-mask:preset=thorough belief-mask:preset=smooth belief-mask grad-cam",
     ),
     Study("two-labels", "what-we-found.md", "two-labels"),
@@ -76,13 +76,13 @@ STUDIES = [
     Study(
         "unseen-fills",
         "belief-masks.md",
-        "belief_mask.py {data}/imagenet_val --fold held --number 75 --batch 960 --out {out}/unseen-fills.md --methods "
+        "belief_mask.py {data}/imagenet_val --fold held --number 75 --batch 960 --out {out}/unseen-fills.json --methods "
         "belief-mask:preset=thorough,fills=blur+images belief-mask:preset=thorough,fills=gray+images belief-mask:preset=thorough,fills=gray+blur",
     ),
     Study(
         "stopping",
         "belief-masks.md",
-        "belief_mask.py {data}/imagenet_val --fold tune --number 50 --batch 960 --out {out}/stopping.md --methods "
+        "belief_mask.py {data}/imagenet_val --fold tune --number 50 --batch 960 --out {out}/stopping.json --methods "
         "belief-mask:preset=thorough belief-mask:preset=thorough,tolerance=0.05 belief-mask:preset=thorough,tolerance=0.02",
     ),
     Study("belief-mask-alone", "imagenette-table.md", "imagenette --rows belief-mask", alone=True),
@@ -125,6 +125,12 @@ STUDIES = [
         "imagenet-metrics --images 120 --from {out}/imagenet",
         after="imagenet",
     ),
+    Study(
+        "pushed",
+        "belief-mask-bounds.md",
+        "belief_mask.py {data}/imagenet_val --fold held --number 40 --batch 960 --out {out}/pushed.json --methods "
+        "belief-mask:target=strongest,passes=3600",
+    ),
     Study("theory", "theory.md", "theory"),
     # with the passes of the paper
     Study(
@@ -141,11 +147,11 @@ STUDIES = [
         "ensembling-full", "imagenet-tables.md", "ensembling --variant efficientnet-lite0-full --images 20"
     ),
     Study("sanity-full", "imagenet-tables.md", "sanity --variant efficientnet-lite0-full --images 20"),
-    Study("imagenet-full", "imagenet-tables.md", "imagenet --variant efficientnet-lite0-full --images 30"),
+    Study("imagenet-full", "imagenet-tables.md", "imagenet --variant efficientnet-lite0-full --images 20"),
     Study(
         "imagenet-metrics-full",
         "imagenet-tables.md",
-        "imagenet-metrics --variant efficientnet-lite0-full --images 30 --from {out}/imagenet-full",
+        "imagenet-metrics --variant efficientnet-lite0-full --images 20 --from {out}/imagenet-full",
         after="imagenet-full",
     ),
     Study(
