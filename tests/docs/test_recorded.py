@@ -109,6 +109,7 @@ SHOWN = [
             *("best-effort, printed", "best-effort, released", "completeness, printed"),
             *(f"soundness, {at}" for at in ("printed", "between", "released")),
         ],
+        more=("imagenette-best-effort-igos",),
     ),
     Shown(
         "imagenette-ties",
@@ -120,13 +121,19 @@ SHOWN = [
             for ties in ("", ", centered ties")
         ],
     ),
-    Shown("imagenet", "imagenet-tables.md", "| masks | completeness, gray |", BOTH),
-    Shown(
-        "imagenet-metrics",
-        "imagenet-tables.md",
-        "| method | deletion ↓ | insertion, blur ↑ |",
-        EARLIER,
-        part="efficientnet-lite0",
+    *(
+        shown
+        for which, passes in (("", ""), ("-full", ", all passes"))
+        for shown in (
+            Shown(f"imagenet{which}", "imagenet-tables.md", f"| masks{passes} | completeness, gray |", BOTH),
+            Shown(
+                f"imagenet-metrics{which}",
+                "imagenet-tables.md",
+                f"| method{passes} | deletion ↓ | insertion, blur ↑ |",
+                EARLIER,
+                part="efficientnet-lite0",
+            ),
+        )
     ),
     Shown(
         "imagenet-gradients",

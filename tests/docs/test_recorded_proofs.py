@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
@@ -79,6 +80,95 @@ def test_the_best_maps_over_random_images_are_those_of_their_record() -> None:
         for cell, (which, fill) in zip(cells, asked, strict=True):
             found = row[which][fill]
             assert cell == "/".join(number(found[k]["value"]) for k in ("completeness", "soundness")), net
+
+
+def interval(score: dict[str, float]) -> str:
+    return f"{number(score['value'])} [{number(score['low'])}, {number(score['high'])}]"
+
+
+def test_belief_masks_on_photos_are_those_of_their_records() -> None:
+    recorded = [row for name in ("held", "unseen-fills") for row in read(f"belief-masks-{name}")["rows"]]
+    rows = [
+        row
+        for row in table_of("belief-masks.md", "| method | passes | n | gray |")
+        if "no record" not in row[0]
+    ]
+    pushed = table_of("belief-mask-bounds.md", "| pushed up for | gray |")
+    assert (len(rows), len(pushed)) == (len(recorded), 1) == (7, 1)
+    # the row of Grad-CAM stands last
+    order = [*recorded[:3], *recorded[4:], recorded[3]]
+    shown = [(int(n), cells[:7], cells[7:]) for _, _, n, *cells in rows]
+    for (n, cells, (rough, hits, rho)), row in zip(shown, order, strict=True):
+        assert (n, rough) == (row["n"], f"{row['scores']['roughness']['value']:.1f}")
+        assert [hits, rho] == [number(row["pointing"]), number(row["rho"])]
+        assert [cell.rstrip("\\*") for cell in cells] == means_of(row)
+    _, *cells, rough = pushed[0]
+    (row,) = read("belief-masks-pushed")["rows"]
+    assert cells == means_of(row) and rough == f"{row['scores']['roughness']['value']:.1f}"
+
+
+def means_of(row: dict[str, Any]) -> list[str]:
+    """Completeness / soundness / best effort over each fill."""
+    means = {name: number(score["value"]) for name, score in row["scores"].items() if name != "roughness"}
+    fills = [name.partition(", ")[2] for name in means if name.startswith("completeness")]
+    return [
+        "/".join(means[f"{kind}, {fill}"] for kind in ("completeness", "soundness", "best-effort"))
+        for fill in fills
+    ]
+
+
+def test_belief_masks_on_sure_nets_are_those_of_their_records() -> None:
+    fills = {"gray": "gray", "blur": "blur", "random images": "images", "noise\\*": "noise*"}
+    both = {"completeness", "soundness"}
+    for record, head, columns in (
+        ("cifar10", "| method | passes | fill | completeness | soundness |", [("appendix", both | {"best effort"})]),
+        ("imagenette", "| method | passes | fill | completeness, e1 = .1 |", [("released", both), ("paper", {"soundness"})]),
+    ):  # fmt: skip
+        found = {
+            (row["method"], row["fill"], row["e"]): row for row in read(f"belief-masks-{record}")["rows"]
+        }
+        rows = table_of("belief-masks-sure-nets.md", head)
+        assert len(rows) * len(columns) == len(found)
+        for name, passes, fill, *cells, matched in rows:
+            method = (
+                name.replace(" (`fast`)", "").replace(" `", ":preset=").replace(",:preset=", ":").rstrip("`")
+            )
+            told = [(found[method, fills[fill], e], scores) for e, scores in columns]
+            assert int(passes.replace("1 for all", "0")) == round(told[0][0]["passes"] or 0)
+            assert cells == [
+                interval(row["scores"][kind])
+                for row, scores in told
+                for kind in ("completeness", "soundness", "best effort")
+                if kind in scores
+            ], (name, fill)
+            assert matched == number(told[0][0]["scores"]["matched"])
+
+
+def test_the_authors_sample_and_blurred_maps_are_those_of_their_records() -> None:
+    sample = {row["method"]: row["scores"] for row in read("cifar10-sample")["rows"]}
+    rows = table_of("cifar10-table.md", "| method, 1,600 images, 40 draws |")
+    assert len(rows) == len(sample) == 5
+    for name, *cells in rows:
+        scores = sample[name.replace("`", "")]
+        assert {score["n"] for score in scores.values()} == {1600}
+        kinds = [
+            f"{kind}, {fill}" for fill in ("gray", "random image") for kind in ("completeness", "soundness")
+        ]
+        assert cells == [interval(scores[kind]) for kind in kinds], name
+    record = read("soundness-and-blur")
+    scores = {row["method"]: row["scores"] for row in record["rows"]}
+    rows = table_of("what-we-found.md", "| method | completeness | blurred | soundness |")
+    assert len(rows) == 8
+    for name, *cells in rows:
+        method = name.removesuffix(" (`fast`)")
+        own, blurred = scores[method], scores.get(f"blurred:{method}")
+        beside = [interval(blurred[kind]) if blurred else "" for kind in ("completeness", "soundness")]
+        assert cells[:4] == [
+            interval(own["completeness"]),
+            beside[0],
+            interval(own["soundness"]),
+            beside[1],
+        ], name
 
 
 def test_the_variants_of_steady_are_those_of_their_record() -> None:
