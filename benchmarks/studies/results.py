@@ -85,8 +85,8 @@ STUDIES = [
         "belief_mask.py {data}/imagenet_val --fold tune --number 50 --batch 960 --out {out}/stopping.json --methods "
         "belief-mask:preset=thorough belief-mask:preset=thorough,tolerance=0.05 belief-mask:preset=thorough,tolerance=0.02",
     ),
-    Study("belief-mask-alone", "imagenette-table.md", "imagenette --rows belief-mask", alone=True),
-    Study("learned-mask-alone", "imagenette-table.md", "imagenette --rows Ours", alone=True),
+    Study("belief-mask-alone", "speed.md", "imagenette --rows belief-mask", alone=True),
+    Study("learned-mask-alone", "speed.md", "imagenette --rows Ours", alone=True),
     Study(
         "thousand",
         "belief-masks.md",
