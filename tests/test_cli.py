@@ -20,6 +20,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from proofmap.cli import _notes
 from tests.command import run
 
 NET = """
@@ -382,3 +383,10 @@ def test_runs_lists_what_is_there(
     assert run(monkeypatch, "list", "runs", "--json") == 0
     (found,) = json.loads(capsys.readouterr().out)
     assert (found["run"], found["state"], found["methods"]) == ("runs/first", "finished", "random")
+
+
+def test_a_note_is_shown_once_wherever_it_comes_from(capsys: pytest.CaptureFixture[str]) -> None:
+    show = _notes()
+    for text in ("one picture lies beside", "another", "one picture lies beside"):
+        show(UserWarning(text), UserWarning, "file.py", 1)
+    assert capsys.readouterr().err.splitlines() == ["note: one picture lies beside", "note: another"]

@@ -80,6 +80,7 @@ def test_annotations_may_lie_beside_the_photos(tmp_path: Path) -> None:
         ("<annotation>", "cannot be read as XML"),
         (annotation(thing("", 1, 1, 2, 2)), "has no name"),
         (annotation(f"<object>{CAT}</object>"), "expected four numbers"),
+        (annotation(thing(CAT, 5, 1, 2, 4)), "left <= right"),
         (annotation(), "no object is labelled"),
     ],
 )

@@ -26,8 +26,8 @@ def outside_inference_mode() -> Iterator[None]:
 def outside_autocast() -> Iterator[None]:
     """Leave ``torch.autocast``, in which the net would run in lower precision than its record says. Autocast inside the net is not changed."""
     with ExitStack() as stack:
-        for device in ("cpu", "cuda"):
-            if torch.is_autocast_enabled(device):
+        for device in ("cpu", "cuda", "mps", "xpu"):
+            if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
                 stack.enter_context(torch.autocast(device, enabled=False))
         yield
 

@@ -204,6 +204,18 @@ def _interrupt(*_: object) -> None:
     raise _Interrupted
 
 
+def _notes() -> Callable[..., None]:
+    """What shows a warning as a note. Each text is shown once, also if several places of the code warn of the same thing."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *_: object, **__: object) -> None:
+        if (text := str(message)) not in shown:
+            shown.add(text)
+            stderr.print(f"note: {text}")
+
+    return show
+
+
 def main(app: typer.Typer | None = None) -> None:
     """Run the command in ``sys.argv``. ``app`` is the command line if it has been imported already.
 
@@ -218,7 +230,7 @@ def main(app: typer.Typer | None = None) -> None:
             stream.reconfigure(errors="replace")
     with warnings.catch_warnings():
         warnings.simplefilter("always", BatchSizeWarning)
-        warnings.showwarning = lambda message, *_, **__: stderr.print(f"note: {message}")
+        warnings.showwarning = _notes()
         try:
             app()
         except ProofmapError as error:

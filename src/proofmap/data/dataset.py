@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -123,7 +124,7 @@ def numbered(
     return tuple(map(str, known)), [NO_LABEL if label is None else places[label] for label in labels]
 
 
-_NUMBER = re.compile(r"-?\d+")
+_NUMBER = re.compile(r"(-?)0*(\d+)")
 SAME_LIST = 0.95
 """If at least this share of names agrees at the same index, two lists of names are taken to be one list in two vocabularies."""
 
@@ -131,7 +132,7 @@ SAME_LIST = 0.95
 def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[int | None, ...]:
     """The output index of each label, given the names of both; None for a label that the net does not have.
 
-    Labels are found by name (case and ``_`` do not matter, and 1.0 is 1), by one of several names ("tench" is "tench, Tinca tinca"),
+    Labels are found by name (case and ``_`` do not matter, and 1.0 and 01 are 1), by one of several names ("tench" is "tench, Tinca tinca"),
     or by index if the label is a number. Labels are matched by position in only two cases. In one, the names of the net's outputs are
     numbers. In the other, nearly all names agree in position, and none of the remaining ones is the name of another output. The second case
     is for ImageNet, whose labels have several vocabularies.
@@ -164,9 +165,15 @@ def match_labels(label_names: Sequence[str], outputs: Sequence[str]) -> tuple[in
 
 
 def _comparable(name: str) -> str:
-    """A label name in the form used for comparison. Pandas reads a column of whole numbers as 1.0, 2.0 if one is missing."""
+    """A label name in the form used for comparison. A whole number has no zeros before it, and no .0 after it: pandas reads a column of
+    whole numbers as 1.0, 2.0 if one is missing.
+
+    >>> _comparable("007"), _comparable("7.0"), _comparable("Sea_Lion")
+    ('7', '7', 'sea lion')
+    """
     name = canonical_name(name)
-    return name.removesuffix(".0") if _NUMBER.fullmatch(name.removesuffix(".0")) else name
+    number = _NUMBER.fullmatch(name.removesuffix(".0"))
+    return number[1] + number[2] if number else name
 
 
 def _are_other_numbers(outputs: Sequence[str]) -> bool:
@@ -231,6 +238,8 @@ def true_outputs(
             f"({_some(outputs, 10)}); rename them as the net does, or give indices in a CSV file with the columns file and "
             "class_index; folders named by WordNet ids are read with imagenette:FOLDER or imagenet:FOLDER"
         )
+    if len(places) == len(outputs):
+        _warn_of_order(dataset, places)
     if strict:
         for i, labels in zip(chosen, own, strict=True):
             for k, label in enumerate(labels):
@@ -242,6 +251,21 @@ def true_outputs(
     return [
         tuple(dict.fromkeys(at for label in labels if (at := places[label]) is not None)) for labels in own
     ]
+
+
+def _warn_of_order(dataset: Dataset, places: Sequence[int | None]) -> None:
+    """Warn if folders 0, 1, 2, ... are read as outputs 0, 1, 2, ..., where ``torchvision.datasets.ImageFolder`` reads 0, 1, 10, 11, 2, ..."""
+    names, indices = dataset.label_names, [*range(len(places))]
+    if (dataset._settings or {}).get("dataset") != "folder" or not all(name.isdecimal() for name in names):
+        return
+    if [*places] == [int(name) for name in names] != indices:
+        k = next(k for k, place in enumerate(places) if place != k)
+        warnings.warn(
+            f"the folders of {dataset.title} are numbers and are read as outputs: folder {names[k]} is output {places[k]}. "
+            f"torchvision's ImageFolder sorts them as text, which makes it output {k}; if the net was trained with ImageFolder, name "
+            "its outputs in that order (names=)",
+            stacklevel=2,
+        )
 
 
 def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None, ...] | None:

@@ -247,12 +247,7 @@ def read_annotation(path: Path) -> Mapping[str, list[Box]]:
     for thing in root.iter("object"):
         name = (thing.findtext("name") or "").strip()
         corners = [thing.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
-        try:
-            x0, y0, x1, y1 = (float(corner or "") for corner in corners)
-        except ValueError:
-            raise InputError(
-                f"an object of {path} has the corners {corners}, expected four numbers"
-            ) from None
+        x0, y0, x1, y1 = read_box(corners, f"an object of {path}")
         if not name:
             raise InputError(f"an object of {path} has no name")
         boxes.setdefault(name, []).append((x0 - 1, y0 - 1, x1, y1))
