@@ -82,5 +82,4 @@ def test_nothing_passes_where_python_removes_assertions() -> None:
 import runpy
 runpy.run_path({plugins.__file__!r}, run_name="plugins")["Check"](print)("it ran")
 """
-    assert run_python(program) == "it ran\n"
     assert "RuntimeError: the checks are assertions" in run_python(program, "-O")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from benchmarks.studies.label_readings import row_of
 from benchmarks.studies.leaderboard_differences import differences
 from proofmap.results.tables import number
 from tests.docs.pages import DOCS
@@ -169,6 +170,24 @@ def test_the_authors_sample_and_blurred_maps_are_those_of_their_records() -> Non
             interval(own["soundness"]),
             beside[1],
         ], name
+
+
+def test_readings_of_table_1_follow_from_the_areas_of_their_record() -> None:
+    record = read("imagenette-readings")
+    shown = {
+        name.rstrip("\\*"): cells for name, *cells in table_of("imagenette-table.md", "| method, e2 = .1 |")
+    }
+    assert {*shown} == {row["method"] for row in record["rows"] if row["labels"] == 10} == {*record["paper"]}
+    for row in record["rows"]:
+        again = row_of("", *(millionths(row[k]) for k in ("auc", "f")))["scores"]
+        assert row["scores"].keys() == again.keys()
+        for key, score in again.items():
+            for end in ("value", "low", "high"):
+                assert row["scores"][key][end] == pytest.approx(score[end], abs=2e-4), (row["method"], key)
+        if row["labels"] == 10:
+            kinds = ("worst of all", "worst of the top two", "mean of all")
+            found = [interval(row["scores"][f"soundness, e2 = .1, {kind}"]) for kind in kinds]
+            assert shown[row["method"]] == [number(record["paper"][row["method"]]), *found]
 
 
 def test_the_variants_of_steady_are_those_of_their_record() -> None:
