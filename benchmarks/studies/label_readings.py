@@ -1,6 +1,6 @@
 """Soundness of a run under three readings of which labels it is taken over: the worst of all labels, the worst of the top two, the mean of all.
 
-    python benchmarks/studies/label_readings.py RUN ... --out FILE.json [--names NAME ...]
+    python benchmarks/studies/label_readings.py RUN ... --out FILE.json
 
 The paper's definition is the worst of all labels. Its appendix has the top two, because masks of all labels take long to learn. Each RUN is a folder of
 ``proofmap evaluate`` or ``proofmap reproduce`` with several labels of each image. FILE.json also has f and the area under the curve of every label, in millionths, so that other
@@ -60,25 +60,17 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", type=Path, nargs="+")
-    parser.add_argument("--names", nargs="+", default=None, help="only these methods")
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     rows = []
     for folder in args.runs:
         for result in pm.Run(folder).evaluation().results:
-            if args.names is None or result.name in args.names:
-                curves = result.curve_arrays
-                auc, f = (torch.as_tensor(values).double() for values in (curves.auc, curves.f))
-                rows.append(row_of(result.name, auc, f))
-                told = {
-                    key: f"{s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]"
-                    for key, s in rows[-1]["scores"].items()
-                }
-                print(
-                    f"{result.name}, n = {len(f)}",
-                    *(f"  {key}: {text}" for key, text in told.items()),
-                    sep="\n",
-                )
+            curves = result.curve_arrays
+            auc, f = (torch.as_tensor(values).double() for values in (curves.auc, curves.f))
+            rows.append(row_of(result.name, auc, f))
+            print(f"{result.name}, n = {len(f)}")
+            for key, s in rows[-1]["scores"].items():
+                print(f"  {key}: {s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]")
     asked = "Over which labels is the soundness of the paper's Table 1?"
     args.out.write_text(json.dumps({"asked": asked, "rows": rows}) + "\n", encoding="utf-8")
 

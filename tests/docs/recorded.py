@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from proofmap.results.tables import number
 from tests.docs.pages import DOCS
 
 RESULTS = DOCS / "results"
@@ -30,3 +31,8 @@ def table_of(page: str, head: str) -> list[list[str]]:
             break
         rows.append([cell.strip() for cell in line.strip("|").split("|")])
     return rows
+
+
+def cell_of(score: dict[str, Any]) -> str:
+    """A score as pages show it: the mean with its interval."""
+    return f"{number(score['value'])} [{number(score['low'])}, {number(score['high'])}]"

@@ -16,7 +16,7 @@ import torch
 from docs.recorded_numbers import pages, unrecorded
 from proofmap.reproduce import recipe_names
 from proofmap.results.tables import number
-from tests.docs.recorded import RESULTS, read, table_of, text_of
+from tests.docs.recorded import RESULTS, cell_of, read, table_of, text_of
 
 RECORDED = sorted((RESULTS / "recorded").glob("*.json"))
 FILLS = ("gray", "random image")
@@ -229,10 +229,6 @@ def shown_rows(shown: Shown) -> tuple[list[list[str]], dict[str, dict[str, dict[
                 )
     names = [re.sub(r"[\\*†]", "", cells[0]) for cells in rows]
     return rows, {name: recorded.pop(name) for name in names} | recorded if shown.more else recorded
-
-
-def cell_of(n: dict[str, Any]) -> str:
-    return f"{number(n['value'])} [{number(n['low'])}, {number(n['high'])}]"
 
 
 @pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)

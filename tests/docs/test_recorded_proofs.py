@@ -12,7 +12,7 @@ from benchmarks.studies.label_readings import row_of
 from benchmarks.studies.leaderboard_differences import differences
 from proofmap.results.tables import number
 from tests.docs.pages import DOCS
-from tests.docs.recorded import RESULTS, read, table_of, text_of
+from tests.docs.recorded import RESULTS, cell_of, read, table_of, text_of
 
 
 def test_the_rows_of_steady_proofs_are_those_of_their_file() -> None:
@@ -83,10 +83,6 @@ def test_the_best_maps_over_random_images_are_those_of_their_record() -> None:
             assert cell == "/".join(number(found[k]["value"]) for k in ("completeness", "soundness")), net
 
 
-def interval(score: dict[str, float]) -> str:
-    return f"{number(score['value'])} [{number(score['low'])}, {number(score['high'])}]"
-
-
 def test_belief_masks_on_photos_are_those_of_their_records() -> None:
     recorded = [row for name in ("held", "unseen-fills") for row in read(f"belief-masks-{name}")["rows"]]
     rows = [
@@ -137,7 +133,7 @@ def test_belief_masks_on_sure_nets_are_those_of_their_records() -> None:
             told = [(found[method, fills[fill], e], scores) for e, scores in columns]
             assert int(passes.replace("1 for all", "0")) == round(told[0][0]["passes"] or 0)
             assert cells == [
-                interval(row["scores"][kind])
+                cell_of(row["scores"][kind])
                 for row, scores in told
                 for kind in ("completeness", "soundness", "best effort")
                 if kind in scores
@@ -155,7 +151,7 @@ def test_the_authors_sample_and_blurred_maps_are_those_of_their_records() -> Non
         kinds = [
             f"{kind}, {fill}" for fill in ("gray", "random image") for kind in ("completeness", "soundness")
         ]
-        assert cells == [interval(scores[kind]) for kind in kinds], name
+        assert cells == [cell_of(scores[kind]) for kind in kinds], name
     record = read("soundness-and-blur")
     scores = {row["method"]: row["scores"] for row in record["rows"]}
     rows = table_of("what-we-found.md", "| method | completeness | blurred | soundness |")
@@ -163,11 +159,11 @@ def test_the_authors_sample_and_blurred_maps_are_those_of_their_records() -> Non
     for name, *cells in rows:
         method = name.removesuffix(" (`fast`)")
         own, blurred = scores[method], scores.get(f"blurred:{method}")
-        beside = [interval(blurred[kind]) if blurred else "" for kind in ("completeness", "soundness")]
+        beside = [cell_of(blurred[kind]) if blurred else "" for kind in ("completeness", "soundness")]
         assert cells[:4] == [
-            interval(own["completeness"]),
+            cell_of(own["completeness"]),
             beside[0],
-            interval(own["soundness"]),
+            cell_of(own["soundness"]),
             beside[1],
         ], name
 
@@ -186,7 +182,7 @@ def test_readings_of_table_1_follow_from_the_areas_of_their_record() -> None:
                 assert row["scores"][key][end] == pytest.approx(score[end], abs=2e-4), (row["method"], key)
         if row["labels"] == 10:
             kinds = ("worst of all", "worst of the top two", "mean of all")
-            found = [interval(row["scores"][f"soundness, e2 = .1, {kind}"]) for kind in kinds]
+            found = [cell_of(row["scores"][f"soundness, e2 = .1, {kind}"]) for kind in kinds]
             assert shown[row["method"]] == [number(record["paper"][row["method"]]), *found]
 
 
