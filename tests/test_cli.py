@@ -20,7 +20,9 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
+from proofmap import Run
 from proofmap.cli import _notes
+from proofmap.data.dataset import random_choice
 from tests.command import run
 
 NET = """
@@ -115,6 +117,21 @@ def test_explain_and_evaluate_name_sheets_by_one_rule(folder: Path, monkeypatch:
     }
     assert sheets["proofs"] == sheets["single/pictures"] == {"photo0.random.png", "photo1.random.png"}
     assert sheets["several/pictures"] == {"photo0.compared.png", "photo1.compared.png"}
+
+
+def test_another_seed_keeps_the_images_and_images_seed_draws_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["photo0.png", "photo1.png"]
+    drawn = {seed: names[random_choice(names, 1, seed=seed)[0]] for seed in range(20)}
+    other = next(seed for seed in drawn if drawn[seed] != drawn[0])
+    common = ("evaluate", "--data", "photos", *MODEL, "--methods", "random", "--number", "1", "--no-pictures")
+    for out, given, image in (
+        ("same", ("--seed", str(other)), drawn[0]),
+        ("other", ("--images-seed", str(other)), drawn[other]),
+    ):
+        assert run(monkeypatch, *common, "--quiet", "--out", out, *given) == 0
+        assert Run(out).evaluation().image_names == (image,)
 
 
 def test_a_photo_that_is_not_read_is_named_by_explain_and_evaluate(

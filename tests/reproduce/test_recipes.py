@@ -44,6 +44,8 @@ def test_the_study_of_a_recipe_has_what_the_paper_and_its_claims_speak_of(
     settings = recipe.chosen(data=Path("here"), quick=quick)
     study = study_of(Job(recipe, settings, Path("out"), images=7, seed=3))
     assert study.images.number == 7 and study.seed == 3 and "{data}" not in str(study)
+    assert study.images.seed == 0 == study_of(Job(recipe, settings, Path("out"))).images.seed
+    assert study_of(Job(recipe, settings, Path("out"), images_seed=3)).images.seed == 3
     methods = set(study.named_methods())
     all_rows = "alone" not in str(variant) and not (quick and "methods" in recipe.quick.get("study", {}))
     own_rows = name == "imagenette-gaussian"  # in place of those of the recipe that it extends

@@ -108,6 +108,8 @@ def test_missing_data_is_named_and_nothing_is_written(
     assert command(monkeypatch, "reproduce", "nothing") == 2
     assert command(monkeypatch, "reproduce", "desk", "--images", "3") == 2
     assert "leave out --images" in capsys.readouterr().err
+    assert command(monkeypatch, "reproduce", "desk", "--images-seed", "3") == 2
+    assert "leave out --images-seed" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

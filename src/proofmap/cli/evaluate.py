@@ -81,6 +81,7 @@ def evaluate(
     ] = None,
     labels: Annotated[str | None, options.LABELS] = None,
     number: Annotated[int | None, options.NUMBER] = None,
+    images_seed: Annotated[int | None, options.IMAGES_SEED] = None,
     correct: Annotated[
         bool | None, typer.Option(help="Only images that the net classifies correctly.")
     ] = None,
@@ -100,7 +101,7 @@ def evaluate(
     images_per_unit: Annotated[
         int | None, typer.Option(min=1, help="Number of images in one unit of work.")
     ] = None,
-    seed: Annotated[int | None, options.SEED] = None,
+    seed: Annotated[int | None, options.STUDY_SEED] = None,
     out: Annotated[
         Path | None,
         options.path_option("Run directory.", show_default="the study file's name, or evaluation"),
@@ -136,10 +137,13 @@ def evaluate(
     }
     given = {option: value for option, value in given.items() if value is not None}
     config = Study.from_toml(study) if study is not None else Study()
-    selection = ("number", "correct", "min_second_probability")
+    selection = {"number": "number", "images_seed": "seed", "correct": "correct"}
+    selection |= {"min_second_probability": "min_second_probability"}
     config = replace(
         config,
-        images=replace(config.images, **{name: given[name] for name in selection if name in given}),
+        images=replace(
+            config.images, **{name: given[option] for option, name in selection.items() if option in given}
+        ),
         **{name: given[name] for name in setting_names(Study) if name in given},
     )
     if not config.methods:

@@ -119,6 +119,10 @@ BATCH_SIZE = typer.Option(
     min=1, help="Number of images in a batch.", show_default="chosen by the device's memory"
 )
 SEED = typer.Option(help="The same seed gives the same numbers.")
+STUDY_SEED = typer.Option(
+    help="The same seed gives the same numbers. Images are chosen by [bold]--images-seed[/]."
+)
+IMAGES_SEED = typer.Option(help="Seed for the random choice of images; another one gives other images.")
 FORMAT = choice_option(FORMATS, "Format of the result on stdout")
 AS_JSON = typer.Option("--json", help="Print JSON.")
 QUIET = typer.Option("--quiet", "-q", help="Show no progress.")

@@ -155,6 +155,8 @@ class Job:
     start: Path | None = None
     """The directory of a run whose maps are used, if any; see :mod:`proofmap.reproduce.stored_maps`."""
     seed: int = 0
+    images_seed: int | None = None
+    """Seed for the choice of images; by default the recipe's."""
     device: str | None = None
     progress: Progress = field(default_factory=Silent)
     watchers: Sequence[Watcher] = ()

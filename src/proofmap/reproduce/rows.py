@@ -56,7 +56,10 @@ def study_of(job: Job) -> Study:
         for metric in at_epsilons(entry, settings.get("epsilons", {}))
     ]
     study = replace(Study.from_table(table), seed=job.seed)
-    return study if job.images is None else replace(study, images=replace(study.images, number=job.images))
+    chosen = study.images
+    number = chosen.number if job.images is None else job.images
+    images_seed = chosen.seed if job.images_seed is None else job.images_seed
+    return replace(study, images=replace(chosen, number=number, seed=images_seed))
 
 
 def rows_for_later(job: Job) -> list[Method]:

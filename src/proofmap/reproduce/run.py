@@ -42,7 +42,7 @@ from proofmap.reproduce import (
 )
 from proofmap.reproduce.findings import Effort, Findings, Job, rows_of
 from proofmap.reproduce.recipe import Recipe
-from proofmap.reproduce.rows import passes_notes, with_rows
+from proofmap.reproduce.rows import passes_notes, study_of, with_rows
 from proofmap.results.sharing import shared_settings, without_folders
 from proofmap.results.tables import json_text, records_csv
 from proofmap.study.watchers.status import Watcher
@@ -88,6 +88,7 @@ def reproduce(
     rows: Sequence[str] = (),
     start: str | Path | None = None,
     seed: int = 0,
+    images_seed: int | None = None,
     device: str | None = None,
     progress: Progress | None = None,
     watchers: Sequence[Watcher] = (),
@@ -99,6 +100,7 @@ def reproduce(
         data: the folder with the files that the recipe needs.
         quick: run the same code on as little data as possible; the numbers then mean nothing.
         images: number of images, instead of the recipe's number.
+        images_seed: seed for the random choice of images. ``seed`` does not choose images.
         variant: the name of a variant of the recipe; by default the first variant whose needs are met.
         rows: patterns for the names of rows, in which ``*`` matches anything: only these rows are run. The others can be added to the same
             directory later.
@@ -110,6 +112,8 @@ def reproduce(
     missing = recipe.check_needs(Path(data))
     if images is not None and recipe.experiment in CHOSEN_IMAGES:
         raise InputError(f"the recipe {name} has no number of images to choose; leave out --images")
+    if images_seed is not None and recipe.experiment in WITHOUT_IMAGES:
+        raise InputError(f"the recipe {name} has no images to choose; leave out --images-seed")
     if start is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no maps; leave out --from")
     settings = recipe.chosen(data=Path(data), quick=quick)
@@ -126,6 +130,7 @@ def reproduce(
         all_settings=settings if rows else None,
         start=None if start is None else Path(start),
         seed=seed,
+        images_seed=images_seed,
         device=device,
         progress=progress or Silent(),
         watchers=watchers,
@@ -185,6 +190,7 @@ def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort)
         "effort": effort.record(),
         "quick": quick,
         "seed": job.seed,
+        "images_seed": study_of(job).images.seed if "study" in job.settings else None,
         "settings": shared_settings(job.settings),
         "environment": environment(torch.device(job.device or "cpu")),
     }
