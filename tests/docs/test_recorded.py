@@ -90,6 +90,15 @@ SHOWN = [
         more=("imagenette-corner-plain",),
     ),
     Shown(
+        "imagenette-corner-full",
+        "imagenette-table.md",
+        "| method, corners, all passes |",
+        [
+            *("deletion", "insertion", "saliency-metric", "completeness, printed"),
+            *(f"soundness, {at}" for at in ("printed", "between", "released")),
+        ],
+    ),
+    Shown(
         "imagenette-thousand-gradients",
         "imagenette-table.md",
         "| method | n | deletion ↓ |",
@@ -180,7 +189,7 @@ SHOWN = [
             f"| TV{passes} | completeness | soundness |",
             ["completeness", "soundness", "completeness, top two", "soundness, top two"],
         )
-        for which, passes in (("", ", all passes"), ("-short", ""))
+        for which, passes in (("", ", all passes"), ("-seed0", ", 96 images, seed 0"), ("-short", ""))
     ),
 ]
 
@@ -295,6 +304,20 @@ def test_the_table_of_another_last_layer_is_that_of_its_record(record: str, head
         assert cells[:2] == [f"{n['value']:.1f} [{n['low']:.1f}, {n['high']:.1f}]" for n in (before, after)]
         change = after["value"] - before["value"]
         assert float(cells[2].split()[0]) == pytest.approx(change, abs=0.05 + 1e-9), name
+
+
+def test_the_means_over_shares_follow_from_the_scores_of_every_image() -> None:
+    record = read("cifar10-range")
+    assert len({*record["images"]}) == len(record["images"]) == 104
+    for name, scores in scored("cifar10-range").items():
+        for score, found in scores.items():
+            values = torch.tensor(record["values"][name][score], dtype=torch.float64)
+            assert found["n"] == len(values) == 104
+            assert found["value"] == pytest.approx(float(values.mean()), abs=1e-5)
+    first = record["values"]["TV .01"]["completeness"][:96]
+    other = scored("cifar10-range-seed0")["TV .01"]["completeness"]["value"]
+    said = f"completeness at TV .01, {number(sum(first) / 96)} here and {number(other)} with the other seed"
+    assert said in text_of("cifar10-table.md").replace("\n", " ")
 
 
 def test_the_curves_that_are_drawn_have_the_areas_of_their_record() -> None:
