@@ -120,7 +120,7 @@ def test_explain_and_evaluate_name_sheets_by_one_rule(folder: Path, monkeypatch:
 
 
 def test_another_seed_keeps_the_images_and_images_seed_draws_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     names = ["photo0.png", "photo1.png"]
     drawn = {seed: names[random_choice(names, 1, seed=seed)[0]] for seed in range(20)}
@@ -132,6 +132,8 @@ def test_another_seed_keeps_the_images_and_images_seed_draws_others(
     ):
         assert run(monkeypatch, *common, "--quiet", "--out", out, *given) == 0
         assert Run(out).evaluation().image_names == (image,)
+    assert run(monkeypatch, *common[:-3], "--images-seed", "1", "--out", "all") == 2
+    assert "also give --number" in " ".join(capsys.readouterr().err.split()) and not Path("all").exists()
 
 
 def test_a_photo_that_is_not_read_is_named_by_explain_and_evaluate(

@@ -1,9 +1,9 @@
 """Soundness of a run under three readings of which labels it is taken over: the worst of all labels, the worst of the top two, the mean of all.
 
-    python benchmarks/studies/label_readings.py RUN ... --out FILE.json [--of METHOD]
+    python benchmarks/studies/label_readings.py RUN ... --out FILE.json [--of METHOD] [--asked QUESTION]
 
 The paper's definition is the worst of all labels. Its appendix has the top two, because masks of all labels take long to learn. Each RUN is a folder of
-``proofmap evaluate`` or ``proofmap reproduce`` with several labels of each image, the top two among them. Best effort is added where six images or more
+``proofmap evaluate`` or ``proofmap reproduce`` with several labels of each image, the top two among them. Best effort is added where enough images
 count for it. FILE.json also has f and the area under the curve of every label, in millionths, so that other readings can be tried. With ``--of``, it
 also has the paired differences of METHOD from the other methods that were judged on the same images.
 """
@@ -19,13 +19,13 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.core.errors import InputError
 from proofmap.metrics.proof import best_effort, completeness, soundness
 from proofmap.results.intervals import mean_interval
+from proofmap.results.paired import fewest_images
 from proofmap.results.statistics import mean_score
 
 THRESHOLDS = {".1": 0.1, ".01": 0.01}
-FEWEST = 6
-"""Images that best effort must count; fewer decide nothing."""
 
 
 def readings(scores: Tensor, f: Tensor) -> dict[str, Tensor]:
@@ -48,7 +48,7 @@ def values_of(auc: Tensor, f: Tensor) -> dict[str, Tensor]:
     top, labels = f.topk(2, dim=1), torch.arange(f.shape[1]).expand_as(f)
     for e, e1 in THRESHOLDS.items():
         found = best_effort(auc, f, labels, top.indices, top.values[:, 1], e1, counted="paper")
-        if (~found.isnan()).sum() >= FEWEST:
+        if (~found.isnan()).sum() >= fewest_images():
             values[f"best effort, e1 = {e}"] = found
     return values
 
@@ -71,28 +71,31 @@ def row_of(name: str, auc: Tensor, f: Tensor) -> dict[str, Any]:
 
 def differences(of: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The mean over images of each score of ``of`` minus that of every row of the same images, with its interval."""
+    names = [row["method"] for row in rows]
+    if names.count(of) != 1 or len({*names}) < len(names):
+        raise InputError(f"{of!r} must be one of the rows, and no name may come twice: {', '.join(names)}")
     areas = {
         row["method"]: tuple(torch.tensor(row[key]).double() / 1e6 for key in ("auc", "f")) for row in rows
     }
-    found = []
-    for other in areas.keys() - {of}:
+    own, found = values_of(*areas[of]), []
+    for other in sorted({*names} - {of}):
         if not same_images(areas[of][1], areas[other][1]):
+            print(f"{other}: no differences, because it was judged on other images than {of}")
             continue
-        own, beside = values_of(*areas[of]), values_of(*areas[other])
-        for key in own.keys() & beside.keys():
+        beside = values_of(*areas[other])
+        for key in sorted(own.keys() & beside.keys()):
             d = own[key] - beside[key]
             d = d[~d.isnan()]
             low, high = mean_interval(d)
-            found.append(
-                {"score": key, "of": of, "than": other, "value": float(d.mean()), "low": low, "high": high}
-            )
-    return sorted(found, key=lambda d: (d["than"], d["score"]))
+            score = {"value": float(d.mean()), "low": low, "high": high, "n": len(d)}
+            found.append({"score": key, "of": of, "than": other, **score})
+    return found
 
 
 def same_images(f: Tensor, other: Tensor) -> bool:
-    """Whether two rows have the same images in the same order: f of the top two labels agrees, as far as two machines compute it alike."""
+    """Whether two rows have the same images in the same order: f of the top two labels is the same, rounding of two machines aside."""
     top, beside = (values.topk(2, dim=1).values for values in (f, other))
-    return top.shape == beside.shape and torch.allclose(top, beside, rtol=0.0, atol=0.02)
+    return top.shape == beside.shape and torch.allclose(top, beside, rtol=0.0, atol=1e-4)
 
 
 def millionths(values: Tensor) -> list[list[int]]:
@@ -105,7 +108,13 @@ def main() -> None:
     )
     parser.add_argument("runs", type=Path, nargs="+")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--of", metavar="METHOD")
+    parser.add_argument("--of", metavar="METHOD", help="also write how it differs from the other methods")
+    parser.add_argument(
+        "--asked",
+        metavar="QUESTION",
+        default="Over which labels is the soundness of the paper's Table 1?",
+        help="what the record is to answer",
+    )
     args = parser.parse_args()
     rows: list[dict[str, Any]] = []
     for folder in args.runs:
@@ -116,13 +125,8 @@ def main() -> None:
             print(f"{result.name}, n = {len(f)}")
             for key, s in rows[-1]["scores"].items():
                 print(f"  {key}: {s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]")
-    asked = "Over which labels is the soundness of the paper's Table 1?"
-    if args.of and args.of not in {row["method"] for row in rows}:
-        parser.error(
-            f"no run has the method {args.of!r}; there are: {', '.join(row['method'] for row in rows)}"
-        )
     paired = differences(args.of, rows) if args.of else []
-    record = {"asked": asked, "rows": rows, "differences": paired}
+    record = {"asked": args.asked, "rows": rows, "differences": paired}
     args.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
 
 

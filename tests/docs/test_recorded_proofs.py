@@ -11,6 +11,7 @@ import torch
 from benchmarks.studies.label_readings import differences as differences_of
 from benchmarks.studies.label_readings import row_of
 from benchmarks.studies.leaderboard_differences import differences
+from proofmap.core.errors import InputError
 from proofmap.results.tables import number
 from tests.docs.pages import DOCS
 from tests.docs.recorded import RESULTS, cell_of, read, table_of, text_of
@@ -184,6 +185,22 @@ def test_scores_of_some_labels_follow_from_the_areas_of_their_record(name: str) 
     found = differences_of("Ours", record["rows"])
     for was, now in zip(record["differences"], found, strict=True):
         assert was == pytest.approx(now, abs=2e-4)
+
+
+def test_differences_are_of_the_same_images_alone() -> None:
+    f, auc = [[900_000, 90_000], [600_000, 300_000], [700_000, 200_000]], [[700_000, 600_000]] * 3
+    ours = {"method": "Ours", "f": f, "auc": auc}
+    better = {"method": "better", "f": f, "auc": f}
+    shuffled = {"method": "shuffled", "f": f[::-1], "auc": auc}
+    fewer = {"method": "fewer", "f": f[:2], "auc": auc[:2]}
+    found = differences_of("Ours", [ours, better, shuffled, fewer])
+    assert {d["than"] for d in found} == {"better"} and {d["n"] for d in found} == {3}
+    (sound,) = (d for d in found if d["score"] == "soundness, e2 = .1, worst of the top two")
+    exact = sum(f / 0.6 for f in (0.1, 0.3, 0.2)) / 3  # the second label's, with f = .09 counted as e2
+    own = row_of("", millionths(auc), millionths(f))["scores"][sound["score"]]["value"]
+    assert own == pytest.approx(exact) and sound["value"] == pytest.approx(exact - 1)
+    with pytest.raises(InputError, match="no name may come twice: Ours, Ours"):
+        differences_of("Ours", [ours, ours])
 
 
 def test_the_readings_of_table_1_are_those_of_their_records() -> None:

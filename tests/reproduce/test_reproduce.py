@@ -109,7 +109,7 @@ def test_missing_data_is_named_and_nothing_is_written(
     assert command(monkeypatch, "reproduce", "desk", "--images", "3") == 2
     assert "leave out --images" in capsys.readouterr().err
     assert command(monkeypatch, "reproduce", "desk", "--images-seed", "3") == 2
-    assert "leave out --images-seed" in capsys.readouterr().err
+    assert "draws no random sample of images; leave out --images-seed" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -126,6 +126,31 @@ def test_the_list_says_what_is_ready_and_what_to_supply(
     assert any(line.startswith("desk") and "ready" in line for line in lines)
     (told,) = (line for line in lines if "data/cifar-10-batches-py: CIFAR-10" in line)
     assert told.startswith("  cifar10-artifacts, ") and "cifar10-tv, " in told
+
+
+@pytest.mark.usefixtures("small_world")
+def test_another_seed_of_images_reaches_the_study_and_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data, seeds = str(small_data(tmp_path / "mine")), []
+    table = PaperTable("t", ("a",), (("b",),), ({"a": 1},))
+
+    def experiment(job: Job) -> Findings:
+        seeds.append((study_of(job).seed, study_of(job).images.seed))
+        return Findings((table,), ())
+
+    monkeypatch.setattr(run, "EXPERIMENTS", {"study": experiment})
+    asked = ("reproduce", "cifar10-tv", "--data", data, "-q")
+    for given in ([], ["--seed", "1"], ["--images-seed", "3"]):
+        assert command(monkeypatch, *asked, "--out", f"run{len(seeds)}", *given) == 0
+    assert seeds == [(0, 0), (1, 0), (0, 3)]
+    told = [json.loads((tmp_path / f"run{k}" / "paper.json").read_text()) for k in range(3)]
+    assert [(about["seed"], about["images_seed"]) for about in told] == seeds
+    pages = [(tmp_path / f"run{k}" / "paper.html").read_text() for k in range(3)]
+    assert ["images drawn with seed 3" in page for page in pages] == [False, False, True]
+    assert command(monkeypatch, "reproduce", "two-labels", "--images-seed", "3", "--data", data) == 2
+    assert "leave out --images-seed" in capsys.readouterr().err
 
 
 def test_check_fails_where_a_claim_does_not_hold(

@@ -146,6 +146,8 @@ def evaluate(
         ),
         **{name: given[name] for name in setting_names(Study) if name in given},
     )
+    if images_seed is not None and config.images.number is None:
+        raise InputError("--images-seed draws a random sample, and all images are judged; also give --number")
     if not config.methods:
         config = replace(config, methods=tuple(_usual_methods(config)))
     if not config.data:

@@ -122,7 +122,7 @@ SEED = typer.Option(help="The same seed gives the same numbers.")
 STUDY_SEED = typer.Option(
     help="The same seed gives the same numbers. Images are chosen by [bold]--images-seed[/]."
 )
-IMAGES_SEED = typer.Option(help="Seed for the random choice of images; another one gives other images.")
+IMAGES_SEED = typer.Option(help="Seed of the random sample of images; another seed draws another sample.")
 FORMAT = choice_option(FORMATS, "Format of the result on stdout")
 AS_JSON = typer.Option("--json", help="Print JSON.")
 QUIET = typer.Option("--quiet", "-q", help="Show no progress.")

@@ -100,7 +100,7 @@ def reproduce(
         data: the folder with the files that the recipe needs.
         quick: run the same code on as little data as possible; the numbers then mean nothing.
         images: number of images, instead of the recipe's number.
-        images_seed: seed for the random choice of images. ``seed`` does not choose images.
+        images_seed: seed of the random sample of images, instead of the recipe's. ``seed`` does not choose images.
         variant: the name of a variant of the recipe; by default the first variant whose needs are met.
         rows: patterns for the names of rows, in which ``*`` matches anything: only these rows are run. The others can be added to the same
             directory later.
@@ -112,11 +112,11 @@ def reproduce(
     missing = recipe.check_needs(Path(data))
     if images is not None and recipe.experiment in CHOSEN_IMAGES:
         raise InputError(f"the recipe {name} has no number of images to choose; leave out --images")
-    if images_seed is not None and recipe.experiment in WITHOUT_IMAGES:
-        raise InputError(f"the recipe {name} has no images to choose; leave out --images-seed")
     if start is not None and recipe.experiment in WITHOUT_IMAGES:
         raise InputError(f"the recipe {name} has no maps; leave out --from")
     settings = recipe.chosen(data=Path(data), quick=quick)
+    if images_seed is not None and images is None and not _draws_images(recipe, settings):
+        raise InputError(f"the recipe {name} draws no random sample of images; leave out --images-seed")
     lacking = {need.gives: need.describe(Path(data)) for need in missing}
     chosen = _with_rows(recipe, settings, rows, lacking) if rows else settings
     folder = check_output(out)
@@ -145,6 +145,12 @@ def reproduce(
         written = _write(job, outcome, part, quick, effort)
     files = (*(folder / path.name for path in written), *outcome.files)
     return Reproduction(recipe, outcome, files, effort)
+
+
+def _draws_images(recipe: Recipe, settings: Mapping[str, Any]) -> bool:
+    """Whether a recipe draws images at random. Others have none, or use all images of their data."""
+    numbered = settings.get("study", {}).get("images", {}).get("number") is not None
+    return numbered or recipe.experiment == "examples"
 
 
 def _with_rows(
