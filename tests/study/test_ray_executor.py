@@ -32,14 +32,17 @@ from tests.study.forked_ray import ForkedRay
 @pytest.fixture(scope="module")
 def running_ray() -> Iterator[ModuleType]:
     ray = pytest.importorskip("ray")
-    idle = {"prestart_worker_first_driver": False}  # our actors have an environment of their own
+    settings = {
+        "prestart_worker_first_driver": False,  # our actors have an environment of their own
+        "worker_register_timeout_seconds": 600,  # on a busy machine a process is slow to start
+    }
     ray.init(
         "local",
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
         logging_level="CRITICAL",
-        _system_config=idle,
+        _system_config=settings,
     )
     yield ray
     ray.shutdown()
