@@ -57,13 +57,16 @@ class Recorded:
     def _sizes(self) -> list[float]:
         return sorted({abs(value) for value in self.values})
 
+    @cached_property
+    def _by_mean(self) -> list[tuple[float, float, float]]:
+        """The intervals and the same with the sign changed, in the order of their means."""
+        return sorted({*self.intervals, *((-mean, -high, -low) for mean, low, high in self.intervals)})
+
     def has(self, shown: tuple[str, str, str]) -> bool:
         """Whether a mean with this interval is recorded, as it is or with the sign changed."""
-        return any(
-            all(map(_near, shown, numbers))
-            for mean, low, high in self.intervals
-            for numbers in ((mean, low, high), (-mean, -high, -low))
-        )
+        mean, unit = float(shown[0]), 10 ** -_decimals(shown[0])
+        first, last = (bisect_left(self._by_mean, (mean + side * unit,)) for side in (-1, 1))
+        return any(all(map(_near, shown, numbers)) for numbers in self._by_mean[first:last])
 
     def has_value(self, shown: str) -> bool:
         """Whether some recorded number rounds to this, whatever its sign."""
