@@ -21,7 +21,6 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics.proof import best_effort, completeness, soundness
-from proofmap.results.intervals import mean_interval
 from proofmap.results.paired import fewest_images
 from proofmap.results.statistics import mean_score
 
@@ -84,10 +83,8 @@ def differences(of: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
             continue
         beside = values_of(*areas[other])
         for key in sorted(own.keys() & beside.keys()):
-            d = own[key] - beside[key]
-            d = d[~d.isnan()]
-            low, high = mean_interval(d)
-            score = {"value": float(d.mean()), "low": low, "high": high, "n": len(d)}
+            d = mean_score(key, own[key] - beside[key], higher_is_better=True)
+            score = {"value": d.value, "low": d.low, "high": d.high, "n": d.n}
             found.append({"score": key, "of": of, "than": other, **score})
     return found
 

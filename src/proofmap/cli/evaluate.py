@@ -137,13 +137,11 @@ def evaluate(
     }
     given = {option: value for option, value in given.items() if value is not None}
     config = Study.from_toml(study) if study is not None else Study()
-    selection = {"number": "number", "images_seed": "seed", "correct": "correct"}
-    selection |= {"min_second_probability": "min_second_probability"}
+    selection = ("number", "images_seed", "correct", "min_second_probability")
+    chosen = {name.removeprefix("images_"): given[name] for name in selection if name in given}
     config = replace(
         config,
-        images=replace(
-            config.images, **{name: given[option] for option, name in selection.items() if option in given}
-        ),
+        images=replace(config.images, **chosen),
         **{name: given[name] for name in setting_names(Study) if name in given},
     )
     if images_seed is not None and config.images.number is None:
