@@ -30,7 +30,7 @@ from proofmap.data import load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, Pools
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.proof import Thresholds, best_effort, completeness, soundness, thresholds, worst_case
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import mean_score, score_numbers
 
 DATA = {
     "cifar10": ("cifar10:{}[test]", "cifar10:{}[train]"),
@@ -86,9 +86,7 @@ def cells(played: Curves, top2: Tensor, f_second: Tensor, e: Thresholds) -> dict
         "best effort": best_effort(auc, f, labels, top2, f_second, e.e1),
     }
     scores = [mean_score(k, v, higher_is_better=True, limits=(0.0, 1.0)) for k, v in values.items()]
-    found: dict[str, Any] = {
-        s.name: {"value": s.value, "low": s.low, "high": s.high, "n": s.n} for s in scores
-    }
+    found = {s.name: score_numbers(s) for s in scores}
     return {**found, "matched": ((auc - f).abs() <= NEAR).double().mean().item()}
 
 

@@ -26,6 +26,7 @@ from proofmap.core.environment import environment
 from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
 from proofmap.fills import Fill, Pools
+from proofmap.results.statistics import score_numbers
 
 METHODS = [
     "belief-mask:preset=thorough",
@@ -125,10 +126,7 @@ def judged_row(
         "seconds": round(seconds, 1),
         "pointing": pointing(folder, files, labels[:, 0], maps[:, 0]),
         "rho": float(torch.nn.functional.cosine_similarity(ranks[:, 0], ranks[:, 1], dim=1).mean()),
-        "scores": {
-            name: {"value": s.value, "low": s.low, "high": s.high, "n": s.n}
-            for name, s in zip(metrics, scores, strict=True)
-        },
+        "scores": {name: score_numbers(s) for name, s in zip(metrics, scores, strict=True)},
     }
 
 

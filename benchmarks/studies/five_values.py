@@ -23,7 +23,7 @@ from other_nets import LABELS, net_of, pictures_of
 import proofmap as pm
 from proofmap.metrics.curves import play
 from proofmap.metrics.games import make_game
-from proofmap.results.intervals import mean_interval
+from proofmap.results.statistics import mean_score, score_numbers
 
 NETS = ("cifar10-resnet56", "cifar10-vit", "efficientnet-lite0")
 POINTS, DRAWS, PARTS, LEAST = 64, 1000, 5, 1e-6
@@ -52,14 +52,12 @@ def row_of(name: str, data: Path, number: int) -> dict[str, Any]:
     for i, k in ((believed >= 0.001) & (believed <= 0.1)).nonzero().tolist():
         start = float(nothing[labels[i, k]])
         found.append(errors(shares, np.concatenate([[start], curves.probabilities[i, k].numpy()])))
-    low, high = mean_interval(np.array(found))
+    error = mean_score("error", found, higher_is_better=False)
     return {
         "net": name,
         "pictures": len(images),
         "labels": len(found),
-        "value": float(np.mean(found)),
-        "low": low,
-        "high": high,
+        **score_numbers(error, n=False),
         "errors": [round(error, 4) for error in found],
     }
 

@@ -22,7 +22,7 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics.proof import best_effort, completeness, soundness
 from proofmap.results.paired import fewest_images
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import mean_score, score_numbers
 
 THRESHOLDS = {".1": 0.1, ".01": 0.01}
 
@@ -62,7 +62,7 @@ def row_of(name: str, auc: Tensor, f: Tensor) -> dict[str, Any]:
         "method": name,
         "n": len(f),
         "labels": f.shape[1],
-        "scores": {key: {"value": s.value, "low": s.low, "high": s.high} for key, s in scores.items()},
+        "scores": {key: score_numbers(score, n=False) for key, score in scores.items()},
         "f": millionths(f),
         "auc": millionths(auc),
     }
@@ -84,8 +84,7 @@ def differences(of: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         beside = values_of(*areas[other])
         for key in sorted(own.keys() & beside.keys()):
             d = mean_score(key, own[key] - beside[key], higher_is_better=True)
-            score = {"value": d.value, "low": d.low, "high": d.high, "n": d.n}
-            found.append({"score": key, "of": of, "than": other, **score})
+            found.append({"score": key, "of": of, "than": other, **score_numbers(d)})
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proofmap.bench import Leaderboard, Record
-from proofmap.results.intervals import mean_interval
+from proofmap.results.statistics import mean_score, score_numbers
 
 PAPER = "learned-mask at the paper's passes"
 FILLS = ("gray", "blur", "noise", "images")
@@ -33,13 +33,9 @@ def pairs(methods: list[str]) -> Iterator[tuple[str, str, str]]:
 
 
 def difference(score: str, first: Record, second: Record) -> dict[str, object]:
-    d = first.column(score) - second.column(score)
-    d = d[~d.isnan()]
-    low, high = mean_interval(d)
-    found = {
-        key: round(value, 5) for key, value in (("value", float(d.mean())), ("low", low), ("high", high))
-    }
-    return {"score": score, "of": f"{first.name} minus {second.name}", **found, "n": len(d)}
+    d = mean_score(score, first.column(score) - second.column(score), higher_is_better=True)
+    found = {key: round(number, 5) for key, number in score_numbers(d).items()}
+    return {"score": score, "of": f"{first.name} minus {second.name}", **found}
 
 
 def differences(folder: Path) -> list[dict[str, object]]:

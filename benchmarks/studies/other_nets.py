@@ -36,7 +36,7 @@ from proofmap.core.files import write_text
 from proofmap.core.pictures import find_images
 from proofmap.data import load_blocks, load_dataset
 from proofmap.fills import Fill, Pools
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import mean_score, score_numbers
 
 NETS = {
     "efficientnet-lite0": "efficientnet_lite0.pth",
@@ -105,7 +105,7 @@ def values_of(
 
 def mean_of(values: list[float], limits: tuple[float, float]) -> dict[str, float]:
     score = mean_score("", torch.tensor(values), higher_is_better=True, limits=limits)
-    return {key: round(getattr(score, key), 4) for key in ("value", "low", "high")}
+    return {key: round(number, 4) for key, number in score_numbers(score, n=False).items()}
 
 
 def row_of(net: str, n: int, row: dict[str, Any], fast: dict[str, Any] | None) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import json
 from torch import Tensor
 
 from proofmap.bench import Leaderboard, Record
-from proofmap.results.intervals import mean_intervals
 from proofmap.results.paired import sign_flip_p
+from proofmap.results.statistics import mean_score, score_numbers
 
 PAPER = "learned-mask at the paper's passes"
 OTHERS = ("learned-mask", "belief-mask", "belief-mask thorough", "belief-mask on gray and blur")
@@ -28,6 +28,10 @@ def average(record: Record, score: str, fills: tuple[str, ...]) -> Tensor:
     return sum(columns[1:], columns[0]) / len(columns)
 
 
+def rounded(numbers: dict[str, float]) -> dict[str, float]:
+    return {key: round(number, 5) for key, number in numbers.items()}
+
+
 def main() -> None:
     board = Leaderboard("leaderboard").board("photos")
     records = {record.name: record for record in board.records}
@@ -37,12 +41,7 @@ def main() -> None:
             {
                 "method": row.name,
                 "passes": row.record.passes,
-                **{
-                    score: {
-                        key: round(getattr(row.scores[score], key), 5) for key in ("value", "low", "high")
-                    }
-                    for score in SCORES
-                },
+                **{score: rounded(score_numbers(row.scores[score], n=False)) for score in SCORES},
             }
             for row in board.rows(view)
             if row.name in (PAPER, *OTHERS)
@@ -56,19 +55,16 @@ def main() -> None:
                 for score in ("completeness", "soundness"):
                     fills = board.views()[view]
                     d = average(records[PAPER], score, fills) - average(records[other], score, fills)
-                    d = d[photos, None]
-                    (low, high), p = (
-                        mean_intervals(d).tolist()[0],
-                        float(sign_flip_p(d, resamples=100_000)[0]),
-                    )
-                    found = {"value": float(d.mean()), "low": low, "high": high, "p": p}
+                    d = d[photos]
+                    p = float(sign_flip_p(d[:, None], resamples=100_000)[0])
+                    found = score_numbers(mean_score(score, d, higher_is_better=True), n=False) | {"p": p}
                     differences.append(
                         {
                             "photos": part,
                             "fills": view,
                             "of": f"{PAPER} minus {other}",
                             "score": score,
-                            **{key: round(value, 5) for key, value in found.items()},
+                            **rounded(found),
                         }
                     )
     n = len(records[PAPER].images)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.core.inputs import Series
 from proofmap.data.series_files import series_file
+from proofmap.results.statistics import score_numbers
 
 SEGMENTS = {"GunPoint": 30, "BasicMotions": 25, "ItalyPowerDemand": 24, "speech": 32}
 FILLS = ("gray", "noise", "images", "time-shift", "time-reversal")
@@ -149,9 +150,9 @@ def judged(
         "n": len(x),
         "labels": len(classifier.names),
         "scores": [
-            {"method": result.name, "metric": metric, "value": s.value, "low": s.low, "high": s.high}
+            {"method": result.name, "metric": metric, **score_numbers(score, n=False)}
             for result in found.results
-            for metric, s in zip(metrics(), result.scores, strict=True)
+            for metric, score in zip(metrics(), result.scores, strict=True)
         ],
     }
 

@@ -28,7 +28,7 @@ from proofmap.fills import Fill, Pools
 from proofmap.metrics import proof
 from proofmap.metrics.curve_shape import peak_of, reach_of, steady_share
 from proofmap.metrics.roughness import roughness
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import mean_score, score_numbers
 
 E2 = 0.001
 BELIEVED = 0.01
@@ -77,7 +77,7 @@ def summaries(record: dict[str, Any]) -> dict[str, Any]:
             for name in ("completeness", "soundness", "best effort", "peak-soundness")
         }
         scores = {k: mean_score(k, v, higher_is_better=True, limits=(0.0, 1.0)) for k, v in by_photo.items()}
-        means = {k: {"value": s.value, "low": s.low, "high": s.high, "n": s.n} for k, s in scores.items()}
+        means = {name: score_numbers(score) for name, score in scores.items()}
         return {name: means.get(name, value) for name, value in summary(found).items()}
 
     rows = [{**row, "fills": {k: summed(v) for k, v in row["fills"].items()}} for row in record["rows"]]

@@ -19,7 +19,7 @@ import torch
 
 import proofmap as pm
 from proofmap.data import load_blocks, photographs, random_choice
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import mean_score, score_numbers
 
 METHODS = ("belief-order:regions=100,budget=1000",)
 FILLS = ("gray", "blur")
@@ -62,15 +62,7 @@ def scores(photos: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for metric in METRICS:
             values = torch.tensor([photo["values"][method][metric] for photo in photos])
             score = mean_score(metric, values, higher_is_better=True, limits=(0.0, 1.0))
-            found.append(
-                {
-                    "method": method,
-                    "metric": metric,
-                    "value": score.value,
-                    "low": score.low,
-                    "high": score.high,
-                }
-            )
+            found.append({"method": method, "metric": metric, **score_numbers(score, n=False)})
     return found
 
 

@@ -34,6 +34,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import proofmap as pm
+from proofmap.results.statistics import score_numbers
 
 
 def load_insurance(**_: Any) -> tuple[pd.DataFrame, pd.Series]:
@@ -172,7 +173,7 @@ def judged(
     entry["wall"] = round(entry["wall"] + time.time() - began, 1)
     entry["processor"] = round(entry["processor"] + time.process_time() - used, 1)
     entry["scores"] += [
-        {"method": result.name, "metric": metric, "value": score.value, "low": score.low, "high": score.high}
+        {"method": result.name, "metric": metric, **score_numbers(score, n=False)}
         for result in found.results
         for metric, score in zip(metrics(), result.scores, strict=True)
     ]

@@ -38,6 +38,7 @@ from sklearn.pipeline import make_pipeline
 
 import proofmap as pm
 from proofmap.core.inputs import Text
+from proofmap.results.statistics import score_numbers
 
 LANGUAGES = ("en", "fr", "de", "es", "it")
 PACKAGES = ("numpy", "scipy", "sklearn", "torch", "matplotlib")
@@ -294,15 +295,7 @@ def judged(
         entry["seconds"][method] = round(time.process_time() - began, 1)
         entry["passes"][method] = calls()
         for metric, score in zip(measured, result.scores, strict=True):
-            entry["scores"].append(
-                {
-                    "method": method,
-                    "metric": metric,
-                    "value": score.value,
-                    "low": score.low,
-                    "high": score.high,
-                }
-            )
+            entry["scores"].append({"method": method, "metric": metric, **score_numbers(score, n=False)})
         print(model, method, entry["seconds"][method], "s", flush=True)
         keep(entry)
 

@@ -27,11 +27,11 @@ from proofmap.report.figures.grid import GridFigure
 from proofmap.report.figures.learned import artifacts_of, blended
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell, score_numbers
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.intervals import Limits, pooled_interval
-from proofmap.results.statistics import Score
+from proofmap.results.statistics import Score, score_numbers
 from proofmap.results.tables import number
 
 MEASURES = {

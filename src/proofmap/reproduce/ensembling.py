@@ -34,10 +34,9 @@ from proofmap.reproduce.findings import (
     PaperTable,
     WorkDone,
     score_cell,
-    score_numbers,
 )
 from proofmap.reproduce.rows import Sample, draw_sample
-from proofmap.results.statistics import Score, mean_score
+from proofmap.results.statistics import Score, mean_score, score_numbers
 from proofmap.results.tables import number
 
 MaskScores = Mapping[str, Tensor]

@@ -40,11 +40,6 @@ def score_cell(score: Score, printed: float | None = None) -> str:
     return f"{tables.with_interval(score.value, score.low, score.high)}{beside}"
 
 
-def score_numbers(score: Score) -> dict[str, object]:
-    """The numbers of a score, for a record."""
-    return {"value": score.value, "low": score.low, "high": score.high, "n": score.n}
-
-
 def verdict_of(holds: bool | None) -> Verdict:
     return "undecided" if holds is None else "reproduced" if holds else "contradicted"
 

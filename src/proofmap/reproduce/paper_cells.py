@@ -8,10 +8,11 @@ from typing import Any
 
 from proofmap.core.text import counted
 from proofmap.methods.method import Method
-from proofmap.reproduce.findings import PaperTable, score_cell, score_numbers
+from proofmap.reproduce.findings import PaperTable, score_cell
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import without_folders
+from proofmap.results.statistics import score_numbers
 from proofmap.results.tables import number
 
 

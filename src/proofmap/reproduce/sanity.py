@@ -30,12 +30,11 @@ from proofmap.reproduce.findings import (
     PaperTable,
     WorkDone,
     score_cell,
-    score_numbers,
 )
 from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.randomisation import BAR, FLOOR, Order, SanityChecks
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import mean_score, score_numbers
 
 SHARE = 0.3
 Maps = Mapping[str, tuple[Tensor, Tensor]]

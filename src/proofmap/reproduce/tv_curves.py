@@ -23,11 +23,11 @@ from proofmap.metrics.curves import Curves
 from proofmap.report.figures.learned import TVCurves, panels_by_fill
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
-from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell, score_numbers
+from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.compare import signed
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import mean_score, score_numbers
 from proofmap.study import Study
 
 CurvesByPanel = Mapping[str, Mapping[str, Curves]]

@@ -76,8 +76,8 @@ class Score:
     def record(self) -> dict[str, object]:
         """The score as plain data."""
         direction = "higher" if self.higher_is_better else "lower"
-        numbers = {"value": self.value, "low": self.low, "high": self.high, "n": self.n}
-        return {"score": self.name, **numbers, "better": direction, "settings": dict(self.settings)}
+        settings = dict(self.settings)
+        return {"score": self.name, **score_numbers(self), "better": direction, "settings": settings}
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,12 @@ class RunScore:
     def record(self) -> dict[str, object]:
         """The number as plain data."""
         return {**asdict(self), "settings": dict(self.settings)}
+
+
+def score_numbers(score: Score, *, n: bool = True) -> dict[str, float]:
+    """The numbers of a score, for a record. ``n`` is False for a record that has the number of images elsewhere."""
+    numbers = {"value": score.value, "low": score.low, "high": score.high}
+    return {**numbers, "n": score.n} if n else numbers
 
 
 def mean_score(
