@@ -22,7 +22,7 @@ import torch
 
 import proofmap as pm
 from proofmap.models.token_nets import ContinuationNet
-from proofmap.results.intervals import mean_interval
+from proofmap.results.statistics import score_numbers
 
 ANSWERS = ("hot", "cold")
 PROMPTS = (
@@ -107,11 +107,6 @@ class Remembered:
         return torch.stack([self._known[key] for key in keys])
 
 
-def cell(values: torch.Tensor) -> dict[str, float]:
-    low, high = mean_interval(values, limits=(0.0, 1.0))
-    return {"value": values.mean().item(), "low": low, "high": high}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -155,8 +150,8 @@ def main() -> None:
         (result,) = judge.compute().results
         record["seconds"][method] = round(time.process_time() - began, 1)
         record["passes"][method] = remembered.passes - read
-        for metric, name in zip(METRICS, result.values, strict=True):
-            record["rows"].append({"method": method, "metric": metric, **cell(result.values[name])})
+        for metric, score in zip(METRICS, result.scores, strict=True):
+            record["rows"].append({"method": method, "metric": metric, **score_numbers(score, n=False)})
         assert result.maps is not None
         record["orders"][method] = [
             [[int(k) for k in own.argsort(descending=True)] for own in maps[:, :4]] for maps in result.maps

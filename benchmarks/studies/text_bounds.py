@@ -24,7 +24,7 @@ from torch import Tensor
 
 from proofmap.methods.perturbation.orders import best_orders, subsets
 from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
-from proofmap.results.intervals import mean_interval
+from proofmap.results.statistics import mean_score, score_numbers
 
 
 def beliefs(number: int) -> Tensor:
@@ -55,8 +55,7 @@ def bounds(f: Tensor) -> list[dict[str, Any]]:
                 ("completeness", completeness(high, believed, e1)),
                 ("soundness", soundness(low, believed, e2)),
             ):
-                each = worst_case(values)
-                ends = mean_interval(each.numpy(), limits=(0.0, 1.0))
+                score = mean_score(metric, worst_case(values), higher_is_better=True, limits=(0.0, 1.0))
                 entries.append(
                     {
                         "model": "files",
@@ -65,9 +64,7 @@ def bounds(f: Tensor) -> list[dict[str, Any]]:
                         "what": what,
                         "metric": metric,
                         "thresholds": thresholds,
-                        "value": each.mean().item(),
-                        "low": ends[0],
-                        "high": ends[1],
+                        **score_numbers(score, n=False),
                     }
                 )
     sizes = subsets(LINES).sum(dim=1)

@@ -36,15 +36,15 @@ from proofmap.fills import make_fill
 from proofmap.methods.perturbation.orders import subsets
 from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.reproduce.recipe import placed
-from proofmap.results.intervals import mean_interval
+from proofmap.results.statistics import mean_score, score_numbers
 
 MOST_WORDS = 9
 """Words of a text of which every subset is shown."""
 
 
 def entry(each: np.ndarray, **named: Any) -> dict[str, Any]:
-    low, high = mean_interval(each, limits=(0.0, 1.0))
-    return {**named, "n": len(each), "value": float(each.mean()), "low": low, "high": high}
+    score = mean_score("", each, higher_is_better=True, limits=(0.0, 1.0))
+    return {**named, "n": score.n, **score_numbers(score, n=False)}
 
 
 class Counter:
@@ -83,7 +83,7 @@ def tuned() -> list[dict[str, Any]]:
         judge.update(x)
         (result,) = judge.compute().results
         found.append({"method": method, "n": len(chosen), "passes for each label": passes, "scores": [
-            {"metric": metric, "value": score.value, "low": score.low, "high": score.high}
+            {"metric": metric, **score_numbers(score, n=False)}
             for metric, score in zip(metrics, result.scores, strict=True)
         ]})  # fmt: skip
     return found
@@ -166,7 +166,7 @@ def closings() -> list[dict[str, Any]]:
                 with pm.Run(Path(out) / "run") as run:
                     (result,) = run.evaluation().results
             for metric, score in zip(metrics, result.scores, strict=True):
-                found.append({"task": name, "method": method, "metric": metric, "n": len(result.values[score.name]), "value": score.value, "low": score.low, "high": score.high})  # fmt: skip
+                found.append({"task": name, "method": method, "metric": metric, "n": len(result.values[score.name]), **score_numbers(score, n=False)})  # fmt: skip
     return found
 
 
