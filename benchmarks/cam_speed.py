@@ -19,6 +19,7 @@ import torch
 from _timing import timed
 
 import proofmap as pm
+from proofmap.cli import run_script
 
 
 def import_grad_cam() -> object | None:
@@ -106,4 +107,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

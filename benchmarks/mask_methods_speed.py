@@ -18,6 +18,7 @@ import torch
 from _timing import timed
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.methods.masks.method import ReadyMask
 
 BASE = "belief-mask:passes={steps},fills=gray+blur"
@@ -91,4 +92,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

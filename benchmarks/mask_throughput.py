@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from _timing import timed
 
 import proofmap as pm
+from proofmap.cli import run_script
 
 
 def plain_loop(
@@ -101,4 +102,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

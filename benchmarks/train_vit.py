@@ -29,6 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.data.arrays import load_cifar
 from proofmap.models.cifar_vit import CifarViT, classifier_arguments
 
@@ -38,6 +39,8 @@ WARM_UP, TIMED = 20, 60  # steps before the speed is measured, and steps that it
 
 def cifar(folder: Path, pattern: str, device: torch.device) -> tuple[Tensor, Tensor]:
     parts = [load_cifar(file) for file in sorted(folder.glob(pattern))]
+    if not parts:
+        raise pm.InputError(f"{folder} has no file {pattern}; name the folder cifar-10-batches-py")
     return torch.cat([x for x, _ in parts]).to(device), torch.cat([a for _, a in parts]).to(device)
 
 
@@ -257,4 +260,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

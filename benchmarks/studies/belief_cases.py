@@ -25,6 +25,7 @@ from given_maps import timed_maps
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.environment import environment
 from proofmap.data import load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, Pools
@@ -174,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -22,7 +22,9 @@ import torch
 from given_maps import scores_of, timed_maps
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.environment import environment
+from proofmap.core.files import output_file
 from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
 from proofmap.fills import Fill, Pools
@@ -173,8 +175,10 @@ def main() -> None:
                 "seed": 0,
                 "environment": environment(f.device),
             }
-            args.out.write_text(json.dumps({**record, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+            output_file(args.out).write_text(
+                json.dumps({**record, "rows": rows}, indent=1) + "\n", encoding="utf-8"
+            )
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

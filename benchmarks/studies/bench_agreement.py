@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from proofmap.bench import Record, Task, agreement
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.study.session import open_session
 
 FORGED = {
@@ -80,7 +82,7 @@ def main() -> None:
     else:
         here = computations(record, args.data, args.computations)
         if args.kept is not None:
-            args.kept.write_text(
+            output_file(args.kept).write_text(
                 json.dumps([{score: v.tolist() for score, v in one.items()} for one in here])
             )
     agreement.EXCHANGES = 2_000
@@ -99,4 +101,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -19,6 +19,7 @@ from belief_mask import photos_of
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.progress import Silent
 from proofmap.fills import Fill, Pools
 from proofmap.methods.masks import belief, belief_problem
@@ -119,4 +120,4 @@ def nearest(label: int, f: float) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -21,6 +21,8 @@ from belief_mask import chosen_of
 from other_nets import LABELS, net_of, pictures_of
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.metrics.curves import play
 from proofmap.metrics.games import make_game
 from proofmap.results.statistics import mean_score, score_numbers
@@ -85,9 +87,9 @@ def main() -> None:
     }
     for net in args.nets:
         record["rows"].append(row_of(net, args.data, args.number))
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
         print({key: value for key, value in record["rows"][-1].items() if key != "errors"}, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -29,6 +29,7 @@ import torch
 from given_maps import scores_of, timed_maps
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.fills import Fill, Pools
 from proofmap.methods import METHODS
@@ -323,4 +324,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -23,6 +23,8 @@ import torch
 from scipy import stats
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.results.intervals import NO_LIMITS, Limits, mean_intervals
 
 Ends = tuple[np.ndarray, np.ndarray]
@@ -351,8 +353,8 @@ def main() -> None:
             },
             "rows": rows,
         }
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

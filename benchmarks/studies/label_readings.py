@@ -19,7 +19,9 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.errors import InputError
+from proofmap.core.files import output_file, write_text
 from proofmap.metrics.proof import best_effort, completeness, soundness
 from proofmap.results.paired import fewest_images
 from proofmap.results.statistics import mean_score, score_numbers
@@ -117,14 +119,18 @@ def main() -> None:
         for result in pm.Run(folder).evaluation().results:
             curves = result.curve_arrays
             auc, f = (torch.as_tensor(values).double() for values in (curves.auc, curves.f))
+            if f.shape[1] < 2:
+                raise InputError(
+                    f"{folder} has one label of each image; judge two or more, as with --labels top2"
+                )
             rows.append(row_of(result.name, auc, f))
             print(f"{result.name}, n = {len(f)}")
             for key, s in rows[-1]["scores"].items():
                 print(f"  {key}: {s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]")
     paired = differences(args.of, rows) if args.of else []
     record = {"asked": args.asked, "rows": rows, "differences": paired}
-    args.out.write_text(json.dumps(record) + "\n", encoding="utf-8")
+    write_text(output_file(args.out), json.dumps(record) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.models.token_nets import ContinuationNet
 from proofmap.results.statistics import score_numbers
 
@@ -118,6 +120,8 @@ def main() -> None:
     if args.unpack is not None:
         unpack(args.unpack)
         return
+    if not (args.model and args.out):
+        parser.error("give --model and --out, or --unpack")
     remembered = Remembered()
     net = pm.load_classifier(f"hf-lm:{args.model}?length=8", labels=list(ANSWERS), batch_size=64)
     prompts = [prompt for prompt, _ in PROMPTS]
@@ -157,8 +161,8 @@ def main() -> None:
             [[int(k) for k in own.argsort(descending=True)] for own in maps[:, :4]] for maps in result.maps
         ]
         print(method, record["seconds"][method], "s", record["passes"][method], "passes", flush=True)
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
 from proofmap.metrics import proof
@@ -118,4 +119,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

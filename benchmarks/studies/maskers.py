@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.progress import SilentTask
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
 from proofmap.methods import train_masker
@@ -144,4 +145,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

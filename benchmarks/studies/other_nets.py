@@ -32,6 +32,7 @@ from steady_proofs import measures, summary
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.files import write_text
 from proofmap.core.pictures import find_images
 from proofmap.data import load_blocks, load_dataset
@@ -215,4 +216,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -25,6 +25,8 @@ from planted import chequered, hits, notices, planted_classifier, planted_images
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.results.tables import aligned, number
 
 METHODS = "grad-cam,gradient,gradient-x-input,occlusion,rise,greedy-insertion,belief-mask,edges,centered-gaussian,random"
@@ -122,8 +124,8 @@ def main() -> None:
         print(f"  {name:28} {value:+.2f}")
     print(f"{len(x)} images, {time.monotonic() - began:.0f} s on {args.device}")
     if args.out:
-        args.out.write_text(json.dumps({"hit": truth, "agreement": agreement, "images": len(x)}))
+        output_file(args.out).write_text(json.dumps({"hit": truth, "agreement": agreement, "images": len(x)}))
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -23,6 +23,8 @@ from cifar_training import accuracy, add_training, classifier_of, read_images, t
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.core.ranking import rank
 from proofmap.methods import make_method
 from proofmap.results.tables import aligned, number
@@ -81,10 +83,10 @@ def main() -> None:
     print(aligned(["removed", *(f"{share:.0%}" for share in shares), "loss beyond random ↑"], rows))
     print(f"{NOTE}; {args.seeds} training(s) each, {time.monotonic() - began:.0f} s on {args.device}")
     if args.out:
-        args.out.write_text(
+        output_file(args.out).write_text(
             json.dumps({"note": NOTE, "all pixels": whole, "shares": shares, "accuracy": found})
         )
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -21,6 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.core.inputs import Series
 from proofmap.data.series_files import series_file
 from proofmap.results.statistics import score_numbers
@@ -108,6 +110,10 @@ def speech(folder: Path, number: int) -> tuple[pm.Classifier, Tensor]:
         except (wave.Error, EOFError, RuntimeError):  # made for tests of readers
             continue
         pieces += [samples[a : a + PIECE] for a in range(0, len(samples) - PIECE + 1, PIECE)]
+    if not pieces:
+        raise pm.InputError(
+            f"{folder} has no sounds; name a folder with WAV files of 16 bits, 16 kHz and one channel"
+        )
     x = torch.from_numpy(np.stack(pieces).astype(np.float32) / 2**15)[:, None]
     inputs = Series(
         length=PIECE,
@@ -205,6 +211,8 @@ def main() -> None:
         "--print", action="store_true", help="print the tables of the file, and judge nothing"
     )
     args = parser.parse_args()
+    if args.print and not args.out.is_file():
+        parser.error(f"there is no file {args.out} to print")
     record: dict[str, Any] = json.loads(args.out.read_text()) if args.out.exists() else {"rows": []}
     if args.print:
         printed(record)
@@ -227,9 +235,9 @@ def main() -> None:
             few = x[: args.series]
             entry = {**judged(name, classifier, few, (*GRADIENTS, *FORWARD), x), "accuracy": accuracy}
         record["rows"].append(entry)
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
         print(name, entry.get("accuracy", ""), flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

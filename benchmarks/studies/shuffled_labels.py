@@ -19,6 +19,8 @@ import torch
 from cifar_training import accuracy, add_training, classifier_of, read_images, train
 
 from proofmap.checking import sanity_checks
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 
 METHODS = "learned-mask,belief-mask,gradient,gradient-x-input,grad-cam,guided-backprop,edges"
 
@@ -67,8 +69,8 @@ def main() -> None:
     }
     print(json.dumps({key: value for key, value in told.items() if key != "rows"}, indent=1))
     if asked.out is not None:
-        asked.out.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        output_file(asked.out).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -23,6 +23,7 @@ from given_maps import timed_maps
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Fill, Pools
 from proofmap.metrics import proof
@@ -160,4 +161,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

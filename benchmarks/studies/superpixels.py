@@ -18,6 +18,8 @@ from typing import Any
 import torch
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.data import load_blocks, photographs, random_choice
 from proofmap.results.statistics import mean_score, score_numbers
 
@@ -108,10 +110,10 @@ def main() -> None:
         record["rows"] += rows
         record["n"] = len(record["rows"])
         record["scores"] = scores(record["rows"])
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
         for row in rows:
             print(row["photo"], row, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -28,7 +28,9 @@ from tables import DATASETS, DRAWS, FILLS, MODELS, fitted_model
 from torch import Tensor
 
 import proofmap as pm
+from proofmap.cli import run_script
 from proofmap.core import streams
+from proofmap.core.files import output_file
 from proofmap.fills import Pools, make_fill
 from proofmap.methods import make_method
 from proofmap.metrics.curves import play
@@ -177,7 +179,7 @@ def main() -> None:
                 dataset, model, args.rows, 1 << 16 if dataset == "wine" else args.width, args.method
             )
             record["rows"].append(entry)
-            args.out.write_text(json.dumps(record, indent=1) + "\n")
+            output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
             for fill, presets in entry["fills"].items():
                 for preset, found in presets.items():
                     cells = "  ".join(
@@ -187,4 +189,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

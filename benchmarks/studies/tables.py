@@ -34,6 +34,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.results.statistics import score_numbers
 
 
@@ -236,6 +238,8 @@ def main() -> None:
         "--print", action="store_true", help="print the tables of the file, and judge nothing"
     )
     args = parser.parse_args()
+    if args.print and not args.out.is_file():
+        parser.error(f"there is no file {args.out} to print")
     if args.print:
         printed(json.loads(args.out.read_text()))
         return
@@ -257,9 +261,9 @@ def main() -> None:
             there = [each for each in record["rows"] if (each["dataset"], each["model"]) == (dataset, model)]
             entry = judged(dataset, model, args.rows, there[0] if there else None, args.methods)
             record["rows"] += [] if there else [entry]
-            args.out.write_text(json.dumps(record, indent=1) + "\n")
+            output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
             print(dataset, model, entry["processor"], "s", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -22,6 +22,8 @@ import torch
 from text_packages import LINES, FileTypes, by_lines, files
 from torch import Tensor
 
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.methods.perturbation.orders import best_orders, subsets
 from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.results.statistics import mean_score, score_numbers
@@ -82,10 +84,10 @@ def main() -> None:
     args = parser.parse_args()
     record = json.loads(args.out.read_text()) if args.out.exists() else {}
     record["bounds"] = bounds(beliefs(args.files))
-    args.out.write_text(json.dumps(record, indent=1) + "\n")
+    output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
     for entry in record["bounds"]:
         print(entry)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -32,6 +32,8 @@ import torch
 
 import proofmap as pm
 from proofmap.bench.task import Task
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.fills import make_fill
 from proofmap.methods.perturbation.orders import subsets
 from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
@@ -197,10 +199,10 @@ def main() -> None:
         rows = PARTS[part]()
         record["rows"] = [row for row in record["rows"] if row["part"] != part]
         record["rows"] += [{"part": part, **row} for row in rows]
-        args.out.write_text(json.dumps(record, indent=1) + "\n")
+        output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
         for row in rows:
             print(part, row, flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -37,6 +37,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 import proofmap as pm
+from proofmap.cli import run_script
+from proofmap.core.files import output_file
 from proofmap.core.inputs import Text
 from proofmap.results.statistics import score_numbers
 
@@ -331,6 +333,8 @@ def main() -> None:
         "--print", action="store_true", help="print the tables of the file, and judge nothing"
     )
     args = parser.parse_args()
+    if args.print and not args.out.is_file():
+        parser.error(f"there is no file {args.out} to print")
     record = json.loads(args.out.read_text()) if args.out.exists() else {}
     if args.print:
         printed(record)
@@ -352,7 +356,7 @@ def main() -> None:
 
         def keep(entry: dict[str, Any], before: list[Any] = before) -> None:
             record["rows"] = [*before, entry]
-            args.out.write_text(json.dumps(record, indent=1) + "\n")
+            output_file(args.out).write_text(json.dumps(record, indent=1) + "\n")
 
         (known,) = [row for row in record["rows"] if args.methods and row["model"] == model] or [{}]
         judged(model, args.texts, known, args.methods, keep)
@@ -390,4 +394,4 @@ def shown(value: float) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ import torch
 from PIL import Image
 
 from proofmap.methods import METHODS
+from proofmap.study import run_study
+from tests.study.studies import toy_study
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 STUDIES = {path.stem for path in (*BENCHMARKS.glob("*.py"), *(BENCHMARKS / "studies").glob("*.py"))}
@@ -42,6 +45,35 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
         monkeypatch.delitem(sys.modules, name)
     for name in packages:
         monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.usefixtures("script")  # forgets the scripts that the script imports
+@pytest.mark.parametrize(
+    "name, arguments, message",
+    [
+        ("label_readings", ["missing"], "there is no run directory missing"),
+        ("label_readings", ["one-label"], "one-label has one label of each image"),
+        ("roar", ["--data", "missing"], "missing has no file data_batch_1"),
+    ],
+)
+def test_a_wrong_folder_is_one_line_and_exit_code_2(
+    name: str,
+    arguments: list[str],
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+) -> None:
+    run_study(toy_study(tmp_path, 1, labels="top1", methods=["random"]), tmp_path / "one-label")
+    monkeypatch.chdir(tmp_path)
+    studies = BENCHMARKS / "studies"
+    monkeypatch.syspath_prepend(str(studies))
+    monkeypatch.setattr(sys, "argv", [name, *arguments, "--out", "new/out.json"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(studies / f"{name}.py"), run_name="__main__")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert ended.value.code == 2 and line.startswith(f"error: {message}")
+    assert not Path("new").exists()
 
 
 def test_gradients_are_timed_without_captum(
