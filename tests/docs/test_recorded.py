@@ -245,7 +245,8 @@ def test_a_record_is_of_no_quick_run_and_some_page_links_to_it(path: Path) -> No
     told = read(path.stem)
     if "recipe" in told:
         assert told["recipe"] in recipe_names()
-        assert told["command"].startswith(f"proofmap reproduce {told['recipe']} ")
+        for run in told.get("runs", [told]):
+            assert run["command"].startswith(f"proofmap reproduce {told['recipe']} ")
         assert not told["quick"] and told["numbers"]
     else:  # of a study of this project
         assert told["asked"] and told["rows"]
@@ -308,12 +309,20 @@ def test_the_table_of_another_last_layer_is_that_of_its_record(record: str, head
 
 def test_the_means_over_shares_follow_from_the_scores_of_every_image() -> None:
     record = read("cifar10-range")
-    assert len({*record["images"]}) == len(record["images"]) == 104
+    assert len({*record["images"]}) == len(record["images"]) == 200
     for name, scores in scored("cifar10-range").items():
+        judged = 104 if name == "TV .001" else 200
         for score, found in scores.items():
-            values = torch.tensor(record["values"][name][score], dtype=torch.float64)
-            assert found["n"] == len(values) == 104
-            assert found["value"] == pytest.approx(float(values.mean()), abs=1e-5)
+            values = record["values"][name][score]
+            assert found["n"] == judged and values[judged:] == [None] * (200 - judged)
+            assert found["value"] == pytest.approx(sum(values[:judged]) / judged, abs=1e-5)
+
+
+def test_an_image_of_both_samples_has_the_same_scores_in_both() -> None:
+    shared = read("cifar10-range")["shared_images"]
+    page = text_of("cifar10-table.md").replace("\n", " ")
+    (limit,) = re.findall(r"one image is in both samples .* differ by less than (\.\d+)\.", page)
+    assert shared["n"] == 1 and shared["largest_difference"] < float(limit)
 
 
 def test_what_is_said_of_two_seeds_is_in_their_records() -> None:
@@ -331,7 +340,7 @@ def test_what_is_said_of_two_seeds_is_in_their_records() -> None:
     here, there = moved[most]
     assert abs(here - there) <= float(limit) and most[0] == "TV .01" and most[1].startswith("completeness")
     assert f"in completeness at TV .01, {number(here)} with seed 1 (" in page
-    assert f"on all 104) and {number(there)} with seed 0" in page
+    assert f"on all 200, too) and {number(there)} with seed 0" in page
     verdicts = [
         [claim["verdict"] for claim in read(name)["claims"]]
         for name in ("cifar10-range", "cifar10-range-seed0")

@@ -6,6 +6,7 @@ import json
 import runpy
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Protocol
@@ -14,6 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
+import proofmap as pm
 from proofmap.methods import METHODS
 from proofmap.study import run_study
 from tests.study.studies import toy_study
@@ -53,6 +55,11 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
     [
         ("label_readings", ["missing"], "there is no run directory missing"),
         ("label_readings", ["one-label"], "one-label has one label of each image"),
+        (
+            "joined_samples",
+            ["one-label/manifest.json", "one-label"],
+            "one-label/manifest.json does not have the scores of every image",
+        ),
         ("roar", ["--data", "missing"], "missing has no file data_batch_1"),
     ],
 )
@@ -74,6 +81,27 @@ def test_a_wrong_folder_is_one_line_and_exit_code_2(
     (line,) = capsys.readouterr().err.splitlines()
     assert ended.value.code == 2 and line.startswith(f"error: {message}")
     assert not Path("new").exists()
+
+
+def test_two_samples_as_one_have_the_scores_of_all_their_images(script: Script, tmp_path: Path) -> None:
+    run_study(toy_study(tmp_path, 4, methods=["random", "gradient"]), tmp_path / "run")
+    whole = pm.Run(tmp_path / "run").evaluation()
+    found, (random, gradient) = script("joined_samples", BENCHMARKS / "studies"), whole.results
+    first, second = whole.select_images([0, 1, 2]), whole.select_images([2, 3])
+    record = {
+        "images": [*first.image_names],
+        "values": {r.name: {k: v.tolist() for k, v in r.values.items()} for r in first.results},
+    }
+    names, values = found.joined(record, second)
+    assert (*names,) == whole.image_names and max(found.differences_on_shared(record, second)) == 0.0
+    for here, there in zip(found.evaluated(second, names, values).results, whole.results, strict=True):
+        for score in there.scores:
+            assert here.score(score.name).value == pytest.approx(score.value, abs=1e-5)
+            assert here.score(score.name).n == 4
+    only = replace(second, results=(gradient.select_images([2, 3], [], second.image_names),))
+    names, values = found.joined(record, only)
+    assert [values[random.name][score][3] for score in random.values] == [None] * len(random.values)
+    assert {score.n for score in found.evaluated(only, names, values).results[0].scores} == {3}
 
 
 def test_gradients_are_timed_without_captum(
