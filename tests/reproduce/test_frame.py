@@ -82,12 +82,16 @@ def test_every_output_states_the_passes_of_its_masks_beside_the_papers() -> None
         {"name": "few", "method": "learned-mask", "steps": 5, "distractors": 3},
         {"name": "cheating", "method": "top-label", "of": "learned-mask:steps=5,distractors=3"},
         {"name": "gray", "method": "learned-mask", "preset": "released", "fill": "gray"},
+        {"name": "Fong", "method": "fong-vedaldi", "preset": "pytorch", "steps": 250},
+        {"name": "iGOS++", "method": "igos++", "preset": "fast"},
         {"name": "other", "method": "gradient"},
     ]
     job = Job(recipe, {"study": {"data": "photos", "methods": methods}}, Path("out"))
     assert passes_notes(job) == [
         "each mask of few, cheating: 15 passes (5 steps x 3, rate 0.2); the paper: 20,000 passes (2,000 steps x 10, rate 0.05)",
         "each mask of gray: 2,000 passes (2,000 steps x 1, rate 0.05); the paper: 2,000 passes (2,000 steps x 1, rate 0.05)",
+        "each mask of Fong: 250 steps; the paper: the 500 of the code that it compares with",
+        "each mask of iGOS++: 5 iterations of 8 integration steps; the paper does not say how many, iGOS++'s authors have 20 iterations of 20 integration steps",
     ]
     assert passes_notes(Job(Recipe.named("desk"), {}, Path("out"))) == []
 
