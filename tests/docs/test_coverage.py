@@ -138,6 +138,38 @@ def test_every_recipe_and_every_record_of_a_recipe_belongs_to_an_item() -> None:
     assert reproduced <= linked, "link each record of a recipe in docs/results/coverage.md"
 
 
+def passes_of(record: str) -> set[bool]:
+    """For each row of learned masks in a record of a recipe: whether a mask has the paper's 20,000 passes, or 2,000 on gray."""
+    found = content(record)
+    whole = r"steps=2000,(distractors=10.*=images|(distractors=1,)?.*fill=gray)"
+    notes = re.findall(
+        r"each mask of .*?: ([\d,]+) passes .* the paper: ([\d,]+) passes", str(found.get("notes"))
+    )
+    rows = [str(n.get("what", "")) for n in found.get("numbers", ())]
+    return {here == there for here, there in notes} | {
+        bool(re.search(whole, row)) for row in rows if "learned-mask" in row
+    }
+
+
+def test_passes_are_read_from_notes_and_from_rows() -> None:
+    assert (
+        passes_of("recorded/imagenette-full-s1.json") == passes_of("recorded/cifar10-curves.json") == {True}
+    )
+    assert passes_of("recorded/imagenette.json") == passes_of("recorded/imagenette-ties.json") == {False}
+    assert passes_of("recorded/cifar10-tv.json") == {True, False}  # also has rows with 200
+    assert passes_of("recorded/theory.json") == set()
+
+
+@pytest.mark.parametrize(
+    "item", [i for i in ITEMS if i.state == "done" and i.records], ids=lambda item: f"item {item.number}"
+)
+def test_what_is_done_by_a_recipe_was_done_with_the_papers_passes(item: Item) -> None:
+    """Methods and metrics are done with any number of passes; statements, tables and figures are not."""
+    if any(code.startswith(("reproduce.", "report.", "docs/")) for code in item.code):
+        found = [passes_of(record) for record in item.records]
+        assert any(True in each for each in found) or not any(found)
+
+
 def test_the_summary_counts_the_rows() -> None:
     text = PAGE.read_text(encoding="utf-8")
     counted = Counter(item.state for item in ITEMS)

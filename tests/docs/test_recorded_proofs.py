@@ -173,7 +173,7 @@ def test_the_authors_sample_and_blurred_maps_are_those_of_their_records() -> Non
 KINDS = ("worst of all", "worst of the top two", "mean of all")
 
 
-@pytest.mark.parametrize("name", ["imagenette-readings", "imagenette-second-label"])
+@pytest.mark.parametrize("name", ["imagenette-pool", "imagenette-readings", "imagenette-second-label"])
 def test_scores_of_some_labels_follow_from_the_areas_of_their_record(name: str) -> None:
     record = read(name)
     for row in record["rows"]:
