@@ -182,7 +182,7 @@ def test_scores_of_some_labels_follow_from_the_areas_of_their_record(name: str) 
         for key, score in again.items():
             for end in ("value", "low", "high"):
                 assert row["scores"][key][end] == pytest.approx(score[end], abs=2e-4), (row["method"], key)
-    found = differences_of("Ours", record["rows"])
+    found = differences_of(record["differences"][0]["of"], record["rows"])
     for was, now in zip(record["differences"], found, strict=True):
         assert was == pytest.approx(now, abs=2e-4)
 
