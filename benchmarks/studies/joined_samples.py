@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -132,9 +133,14 @@ def main() -> None:
         "images": names,
         "values": values,
     }
-    write_text(output_file(args.out), json.dumps(found) + "\n")
+    write_text(output_file(args.out), _numbers_side_by_side(json.dumps(found, indent=1)) + "\n")
     print("\n\n".join(table.text() for table in tables))
     print("\n".join(f"{c['verdict']}: {c['statement']} ({c['found']})" for c in found["claims"]))
+
+
+def _numbers_side_by_side(text: str) -> str:
+    """JSON text with each list of numbers on a line."""
+    return re.sub(r"\[\s+([\d\s.,nul-]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from proofmap.core.errors import InputError
+from proofmap.fills import Images
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import BestEffort
+from proofmap.metrics.games import CurveSettings
 from proofmap.reproduce import Recipe, recipe_names
 from proofmap.reproduce.findings import Job
 from proofmap.reproduce.recipe import Need, merged
@@ -82,6 +84,16 @@ def test_with_the_papers_net_masks_take_the_papers_passes(name: str) -> None:
         assert mask.draws == (10 if mask.fill.random else 1)
 
 
+@pytest.mark.parametrize("name", ["cifar10-tv", "cifar100-tv", "cifar10-curves"])
+def test_the_papers_cifar_net_is_judged_with_its_40_random_images(name: str) -> None:
+    for variant, draws in (("resnet164", 40), ("resnet56", 10)):
+        recipe = Recipe.named(name).with_variant(Path("here"), variant)
+        metrics = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out"))).named_metrics()
+        assert {
+            m.draws for m in metrics.values() if isinstance(m, CurveSettings) and isinstance(m.fill, Images)
+        } == {draws}
+
+
 def test_best_effort_of_the_papers_tables_counts_by_the_papers_rule() -> None:
     found = {}
     for name in recipe_names():
@@ -98,7 +110,9 @@ def test_what_is_missing_is_said_with_its_place(tmp_path: Path) -> None:
         recipe.with_variant(tmp_path)
     assert f"{tmp_path}/cifar-10-batches-py: CIFAR-10" in str(told.value)
     assert "weights/cifar10_resnet56.safetensors: weights of" in str(told.value)
-    assert "for resnet164 (ResNet-164, as in the paper)" in str(told.value) and "--data" in str(told.value)
+    assert "for resnet164 (ResNet-164, as in the paper, judged with its 40 random images" in str(
+        told.value
+    ) and "--data" in str(told.value)
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "cifar10_resnet56.safetensors").touch()
     chosen = recipe.with_variant(tmp_path)
