@@ -30,6 +30,7 @@ from proofmap.report import pictures, proof_sheets, sheets
 from proofmap.report.colours import hidden_of
 from proofmap.report.figures import draw
 from proofmap.report.figures.curves import Line, Panel
+from proofmap.report.figures.desk import desk_of
 from proofmap.report.figures.grid import GridCell, GridFigure, picture_cell
 from proofmap.report.figures.learned import TVCurves, masks_by_k
 from proofmap.report.figures.masks import mask_pairs, two_objects
@@ -228,9 +229,11 @@ def regularised() -> dict[str, pm.Method]:
     }
 
 
-def judged_rows(image: torch.Tensor, methods: Mapping[str, pm.Method], labels: Any) -> pm.Evaluation:
+def judged_rows(
+    image: torch.Tensor, methods: Mapping[str, pm.Method], labels: Any, **settings: Any
+) -> pm.Evaluation:
     """What methods achieve on one image; each result has the name of its row."""
-    found = pm.evaluate(net(), image, methods=list(methods.values()), labels=labels)
+    found = pm.evaluate(net(), image, methods=list(methods.values()), labels=labels, **settings)
     named = (replace(result, name=name) for result, name in zip(found.results, methods, strict=True))
     return replace(found, results=tuple(named))
 
@@ -292,6 +295,19 @@ def two_labels() -> Image.Image:
     }
     found = judged_rows(montage, {name: pm.make_method(spec) for name, spec in methods.items()}, names)
     return _drawn(lambda path: draw(two_objects(found), path))
+
+
+def desk_photo() -> Image.Image:
+    """The figure of the recipe ``desk-photo``, for a photo with two labels that the net believes: missile and projectile."""
+    rows = {
+        "learned mask, TV .01": learned(scale=4.0, tv=0.01),
+        "learned mask, TV .001": learned(scale=4.0, tv=0.001),
+        "Phang et al.": "phang-masker",
+        "belief-mask": "belief-mask",
+    }
+    methods = {name: pm.make_method(spec) for name, spec in rows.items()}
+    found = judged_rows(photo_of("rocket"), methods, "top2", metrics=["completeness:e1=0", "soundness:e2=0"])
+    return _drawn(lambda path: draw(desk_of(found), path))
 
 
 def scatter(plt: Any) -> Any:
@@ -428,6 +444,7 @@ MAKERS: dict[str, Callable[..., Any]] = {
     "randomised-layer.png": randomised_layer,
     "k-masks.png": k_masks,
     "two-labels.png": two_labels,
+    "desk-photo.png": desk_photo,
     "scatter.png": scatter,
     "smoothness.png": smoothness,
     "cifar10-tv-curves.png": cifar10_tv_curves,
