@@ -7,6 +7,7 @@ The model takes strings and has no gradients. Proofs of a linear model can be ch
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,23 @@ from proofmap.core.inputs import Text
 NAME = "py3langid"
 
 
+def identifier(purpose: str) -> tuple[Any, Any]:
+    """The model as the package py3langid has it, and its function that counts n-grams. ``purpose`` says who needs the package."""
+    module = require("py3langid.langid", extra="theory", purpose=purpose)
+    return _read(module), module.visit_counts
+
+
+@cache
+def _read(module: Any) -> Any:
+    """The model, read once: to unpack its file takes a second."""
+    return module.LanguageIdentifier.from_model_file(module.MODEL_FILE)
+
+
 class Languages:
     """The model as a function from a list of N strings to logits ``(N, languages)``."""
 
     def __init__(self) -> None:
-        module = require("py3langid.langid", extra="theory", purpose=f"the model {NAME}")
-        self._model: Any = module.LanguageIdentifier.from_model_file(module.MODEL_FILE)
-        self._visits: Any = module.visit_counts
+        self._model, self._visits = identifier(f"the model {NAME}")
         self.names = tuple(map(str, self._model.nb_classes))
         self.__qualname__ = NAME
 

@@ -8,15 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.streams import key_of, normal
+from proofmap.models.languages import identifier
 from proofmap.theory.linear import contributions
 
 RIDGE = 1e-3
@@ -122,7 +121,7 @@ def languages(number: int, rivals: int = 5) -> list[LinearInput]:
     The score is linear in x_i = log(1 + count of the feature i), with the log-probabilities of features as weights. The coordinates
     are the features that occur, since the others are 0. The priors are left out, because they do not depend on the set of features.
     """
-    model, count = _language_model()
+    model, count = identifier("the linear classifier of languages")
     found = []
     for sentence in _sentences()[:number]:
         visits = count(model.tk_nextmove, model._rowbase, model.tk_output, model._encode(sentence))
@@ -142,12 +141,6 @@ REAL = {"digits": digits, "languages": languages}
 """Functions that load real inputs, by name. Their arguments are the number of images or sentences, and the number of other labels
 for each.
 """
-
-
-@cache
-def _language_model() -> tuple[Any, Any]:
-    langid = require("py3langid.langid", extra="theory", purpose="the linear classifier of languages")
-    return langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE), langid.visit_counts
 
 
 def _sentences() -> list[str]:
