@@ -89,13 +89,13 @@ def test_a_person_gets_errors_as_pages_and_a_program_as_json(client: TestClient,
 
 
 def test_a_mistake_of_ours_is_told_to_the_terminal_alone(
-    server: Server, client: TestClient, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: Server, client: TestClient, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(server.nets, "about", lambda: 1 // 0)
     answer = client.get("/api/about")
     assert answer.status_code == 500 and answer.json().keys() == {"error"} and "division" not in answer.text
     assert answer.headers["content-security-policy"] == security.POLICY
-    assert "ZeroDivisionError" in caplog.text
+    assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 # ---- the token --------------------------------------------------------------------------------------------------
