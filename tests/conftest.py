@@ -20,11 +20,11 @@ import torch
 import typer
 import typer.testing
 from hypothesis import settings
-from PIL import Image, PngImagePlugin
+from PIL import Image, ImageFont, PngImagePlugin
 
 from proofmap import cli
 from proofmap.core import batching
-from proofmap.data import pool
+from proofmap.data import distractors, pool
 from proofmap.report.figures import drawing
 from proofmap.study.planning import cost
 from tests.browser import NoBrowser, chromium
@@ -41,7 +41,7 @@ save_figure = drawing.save_figure
 
 def save_empty_figure(drawn: Any, path: Path, **options: Any) -> None:
     """The figure is made, but written without its content: to lay it out and draw it takes longer than most tests."""
-    drawn.clear()
+    drawn.set_visible(False)
     drawn.set_layout_engine("none")
     save_figure(drawn, path, **options)
 
@@ -72,6 +72,24 @@ cost.MEASURED = 0.02  # seconds for which a dry run measures the machine: no tes
 # photographs inside scikit-image are decoded once in a process
 pool.load_sample = functools.cache(pool.load_sample)
 
+make_pool, made_pool = pool.build_pool, functools.lru_cache(maxsize=8)(pool.build_pool)
+
+
+def build_pool(source: Any, inputs: Any, **options: Any) -> pool.Pool:
+    """Pools of sample photographs are made once in a process: many tests use the same ones, of hundreds of crops."""
+    samples = (
+        source == "samples"
+        if isinstance(source, str)
+        else isinstance(source, tuple) and {*source} <= {*pool.SAMPLES}
+    )
+    return (made_pool if samples else make_pool)(source, inputs, **options)
+
+
+pool.build_pool = distractors.build_pool = build_pool
+
+# the words on sheets of pictures: a letter is drawn more slowly than a picture is enlarged, and many sheets have the same words
+ImageFont.FreeTypeFont.getmask2 = functools.lru_cache(maxsize=500)(ImageFont.FreeTypeFont.getmask2)
+
 # what a batch that failed leaves behind is young: the collector need not look at everything that the tests imported
 batching.gc = SimpleNamespace(collect=lambda: gc.collect(1))
 
@@ -98,7 +116,9 @@ LIBRARIES = (
     "tests/methods/test_attention.py",
     "tests/methods/test_cam",
     "tests/methods/test_shap.py",
+    "tests/metrics/test_confidence.py",
     "tests/metrics/test_road.py",
+    "tests/models/test_attention_texts.py",
     "tests/models/test_clip.py",
     "tests/models/test_gates.py",
     "tests/models/test_hub",
