@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -88,14 +89,24 @@ def test_a_person_gets_errors_as_pages_and_a_program_as_json(client: TestClient,
     assert wrong_name.status_code == 403 and "Not allowed" in wrong_name.text
 
 
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """What is logged during a test."""
+    texts, handler = list[str](), logging.Handler()
+    handler.emit = lambda record: texts.append(handler.format(record))  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    yield texts
+    logging.getLogger().removeHandler(handler)
+
+
 def test_a_mistake_of_ours_is_told_to_the_terminal_alone(
-    server: Server, client: TestClient, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    server: Server, client: TestClient, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
     monkeypatch.setattr(server.nets, "about", lambda: 1 // 0)
     answer = client.get("/api/about")
     assert answer.status_code == 500 and answer.json().keys() == {"error"} and "division" not in answer.text
     assert answer.headers["content-security-policy"] == security.POLICY
-    assert "ZeroDivisionError" in capfd.readouterr().err
+    assert "ZeroDivisionError" in "\n".join(logged)
 
 
 # ---- the token --------------------------------------------------------------------------------------------------
