@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -24,6 +23,7 @@ from proofmap import Run
 from proofmap.cli import _notes
 from proofmap.data.dataset import random_choice
 from tests.command import run
+from tests.forked import command
 
 NET = """
 import torch
@@ -275,24 +275,17 @@ def test_the_lists_name_every_method_and_model(
     assert "None" not in capsys.readouterr().out
 
 
-def test_ctrl_c_stops_cleanly(folder: Path) -> None:
+def test_ctrl_c_stops_cleanly(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Interrupted in the middle of learning: exit code 130, no traceback, nothing written."""
-    command = [sys.executable, "-m", "proofmap", "explain", "photos", *MODEL]
-    command += ["--method", "learned-mask:steps=1000000,distractors=1,fill=gray", "--out", "proofs"]
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PROOFMAP_PROGRESS_EVERY": "0",
-    }
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if "passes" in line:  # it is learning now
-                break
-        process.send_signal(signal.SIGINT)
-        rest = process.stderr.read()
-        code = process.wait(timeout=600)
+    monkeypatch.setenv("PROOFMAP_PROGRESS_EVERY", "0")
+    method = "learned-mask:steps=1000000,distractors=1,fill=gray"
+    child = command(["explain", "photos", *MODEL, "--method", method, "--out", "proofs"])
+    for line in child.stderr:
+        if "passes" in line:  # it is learning now
+            break
+    os.kill(child.number, signal.SIGINT)
+    rest = child.stderr.read()
+    code = child.code()
     assert code == 130
     assert "stopped" in rest and "Traceback" not in rest
     assert not (folder / "proofs").exists()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +13,7 @@ from PIL import Image
 
 from proofmap.methods.maskers.file import Header, read_header
 from tests.command import run
+from tests.forked import command
 
 NET = """
 import os, signal
@@ -105,9 +104,9 @@ def test_a_masker_is_trained_and_used(
 
 def test_a_process_that_is_killed_loses_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = [*TRAIN, "--kind", "phang-ca", "--quiet", "--out"]
-    command = [sys.executable, "-m", "proofmap", *options, "dying.safetensors"]
-    died = subprocess.run(command, env={**os.environ, "DIE": "SIGKILL"}, check=False)
-    assert died.returncode == -signal.SIGKILL
+    with monkeypatch.context() as dying:
+        dying.setenv("DIE", "SIGKILL")
+        assert command([*options, "dying.safetensors"]).code() == -signal.SIGKILL
     assert Path("dying.checkpoint.safetensors").exists() and not Path("dying.safetensors").exists()
     assert run(monkeypatch, *options, "dying.safetensors") == 0
     assert run(monkeypatch, *options, "whole.safetensors") == 0

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
 import torch
+import torch.backends.cudnn as cudnn
 import torch.nn.functional as F
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -18,10 +17,12 @@ from torch import Tensor, fx, nn
 from proofmap.classifier import Classifier, frozen
 from proofmap.classifier.frozen import Affine, FreezeWarning, PointwiseConv2d, _optimised, freeze
 from proofmap.classifier.frozen_conv import FrozenConv2d
+from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.view import copy_net
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.models import load_classifier
 from proofmap.models.efficientnet_lite import VARIANTS, packaged_file
+from tests.forked import Child
 
 
 @pytest.fixture(autouse=True)
@@ -782,53 +783,41 @@ def test_other_convolutions_are_no_matrix(options: dict[str, int]) -> None:
     assert not PointwiseConv2d.fits(nn.Conv2d(4, 4, **{"kernel_size": 1, **options}))  # type: ignore[arg-type]
 
 
-KERNELS = """
-import contextlib, os, sys, torch
-import torch.backends.cudnn as cudnn
-from proofmap.classifier.kernels import steady_kernels
-
-torch.cuda.is_available = lambda: True
 NEWER = hasattr(cudnn, "conv")
 
 
-def state():
-    said = [cudnn.benchmark, cudnn.deterministic]
+def precisions() -> list[object]:
+    said: list[object] = [cudnn.benchmark, cudnn.deterministic]
     for read in (lambda: cudnn.allow_tf32, torch.get_float32_matmul_precision):
         try:
             said.append(read())
         except RuntimeError:
             said.append("mixed")
     if NEWER:
-        said += [cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, torch.backends.cuda.matmul.fp32_precision]
+        said += [
+            cudnn.conv.fp32_precision,
+            cudnn.rnn.fp32_precision,
+            torch.backends.cuda.matmul.fp32_precision,
+        ]
     return said
 
 
-def check():
-    before = state()
+def check_precisions() -> None:
+    before = precisions()
     with contextlib.suppress(KeyError), steady_kernels(tf32=True), steady_kernels(tf32=False):
         full = ["ieee"] * 3 if NEWER else []
-        assert state() == [False, True, False, "highest", *full], state()
-        with torch.backends.cudnn.flags(enabled=True):  # what a method may do
+        assert precisions() == [False, True, False, "highest", *full], precisions()
+        with cudnn.flags(enabled=True):  # what a method may do
             pass
         raise KeyError
-    assert state() == before, (before, state())
+    assert precisions() == before, (before, precisions())
     with steady_kernels(tf32=True):
-        assert state()[:3] == [False, True, True], state()
-    assert state() == before, (before, state())
-
-
-check()
-for case in sys.argv[1:]:
-    child = os.fork()
-    if not child:
-        exec(case)
-        check()
-        os._exit(0)
-    assert os.waitpid(child, 0)[1] == 0, case
-"""
+        assert precisions()[:3] == [False, True, True], precisions()
+    assert precisions() == before, (before, precisions())
 
 
 ASKED = (
+    "",
     "cudnn.benchmark = True",
     "torch.set_float32_matmul_precision('high')",
     "cudnn.allow_tf32 = False; torch.backends.cuda.matmul.allow_tf32 = True",
@@ -838,10 +827,16 @@ ASKED = (
 )
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_scores_are_made_in_full_float32_however_speed_was_asked_for() -> None:
-    """In processes of their own: these settings are everybody's."""
-    done = subprocess.run(
-        [sys.executable, "-c", KERNELS, *ASKED], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.mark.parametrize("asked", ASKED)
+def test_scores_are_made_in_full_float32_however_speed_was_asked_for(asked: str) -> None:
+    """In a process of its own: these settings are everybody's."""
+
+    def run() -> int:
+        torch.cuda.is_available = lambda: True
+        exec(asked)
+        check_precisions()
+        return 0
+
+    child = Child(run)
+    told = child.stderr.read()
+    assert child.code() == 0, told

@@ -22,7 +22,7 @@ if len(sys.argv) > 1:  # the file alone, without torch
 libc, size = ctypes.CDLL(None), 24 * 2**20
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
 def step():
-    blocks = [libc.malloc(size) for _ in range(5)]
+    blocks = [libc.malloc(size) for _ in range(3)]
     for block in blocks:
         ctypes.memset(block, 1, size)
     for block in blocks:
@@ -30,7 +30,7 @@ def step():
 def pages():
     step()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(8):
+    for _ in range(3):
         step()
     print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 pages()
