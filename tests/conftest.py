@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import importlib
@@ -130,9 +131,16 @@ LIBRARIES = (
 """Tests that import timm, torchvision, transformers or shap. They follow each other, so that one worker imports these, in up to 7 s each, and not all."""
 
 
+IN_BROWSER = set[Path]()
+"""Files with tests in a browser. They follow each other, so that one browser serves them."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    def begins(item: pytest.Item) -> tuple[bool, bool]:
-        return not item.nodeid.startswith(WAITING), not item.nodeid.startswith(LIBRARIES)
+    IN_BROWSER.update(item.path for item in items if "browser" in getattr(item, "fixturenames", ()))
+
+    def begins(item: pytest.Item) -> tuple[bool, ...]:
+        waits = item.nodeid.startswith(WAITING)
+        return item.path not in IN_BROWSER, not waits, not item.nodeid.startswith(LIBRARIES)
 
     items.sort(key=begins)
 
@@ -246,14 +254,29 @@ def transformers(torchvision: ModuleType) -> ModuleType:
     return _installed("transformers")
 
 
+_opened = contextlib.ExitStack()
+
+
+@functools.cache
+def _chromium() -> Any:
+    return _opened.enter_context(chromium())
+
+
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium with the network off; one for the tests of a file."""
+def browser() -> Any:
+    """Chromium with the network off; one for all files that follow each other."""
     try:
-        with chromium() as found:
-            yield found
+        return _chromium()
     except NoBrowser as reason:
         pytest.skip(str(reason))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Chromium is closed before the first file without it: Playwright's event loop allows no other."""
+    if item.path in IN_BROWSER and (nextitem is None or nextitem.path not in IN_BROWSER):
+        _opened.close()
+        _chromium.cache_clear()
 
 
 def _installed(name: str) -> ModuleType:
