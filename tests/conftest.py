@@ -160,6 +160,18 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 50, 50)  # at the usual 700, collections take a twentieth of the time
 
 
+_collected = list[Path]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What lives when a file of tests begins is looked at no more: libraries that earlier files imported are millions of objects."""
+    if _collected != [item.path]:
+        gc.collect()
+        gc.freeze()
+        _collected[:] = [item.path]
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--processor-time", metavar="FILE", help="write what each test and file cost")
 

@@ -24,7 +24,7 @@ def processes() -> Iterator[Processes]:
     source.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, Path]:
     """A study and a finished run of it, which nobody changes."""
     folder = tmp_path_factory.mktemp("whole")
