@@ -8,7 +8,9 @@ import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
+from proofmap.models import registry
 from tests.command import run
+from tests.docs.pages import tiny_model
 from tests.study.studies import methods_of
 
 NETS = """
@@ -95,6 +97,9 @@ def test_a_wrong_first_call_says_what_to_write_and_writes_nothing(
     folder: Path, words: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = sorted(folder.iterdir())
+    monkeypatch.setitem(
+        registry._OWN, registry.DEFAULT_MODEL, tiny_model()
+    )  # as large as a net of photos need be
     assert run(monkeypatch, "evaluate", *words.split()) == 2
     assert told in " ".join(capsys.readouterr().err.split())
     assert [path for path in sorted(folder.iterdir()) if path.name != "__pycache__"] == before

@@ -396,7 +396,7 @@ def test_smoothness_makes_smoother_maps() -> None:
     labels = f.top(images, 2)
     rough = []
     for smoothness in (0.0, 0.1):
-        maps = BeliefMask(passes=80, fills=("gray",), grid=16, smoothness=smoothness)(f, images, labels)
+        maps = BeliefMask(passes=40, fills=("gray",), grid=16, smoothness=smoothness)(f, images, labels)
         rough.append(roughness(keep_top(maps.flatten(0, 1), 0.2)).mean())
     assert rough[1] < 0.8 * rough[0]
 
@@ -636,7 +636,7 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
         f = Classifier(lambda x: inner(x), size=SIZE, mean=MEAN, std=STD)  # type: ignore[operator]
     images = f.inputs.blank(2) + 0.1 * normal(2, *f.inputs.shape, seed=2).clamp(-1, 1)
     labels = f.top(images, 2)
-    s = BeliefMask(passes=300, smoothness=0.0)
+    s = BeliefMask(passes=100, smoothness=0.0)
     ready = s.prepare(f)
     assert ready.record()["start"]["method"] == "gradient-x-input"  # type: ignore[index]
     expected = {
