@@ -91,12 +91,12 @@ def test_a_person_gets_errors_as_pages_and_a_program_as_json(client: TestClient,
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """What is logged during a test."""
+    """What the server logs during a test, also where an earlier one configured logging."""
     texts, handler = list[str](), logging.Handler()
     handler.emit = lambda record: texts.append(handler.format(record))  # type: ignore[method-assign]
-    logging.getLogger().addHandler(handler)
+    security._LOG.addHandler(handler)
     yield texts
-    logging.getLogger().removeHandler(handler)
+    security._LOG.removeHandler(handler)
 
 
 def test_a_mistake_of_ours_is_told_to_the_terminal_alone(
