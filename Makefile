@@ -77,7 +77,7 @@ docs: $(VENV)/all.stamp  ## the documentation, into build/site; open build/site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "Open $(CURDIR)/build/site/index.html"
 
-pictures: $(VENV)/test.stamp  ## draw the documentation's pictures anew (some minutes)
+pictures: $(VENV)/test.stamp  ## draw the documentation's pictures anew (an hour)
 	$(BIN)/python -m docs.make_pictures
 	$(BIN)/python -m docs.report_pictures
 	$(BIN)/python -m docs.serve_pictures
