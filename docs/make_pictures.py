@@ -1,7 +1,7 @@
 """The pictures of the documentation, one function each: ``make pictures``, or ``python -m docs.make_pictures NAME ...``.
 
 They show EfficientNet-Lite0 on photographs inside scikit-image (extra ``demo``), so anyone can make them again. All of
-them take some minutes on a laptop.
+them take an hour on a laptop, most of it for the masks of `LONG`.
 """
 
 from __future__ import annotations
@@ -211,13 +211,13 @@ def photo_of(name: str) -> torch.Tensor:
 
 
 def learned(**settings: Any) -> dict[str, Any]:
-    """A learned mask of the paper with 200 passes, with random images of all samples behind it."""
+    """A learned mask of the paper, with 200 passes unless the settings say otherwise, and random images of all samples behind it."""
     fill = {"fill": "images", "source": "samples", "size": 256}
     return {"method": "learned-mask", "fill": fill, **settings}
 
 
 LONG = {"preset": "released", "distractors": 2}
-"""A fifth of the paper's passes, 2,000 steps x 2, for pictures that show the opposite with 200: half an hour of two cores for both."""
+"""A fifth of the paper's passes, 2,000 steps x 2, for three pictures of learned masks that contradict their tables with 200: half an hour of two cores."""
 
 
 def regularised() -> dict[str, pm.Method]:
@@ -393,7 +393,8 @@ def imagenette_best_effort() -> Image.Image:
 
 
 def _imagenette(head: str, up: str, across: Mapping[str, str]) -> Image.Image:
-    """Columns of the table in results/imagenette-table.md whose head begins so; a panel for each column across. ``up`` is the last of its name."""
+    """Columns of the table in results/imagenette-table.md whose head begins so; a panel for each column across. ``up`` names the column
+    upwards, the last one of this name."""
     text = (HERE / "results" / "imagenette-table.md").read_text(encoding="utf-8")
     table = next(t for t in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE) if t.startswith(head))
     header, _, *rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in table.splitlines()]

@@ -152,7 +152,7 @@ def main() -> int:
     print(
         f"{left} scores have neither a record nor the words 'no record'"
         if left
-        else "every score with an interval is in a record or says that it has none; numbers without one were compared only roughly"
+        else "every score with an interval is in a record or says that it has none; numbers without an interval were compared only roughly"
     )
     return 1 if left else 0
 

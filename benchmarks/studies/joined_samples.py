@@ -3,13 +3,14 @@
     python benchmarks/studies/joined_samples.py FIRST RUN --out FILE.json
 
 RUN is a folder of ``proofmap reproduce``. FIRST is another, with another ``--images-seed``, or a FILE of this script, which has the scores of every
-image. An image that is in both counts once, as in FIRST. A row that RUN does not have keeps the images of FIRST.
+image. An image that is in both counts once, as in FIRST if it has it. A row that RUN does not have keeps the images of FIRST.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,29 +35,38 @@ Values = dict[str, dict[str, list[float | None]]]
 def joined(record: dict[str, Any], run: Evaluation) -> tuple[list[str], Values]:
     """The names of all images, and their values: those of the record first, then the images of the run that it does not have."""
     before: list[str] = record["images"]
-    new = [i for i, name in enumerate(run.image_names) if name not in set(before)]
+    names = [*before, *(name for name in run.image_names if name not in set(before))]
     there = {result.name: result.values for result in run.results}
-    if not there.keys() <= record["values"].keys():
-        raise InputError(f"the record has no row {', '.join(sorted(there.keys() - record['values'].keys()))}")
     values: Values = {}
     for row, scores in record["values"].items():
         values[row] = {}
         for score, own in scores.items():
-            others = there[row][score][new].tolist() if row in there else [None] * len(new)
-            values[row][score] = [*own, *(v if v is None else round(v, 5) for v in others)]
-    return [*before, *(run.image_names[i] for i in new)], values
+            here = _by_name(run.image_names, there[row][score].tolist()) if row in there else {}
+            found = {**here, **_by_name(before, own)}
+            values[row][score] = [found.get(name) for name in names]
+    return names, values
+
+
+def _by_name(names: Sequence[str], values: Sequence[float | None]) -> dict[str, float]:
+    """The values of images that have one, with five decimals."""
+    return {
+        name: round(v, 5)
+        for name, v in zip(names, values, strict=True)
+        if v is not None and not math.isnan(v)
+    }
 
 
 def differences_on_shared(record: dict[str, Any], run: Evaluation) -> list[float]:
     """How far the two samples are apart in the scores of the images that are in both."""
-    places = {name: i for i, name in enumerate(record["images"])}
-    both = [(places[name], i) for i, name in enumerate(run.image_names) if name in places]
-    return [
-        abs(record["values"][result.name][score][old] - float(values[here]))
-        for result in run.results
-        for score, values in result.values.items()
-        for old, here in both
-    ]
+    found = []
+    for result in run.results:
+        for score, values in result.values.items():
+            here = {
+                name: v for name, v in zip(run.image_names, values.tolist(), strict=True) if not math.isnan(v)
+            }
+            there = _by_name(record["images"], record["values"][result.name][score])
+            found += [abs(here[name] - there[name]) for name in here.keys() & there.keys()]
+    return found
 
 
 def evaluated(run: Evaluation, names: Sequence[str], values: Values) -> Evaluation:
@@ -79,10 +89,11 @@ def first_record(path: Path) -> dict[str, Any]:
     """A record with the scores of every image: a file of this script, or that of a run."""
     if path.is_dir():
         run = pm.Run(path).evaluation()
-        values = {
-            r.name: {score: [round(v, 5) for v in own.tolist()] for score, own in r.values.items()}
-            for r in run.results
-        }
+        values: Values = {r.name: {} for r in run.results}
+        for r in run.results:
+            for score, own in r.values.items():
+                known = _by_name(run.image_names, own.tolist())
+                values[r.name][score] = [known.get(name) for name in run.image_names]
         return {**_read(path / "paper.json"), "images": [*run.image_names], "values": values}
     record = _read(path)
     if not {"images", "values"} <= record.keys():
@@ -138,9 +149,21 @@ def main() -> None:
     print("\n".join(f"{c['verdict']}: {c['statement']} ({c['found']})" for c in found["claims"]))
 
 
+def _same_settings(record: dict[str, Any], other: dict[str, Any]) -> bool:
+    """Whether the settings are the same. The other run may have fewer rows."""
+    (all_rows, first), (rows, second) = (
+        (
+            found["settings"]["study"]["methods"],
+            {**found["settings"], "study": {**found["settings"]["study"], "methods": []}},
+        )
+        for found in (record, other)
+    )
+    return first == second and all(row in all_rows for row in rows)
+
+
 def _numbers_side_by_side(text: str) -> str:
     """JSON text with each list of numbers on a line."""
-    return re.sub(r"\[\s+([\d\s.,nul-]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
+    return re.sub(r"\[\s+([\d\s.,nule+-]+?)\s+\]", lambda found: f"[{' '.join(found[1].split())}]", text)
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -46,7 +46,7 @@ MOST_WORDS = 9
 
 def entry(each: np.ndarray, **named: Any) -> dict[str, Any]:
     score = mean_score("", each, higher_is_better=True, limits=(0.0, 1.0))
-    return {**named, "n": score.n, **score_numbers(score, n=False)}
+    return {**named, **score_numbers(score)}
 
 
 class Counter:

@@ -90,7 +90,7 @@ def test_every_output_states_the_passes_of_its_masks_beside_the_papers() -> None
     assert passes_notes(job) == [
         "each mask of few, cheating: 15 passes (5 steps x 3, rate 0.2); the paper: 20,000 passes (2,000 steps x 10, rate 0.05)",
         "each mask of gray: 2,000 passes (2,000 steps x 1, rate 0.05); the paper: 2,000 passes (2,000 steps x 1, rate 0.05)",
-        "each mask of Fong: 250 steps; the paper: the 500 of the code that it compares with",
+        "each mask of Fong: 250 steps; the code that the paper used: 500",
         "each mask of iGOS++: 5 iterations of 8 integration steps; the paper does not say how many, iGOS++'s authors have 20 iterations of 20 integration steps",
     ]
     assert passes_notes(Job(Recipe.named("desk"), {}, Path("out"))) == []

@@ -110,7 +110,7 @@ def test_what_is_missing_is_said_with_its_place(tmp_path: Path) -> None:
         recipe.with_variant(tmp_path)
     assert f"{tmp_path}/cifar-10-batches-py: CIFAR-10" in str(told.value)
     assert "weights/cifar10_resnet56.safetensors: weights of" in str(told.value)
-    assert "for resnet164 (ResNet-164, as in the paper, judged with its 40 random images" in str(
+    assert "for resnet164 (ResNet-164, as in the paper, judged with the 40 random images of its code" in str(
         told.value
     ) and "--data" in str(told.value)
     (tmp_path / "weights").mkdir()

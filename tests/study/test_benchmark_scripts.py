@@ -93,7 +93,7 @@ def test_two_samples_as_one_have_the_scores_of_all_their_images(script: Script, 
         "values": {r.name: {k: v.tolist() for k, v in r.values.items()} for r in first.results},
     }
     names, values = found.joined(record, second)
-    assert (*names,) == whole.image_names and max(found.differences_on_shared(record, second)) == 0.0
+    assert (*names,) == whole.image_names and max(found.differences_on_shared(record, second)) < 1e-5
     for here, there in zip(found.evaluated(second, names, values).results, whole.results, strict=True):
         for score in there.scores:
             assert here.score(score.name).value == pytest.approx(score.value, abs=1e-5)
@@ -102,6 +102,7 @@ def test_two_samples_as_one_have_the_scores_of_all_their_images(script: Script, 
     names, values = found.joined(record, only)
     assert [values[random.name][score][3] for score in random.values] == [None] * len(random.values)
     assert {score.n for score in found.evaluated(only, names, values).results[0].scores} == {3}
+    assert found.joined({"images": names, "values": values}, second)[1] == found.joined(record, second)[1]
 
 
 def test_gradients_are_timed_without_captum(

@@ -74,7 +74,8 @@ def rows_for_later(job: Job) -> list[Method]:
 
 
 def passes_notes(job: Job) -> list[str]:
-    """Notes with the number of steps or passes for each optimised mask, here and in the paper. Rows with equal numbers share a note."""
+    """Notes with the number of steps or passes for each optimised mask, here and in the paper or the code that it used. Rows with equal
+    numbers share a note."""
     rows: dict[str, list[str]] = {}
     for name, method in study_of(job).named_methods().items() if "study" in job.settings else ():
         schedule = _schedule(method.of if isinstance(method, TopLabel) else method)
@@ -84,7 +85,8 @@ def passes_notes(job: Job) -> list[str]:
 
 
 def _schedule(method: Method) -> str:
-    """The steps or passes for one mask, here and in the paper; empty for methods that optimise no mask, and for those that the paper does not have."""
+    """The steps or passes for one mask, here and in the paper or the code that it used. Empty for methods that optimise no mask, and
+    for those that the paper does not have."""
     if isinstance(method, LearnedMask):
         each = [
             f"{m.steps * m.draws:,} passes ({m.steps:,} steps x {m.draws}, rate {m.learning_rate:g})"
@@ -92,7 +94,9 @@ def _schedule(method: Method) -> str:
         ]
         return f"{each[0]}; the paper: {each[1]}"
     if isinstance(method, FongVedaldi):
-        return f"{method.steps:,} steps; the paper: the {FongVedaldi.preset('pytorch').steps:,} of the code that it compares with"
+        return (
+            f"{method.steps:,} steps; the code that the paper used: {FongVedaldi.preset('pytorch').steps:,}"
+        )
     if isinstance(method, IGOSPlusPlus):
         each = [
             f"{m.iterations} iterations of {m.integration} integration steps"
