@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -167,7 +168,9 @@ def _runs(name: str | None, _: Path) -> KindList:
     folder = Path("." if name is None else name)
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder} to look for runs in")
-    records = [_run_record(path.parent, folder) for path in sorted(folder.rglob(MANIFEST))]
+    # folders that vanish meanwhile are passed over
+    places = [Path(place) for place, _, names in os.walk(folder) if MANIFEST in names]
+    records = [_run_record(place, folder) for place in sorted(places)]
     found = [record for record in records if record is not None]
     note = "" if found else f"there is no run directory below {folder}; {HOW_TO_RUN}"
     return KindList(found, {key: key for key in ("run", "model", "images", "methods", "state")}, note)

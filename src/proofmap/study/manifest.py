@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -196,8 +197,10 @@ def _no_run(folder: Path) -> StoreError:
     runs = [
         str(path.parent)
         for depth in (f"*/{FILE}", f"*/*/{FILE}")
-        for path in around.glob(depth)
-        if path.with_name(SCORES).exists()
+        for name in glob(
+            depth, root_dir=around, include_hidden=True
+        )  # ignores folders that vanish, as Path.glob does not
+        if (path := around / name).with_name(SCORES).exists()
     ]
     runs.sort(key=lambda run: (-SequenceMatcher(None, run, str(folder)).ratio(), run))
     more = f" and {len(runs) - _SHOWN} more" if len(runs) > _SHOWN else ""
