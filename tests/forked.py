@@ -13,22 +13,28 @@ import pytest
 import torch
 
 
+def check_fork() -> None:
+    """Skip the test where a child of this process could not work."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    if torch.get_num_threads() > 1:
+        pytest.skip("a forked process has none of torch's other threads, and a convolution waits for them")
+
+
+def fork() -> int:
+    """``os.fork`` without its warning of other threads, which the child does without."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
 class Child:
     """A process that runs a function and ends with the code that the function returns. ``stderr`` is what it writes there."""
 
     def __init__(self, run: Callable[[], int]) -> None:
-        if not hasattr(os, "fork"):
-            pytest.skip("this system has no fork")
-        if torch.get_num_threads() > 1:
-            pytest.skip(
-                "a forked process has none of torch's other threads, and a convolution waits for them"
-            )
+        check_fork()
         read, write = os.pipe()
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # of other threads, which the child does without
-            self.number = os.fork()
+        self.number = fork()
         if self.number == 0:
             _end_with(run, write)
         os.close(write)

@@ -118,9 +118,9 @@ def main() -> None:
     args = parser.parse_args()
     record, other = first_record(args.first), _read(args.run / "paper.json")
     same = ("recipe", "variant", "quick", "seed")
-    if any(record[key] != other[key] for key in same):
+    if any(record[key] != other[key] for key in same) or not same_settings(record, other):
         raise InputError(
-            f"{args.first} and {args.run} differ in their recipe, variant or seed, or one is a quick run"
+            f"{args.first} and {args.run} differ in their recipe, variant, seed or settings, one is a quick run, or the second has more rows"
         )
     run, settings = pm.Run(args.run).evaluation(), record["settings"]
     names, values = joined(record, run)
@@ -149,7 +149,7 @@ def main() -> None:
     print("\n".join(f"{c['verdict']}: {c['statement']} ({c['found']})" for c in found["claims"]))
 
 
-def _same_settings(record: dict[str, Any], other: dict[str, Any]) -> bool:
+def same_settings(record: dict[str, Any], other: dict[str, Any]) -> bool:
     """Whether the settings are the same. The other run may have fewer rows."""
     (all_rows, first), (rows, second) = (
         (

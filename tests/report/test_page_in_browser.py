@@ -466,7 +466,7 @@ def test_the_page_opens_with_one_photo_and_can_be_read_without_scrolling_through
 
 
 def point(curve: Any, event: str, share: float) -> None:
-    """A pointer at a share of the curve's width. The curve itself is told, because rows above it may still be drawn and move it away from a mouse."""
+    """Send a pointer event to the curve, at a share of its width. A real mouse could miss it: the page is still being drawn, and the curve moves."""
     curve.evaluate(
         """(node, [event, share]) => {
           const { left, top, width } = node.getBoundingClientRect();

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import warnings
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +16,8 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from types import SimpleNamespace
 from typing import Any, NoReturn
+
+from tests.forked import fork
 
 
 class ActorDied(Exception):
@@ -39,11 +40,7 @@ class Actor:
     def __init__(self, kind: Callable[[], Any]) -> None:
         self.pipe, far = Pipe()
         self.waiting: deque[Answer] = deque()
-        with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # of other threads, which the child does without
-            self.process = os.fork()
+        self.process = fork()
         if self.process == 0:
             self.pipe.close()
             _serve(kind, far)

@@ -105,6 +105,16 @@ def test_two_samples_as_one_have_the_scores_of_all_their_images(script: Script, 
     assert found.joined({"images": names, "values": values}, second)[1] == found.joined(record, second)[1]
 
 
+def test_samples_are_joined_only_with_the_same_settings(script: Script) -> None:
+    same = script("joined_samples", BENCHMARKS / "studies").same_settings
+
+    def made(*rows: str, steps: int = 2000) -> dict[str, object]:
+        return {"settings": {"study": {"data": "photos", "methods": [*rows]}, "steps": steps}}
+
+    assert same(made("TV 0", "TV .1"), made("TV .1"))
+    assert not same(made("TV 0"), made("TV 0", "TV .1")) and not same(made("TV 0"), made("TV 0", steps=200))
+
+
 def test_gradients_are_timed_without_captum(
     script: Script, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -26,6 +26,7 @@ from proofmap.study.executors.executor import Lost
 from proofmap.study.executors.ray_executor import LARGEST_GROUP, RayExecutor, _Actor, _Job, _Jobs, _Raised
 from proofmap.testing import Check, check_executor, executors
 from proofmap.testing.executors import MakeExecutor, make_squarer, until
+from tests.forked import check_fork
 from tests.study.forked_ray import ForkedRay
 
 
@@ -58,8 +59,7 @@ def ray(running_ray: ModuleType) -> ModuleType:
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> ForkedRay:
     """Two cores, with actors that are forked from this process, in the place of Ray."""
-    if torch.get_num_threads() > 1:
-        pytest.skip("a forked process has none of torch's other threads, and a convolution waits for them")
+    check_fork()
     cloudpickle = pytest.importorskip("ray.cloudpickle")
     stand_in = ForkedRay(cloudpickle)
     monkeypatch.setitem(sys.modules, "ray", stand_in)  # type: ignore[arg-type]

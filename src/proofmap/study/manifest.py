@@ -194,12 +194,11 @@ def _no_run(folder: Path) -> StoreError:
     there = os.path.isdir(folder)
     what = f"{folder} is not a run directory of proofmap: it has no {FILE}"
     around = folder if there else folder.parent
+    # Path.glob ends with an error where a folder vanishes meanwhile; glob passes over it
     runs = [
         str(path.parent)
         for depth in (f"*/{FILE}", f"*/*/{FILE}")
-        for name in glob(
-            depth, root_dir=around, include_hidden=True
-        )  # ignores folders that vanish, as Path.glob does not
+        for name in glob(depth, root_dir=around, include_hidden=True)
         if (path := around / name).with_name(SCORES).exists()
     ]
     runs.sort(key=lambda run: (-SequenceMatcher(None, run, str(folder)).ratio(), run))
