@@ -39,7 +39,7 @@ def test_every_net_of_our_own_loads_with_random_weights(info: ModelInfo) -> None
 def test_the_list_names_the_default_and_every_hub() -> None:
     names = [info.name for info in list_models()]
     assert names[0] == DEFAULT_MODEL
-    assert len(names) == len(set(names)) == 3 + 2 * 6 + 1 + 13
+    assert len(names) == len(set(names)) == 3 + 2 * 6 + 1 + 1 + 13
     assert {name.partition(":")[0] for name in names if ":" in name} == {
         "torchvision",
         "timm",

@@ -19,11 +19,12 @@ from torch import nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.core.files import suggest_path
-from proofmap.models import cifar_resnet, cifar_vit, efficientnet_lite
+from proofmap.models import cifar_resnet, cifar_vit, efficientnet_lite, keras_resnet
 from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.models.efficientnet_lite import EfficientNetLite
 from proofmap.models.hubs import load_from_hub, unknown_name
+from proofmap.models.keras_resnet import KerasResNet50
 from proofmap.models.languages import NAME as LANGUAGES
 from proofmap.models.languages import language_model
 from proofmap.models.model_files import load_model_file
@@ -126,6 +127,7 @@ class _OwnModel:
     rename_keys: Callable[[State], State]
     packaged: Callable[[Any], None] | None  # loads weights from an installed package
     package: str = "proofmap"
+    read_folder: Callable[[Path], State] | None = None
 
 
 def load_classifier(
@@ -141,7 +143,7 @@ def load_classifier(
     """The Classifier of a model string: a net with its weights, preprocessing and label names.
 
     Args:
-        spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``torchvision:resnet50``, ``timm:NAME``,
+        spec: ``efficientnet-lite0``, ``cifar10-resnet56@FILE``, ``keras-resnet50@FOLDER``, ``torchvision:resnet50``, ``timm:NAME``,
             ``hf:ORG/NAME``, ``clip:DIR?labels=cat,dog``, ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``, ``FILE.py:FUNCTION``; see
             :mod:`proofmap.models.spec` and :func:`list_models`.
         weights: a ``.safetensors`` file or PyTorch checkpoint, instead of the published weights.
@@ -231,10 +233,12 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
     if spec.weights is None and spec.pretrained and model.packaged is None:
         raise ModelError(
             f"{spec.name} has no published weights to fetch: give a file as {spec.name}@FILE or weights=FILE "
-            f"(or random weights, with {spec.name}?pretrained=false)"
+            f"(or random weights, with {spec.name}?pretrained=false). Its weights: {model.info.weights}"
         )
     net = model.build()
-    if spec.weights is not None:
+    if spec.weights is not None and model.read_folder and spec.weights.is_dir():
+        load_into(net, model.read_folder(spec.weights), source=str(spec.weights))
+    elif spec.weights is not None:
         load_into(net, model.rename_keys(load_state(spec.weights)), source=str(spec.weights))
     elif spec.pretrained and model.packaged is not None:
         model.packaged(net)
@@ -287,6 +291,20 @@ _CIFAR_VIT = _OwnModel(
     packaged=cifar_vit.load_packaged if cifar_vit.packaged_file().is_file() else None,
 )
 
+_KERAS_RESNET50 = _OwnModel(
+    ModelInfo(
+        name="keras-resnet50",
+        size=224,
+        weights=f"the unpacked folder of {keras_resnet.PACKAGE}, or a file you give",
+        description="ImageNet, 1000 labels; Keras' ResNet-50, whose weights are not torchvision's",
+    ),
+    build=KerasResNet50,
+    arguments=keras_resnet.classifier_arguments,
+    rename_keys=dict,
+    packaged=None,
+    read_folder=keras_resnet.read_package,
+)
+
 _OWN = {
     model.info.name: model
     for model in (
@@ -297,6 +315,7 @@ _OWN = {
             for depth in (*cifar_resnet.BASIC_DEPTHS, cifar_resnet.BOTTLENECK_DEPTH)
         ),
         _CIFAR_VIT,
+        _KERAS_RESNET50,
     )
 }
 

@@ -2,6 +2,7 @@
 
 efficientnet-lite0                        one of our own nets
 cifar10-resnet56@weights.safetensors      ... with the weights of a file
+keras-resnet50@FOLDER                     ... with those of an unpacked package, see :mod:`proofmap.models.keras_resnet`
 torchvision:resnet50                      a hub's net, its weights and its preprocessing
 torchvision:resnet50.IMAGENET1K_V1        ... with one of several published weights
 timm:resnet18?pretrained=false            ... untrained
