@@ -130,18 +130,19 @@ def test_the_package_gives_the_net_that_keras_layers_compute(
     torch.testing.assert_close(f.frozen().logits(images), f.logits(images), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("given", ["small", "small/keras_resnet50.safetensors"])
 def test_a_file_of_the_same_weights_in_half_precision_gives_nearly_the_same(
-    weights: dict[str, Tensor], trusted: Callable[[Path], None], tmp_path: Path
+    weights: dict[str, Tensor], trusted: Callable[[Path], None], tmp_path: Path, given: str
 ) -> None:
     write_package(tmp_path / "net", weights)
     trusted(tmp_path / "net")
     exact = load_classifier(f"keras-resnet50@{tmp_path / 'net'}", batch_size=1)
     assert isinstance(exact.net, KerasResNet50)
-    file = tmp_path / "half.safetensors"
+    file = tmp_path / "small" / "keras_resnet50.safetensors"
+    file.parent.mkdir()
     state = exact.net.state_dict()
     save_file({key: value.half() if value.ndim > 1 else value for key, value in state.items()}, file)
-    half = load_classifier(f"keras-resnet50@{file}", batch_size=1)
-    assert half.name == "keras-resnet50@half.safetensors"
+    half = load_classifier(f"keras-resnet50@{tmp_path / given}", batch_size=1)
     images = torch.rand(1, 3, 224, 224)
     difference = (half.probabilities(images) - exact.probabilities(images)).abs().max()
     assert 0 < float(difference) < 0.01

