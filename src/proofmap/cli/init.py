@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from proofmap.cli import options
-from proofmap.cli.console import print_result, stderr
+from proofmap.cli.console import stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
-from proofmap.study.files.draft import SCHEMA_FILE, draft, find_data, has_model
-from proofmap.study.files.file_schema import study_schema
+from proofmap.study.draft import draft, find_data, has_model
 
 
 def init(
@@ -26,19 +24,12 @@ def init(
     text_column: Annotated[str | None, typer.Option(help="The column of texts of a file of texts.")] = None,
     out: Annotated[Path, options.path_option("The study file to write.")] = Path("study.toml"),
     force: Annotated[bool, typer.Option("--force", help="Replace an existing study file.")] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Only print the JSON Schema of study files.")
-    ] = False,
 ) -> None:
-    if schema:
-        print_result(json.dumps(study_schema(), indent=1))
-        return
     found, *others = find_data(data, target or "", text_column or "")
     if out.exists() and not force:
         raise InputError(f"{out} exists; choose another --out, or replace it with --force")
     file = output_file(out, such_as="study.toml")
-    write_text(file.with_name(SCHEMA_FILE), json.dumps(study_schema()) + "\n")
     write_text(file, draft(found, file, others))
-    stderr.print(f"wrote {file} for {found.words}, and {SCHEMA_FILE}, by which editors complete and check it")
+    stderr.print(f"wrote {file} for {found.words}")
     first = "" if has_model(found) else f"name your model in {file}, then "
     stderr.print(f"next: {first}proofmap evaluate {file} --dry-run")

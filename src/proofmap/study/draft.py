@@ -18,7 +18,6 @@ from proofmap.data.folders import image_folder
 from proofmap.data.texts import text_file
 from proofmap.models import DEFAULT_MODEL
 
-SCHEMA_FILE = "study.schema.json"
 SAMPLE_ABOVE = 200
 """If there are more images than this, the draft judges a random sample of this size."""
 _TABLES = (".csv", ".tsv", *PARQUET)
@@ -141,7 +140,6 @@ def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str
     also = [f"# Also found: {_quoted(_data(other, file))}, {other.words}." for other in others]
     sample = found.number is not None and found.number > SAMPLE_ABOVE
     lines = [
-        f"#:schema ./{SCHEMA_FILE}",
         f"# A study of {one_line(found.words)}. Look at its plan, then run it:",
         f"#     proofmap evaluate {file.name} --dry-run",
         f"#     proofmap evaluate {file.name}",
