@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from proofmap.classifier.onnx_labels import stated_labels
 from proofmap.core.errors import ModelError, require
 
 _TYPES: Mapping[str, Any] = {
@@ -55,9 +54,8 @@ class OnnxModel:
             listed = ", ".join(f"{one.name} ({one.type})" for one in outputs)
             raise ModelError(f"the ONNX model has no output of numbers; it has {listed}")
         chosen = (named or numbers)[-1]
-        self.output, last = chosen.name, (chosen.shape or [None])[-1]
-        # a dimension that is not fixed has a name, or None
-        self.width = last if isinstance(last, int) else None
+        self.output = chosen.name
+        self.maps_labels = chosen.type.startswith("seq(map(")
         self.__qualname__ = "onnx"
 
     @classmethod
@@ -71,21 +69,24 @@ class OnnxModel:
 
     @cached_property
     def classes_(self) -> tuple[str, ...] | None:
-        """The names of the model's labels in the order of its probabilities; None if the file does not state them."""
+        """The labels of a model that gives a map from labels to probabilities (an operator ZipMap), in the order of its columns.
+
+        onnxruntime gives them only with an output, so the model runs on one row of zeros. None if the model gives an array, or does not
+        take this row.
+        """
+        if not self.maps_labels:
+            return None
         try:
-            found = None if self.content is None else stated_labels(self.content)
-        except (LookupError, UnicodeDecodeError):  # onnxruntime's own format, .ort, which states none
-            found = None
-        return None if found is None or self.width not in (len(found), None) else found
+            blank = {one.name: np.zeros([k if isinstance(k, int) else 1 for k in one.shape], _type_of(one)) for one in self.inputs}
+            (found,) = self.session.run([self.output], blank)
+        except Exception:
+            return None
+        return tuple(map(str, found[0]))
 
     def __call__(self, table: Any) -> Any:
         found = self.session.run([self.output], self._fed(table))[0]
-        if isinstance(
-            found, list
-        ):  # a map from labels to probabilities for each row; onnxruntime sorts them by label
-            by_name = [{str(label): value for label, value in one.items()} for one in found]
-            return np.array([[one[name] for name in self.classes_ or one] for one in by_name])
-        return found
+        # onnxruntime sorts the map of each row by label
+        return np.array([list(one.values()) for one in found]) if self.maps_labels else found
 
     def _fed(self, table: Any) -> dict[str, NDArray[Any]]:
         if len(self.inputs) == 1:
