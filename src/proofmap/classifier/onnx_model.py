@@ -77,7 +77,10 @@ class OnnxModel:
         if not self.maps_labels:
             return None
         try:
-            blank = {one.name: np.zeros([k if isinstance(k, int) else 1 for k in one.shape], _type_of(one)) for one in self.inputs}
+            blank = {
+                one.name: np.zeros([k if isinstance(k, int) else 1 for k in one.shape], _type_of(one))
+                for one in self.inputs
+            }
             (found,) = self.session.run([self.output], blank)
         except Exception:
             return None
