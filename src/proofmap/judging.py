@@ -288,7 +288,8 @@ def evaluate(
         metrics: names, specs or Metric instances; :func:`default_metrics` by default.
         names: one name per image, for tables and files; by default the ``file_names`` of images that :func:`load_images` read.
         truth: the true label of each image, or a list of its true labels, by name or index, for metrics that ask for it and for
-            ``labels="true"``; None, -1 or -100 where not known.
+            ``labels="true"``; None, -1 or -100 where not known. An array or data frame with a column of 0 and 1 for each output is also
+            taken.
         boxes: for each image, boxes ``(left, top, right, bottom)`` around the objects of its true label, in the input's pixels.
         objects: the same for several labels of an image, by name or index: ``{"cat": [box], "dog": [box]}``.
         fills: ways to fill hidden pixels. Every metric that hides pixels is computed once with each fill; a note says how much scores

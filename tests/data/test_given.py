@@ -274,18 +274,32 @@ def test_labels_of_classes_that_the_net_does_not_have_are_refused() -> None:
     assert true_outputs(own, outputs) == [(k,) for k in LABELS.tolist()]
 
 
-@pytest.mark.parametrize("form", [Tensor.long, Tensor.float, Tensor.bool, Tensor.numpy, Tensor.tolist])
-def test_true_labels_as_columns_of_0_and_1_are_refused(form: Callable[[Tensor], Any]) -> None:
-    columns = torch.nn.functional.one_hot(torch.tensor([2, 0]), 3)
-    with pytest.raises(InputError, match=r"a column of 0 and 1 for each of the 3 outputs; .*argmax"):
-        label_rows(form(columns), "abc", 2)
+@pytest.mark.parametrize("form", [Tensor.long, Tensor.float, Tensor.bool, Tensor.numpy, Tensor.tolist, list])
+def test_true_labels_may_be_columns_of_0_and_1(form: Callable[[Tensor], Any]) -> None:
+    columns = torch.tensor([[1, 1, 0, 0, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 1]])
+    assert label_rows(form(columns), "abcde", 3) == [(0, 1), (), (1, 4)]
 
 
-def test_two_true_labels_are_no_columns() -> None:
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_the_columns_of_a_frame_of_true_labels_are_found_by_name(library: str) -> None:
+    frames = pytest.importorskip(library)
+    frame = frames.DataFrame({"dog": [1, 0, 1], "Cat": [1, 0, 0]})
+    assert label_rows(frame, ["cat", "cow", "dog"], 3) == [(0, 2), (), (2,)]
+    assert label_rows(frames.DataFrame({"label": ["dog", "cow", "cat"]}), ["cat", "cow", "dog"], 3) == [(2,), (1,), (0,)]
+    with pytest.raises(InputError, match="column 'Cat' of 0 and 1, but the net has no output of this name"):
+        label_rows(frame, ["ox", "cow", "dog"], 3)
+
+
+def test_two_true_labels_are_columns_in_an_array_and_indices_in_a_list() -> None:
     assert label_rows([(0, 1), (1, 0)], "ab", 2) == [(0, 1), (1, 0)]
     assert label_rows(torch.tensor([[0, 1], [1, 0]]), "abc", 2) == [(0, 1), (1, 0)]
-    with pytest.raises(InputError, match="each of the 2 outputs"):
-        label_rows(torch.tensor([[0, 1], [1, 0]]), "ab", 2)
+    assert label_rows(torch.tensor([[0, 1], [1, 0]]), "ab", 2) == [(1,), (0,)]
+
+
+@pytest.mark.parametrize("rows, outputs", [([[1, 1, 0]], 4), ([[1, -1, 0], [0, 0, 1]], 3), ([[1, 1]], 9)])
+def test_columns_that_do_not_fit_the_outputs_are_not_read_as_indices(rows: list[list[int]], outputs: int) -> None:
+    with pytest.raises(InputError, match=rf"truth has . columns of 0.*, and the net has {outputs} outputs; give"):
+        label_rows(torch.tensor(rows), [f"class {k}" for k in range(outputs)], len(rows))
 
 
 def test_a_sampler_chooses_the_images_and_the_dataset_their_order() -> None:

@@ -12,12 +12,14 @@ from torch.utils import data as torch_data
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
+from proofmap.core.inputs.frames import library_of
 from proofmap.core.labels import NO_LABEL, label_index
 from proofmap.core.text import counted
 from proofmap.data.dataset import match_labels
 
 Truth = Sequence[int | str | Sequence[int | str | None] | None] | Tensor
-"""The true label of each image, or a list of its true labels, by name or index; None, -1 or -100 for unknown."""
+"""The true label of each image, or a list of its true labels, by name or index; None, -1 or -100 for unknown. Or a tensor, an array or a
+data frame with a column of 0 and 1 for each output."""
 _UNKNOWN = (None, NO_LABEL, -100)  # the last is what torch's losses ignore
 
 
@@ -27,28 +29,57 @@ def label_rows(truth: Truth, outputs: Sequence[str], n: int, item: str = "image"
 
     >>> label_rows(["dog", None, [0, "dog"], -1, -100], ["cat", "dog"], 5)
     [(1,), (), (0, 1), (), ()]
+    >>> label_rows(np.array([[0, 1, 1], [1, 0, 0]]), ["cat", "dog", "cow"], 2)  # a column for each output
+    [(1, 2), (0,)]
     """
-    given = truth.tolist() if isinstance(truth, (Tensor, np.ndarray)) else list(truth)
+    given: Any = truth
+    columns: Sequence[Any] = ()
+    if library_of(truth) is not None:
+        columns, given = list(given.columns), given.to_numpy()
+        given = given[:, 0] if len(columns) == 1 else given
+    is_array = isinstance(given, (Tensor, np.ndarray))
+    given = given.tolist() if isinstance(given, (Tensor, np.ndarray)) else list(given)
     if len(given) != n:
         raise InputError(f"{len(given)} true labels were given for {counted(n, item)}")
-    _check_columns(truth, outputs, item)
-    rows = ([a for a in _as_list(entry) if a not in _UNKNOWN] for entry in given)
-    return [tuple(dict.fromkeys(label_index(a, outputs) for a in row)) for row in rows]
+    rows = [_as_list(entry) for entry in given]
+    if _are_columns(rows, len(outputs), is_array, named=len(columns) > 1):
+        places = _outputs_of(columns, outputs)
+        return [tuple(sorted(a for a, mark in zip(places, row, strict=True) if mark)) for row in rows]
+    return [tuple(dict.fromkeys(label_index(a, outputs) for a in row if a not in _UNKNOWN)) for row in rows]
 
 
-def _check_columns(truth: Any, outputs: Sequence[str], item: str) -> None:
-    """Refuse true labels that are given as a table with a column of 0 and 1 for each output. They would be read as the label indices 0 and 1."""
-    try:
-        table = np.asarray(truth.detach().cpu() if isinstance(truth, Tensor) else truth)
-    except ValueError:  # rows of different lengths
-        return
-    fewest = 2 if isinstance(truth, (Tensor, np.ndarray)) else 3  # a list [0, 1] may be both labels of two
-    columns = table.ndim == 2 and table.shape[1] == len(outputs) >= fewest and table.dtype.kind in "biuf"
-    if columns and bool(((table == 0) | (table == 1)).all()):
+def _are_columns(rows: Sequence[Sequence[Any]], outputs: int, is_array: bool, named: bool) -> bool:
+    """Whether true labels are a table with a column of 0 and 1 for each output, and not rows of label indices.
+
+    A list such as ``[0, 1]`` for two outputs may be both labels, so it is; an array or a data frame is a table.
+    """
+    width = len(rows[0]) if rows else 0
+    if width < 2 or any(len(row) != width for row in rows):
+        return False
+    if any(isinstance(a, str) or a not in (0, 1, NO_LABEL) for row in rows for a in row):
+        return False
+    is_marked = all(a != NO_LABEL for row in rows for a in row)
+    if is_marked and (width == outputs or named) and (width > 2 or is_array):
+        return True
+    if any(row.count(0) > 1 or row.count(1) > 1 for row in rows):  # no label is listed twice
         raise InputError(
-            f"truth has a column of 0 and 1 for each of the {len(outputs)} outputs; give the indices or names of the true labels of each "
-            f"{item}: truth.argmax(1) if there is one, [row.nonzero()[0].tolist() for row in truth] for an array with several"
+            f"truth has {width} columns of 0{' and 1' if is_marked else ', 1 and -1'}, and the net has {outputs} outputs; give an array with a "
+            f"column of 0 and 1 for each output{'' if is_marked else ' (truth == 1)'}, or lists with the names or indices of the true labels"
         )
+    return False
+
+
+def _outputs_of(columns: Sequence[Any], outputs: Sequence[str]) -> Sequence[int]:
+    """The output that each column is for: by the names of a data frame's ``columns``, by position without names."""
+    places = match_labels(list(map(str, columns)), outputs) if columns else range(len(outputs))
+    for column, place in zip(columns, places, strict=False):
+        if place is None:
+            raise InputError(
+                f"truth has the column {column!r} of 0 and 1, but the net has no output of this name; its outputs are "
+                f"{', '.join(map(repr, outputs[:5]))}{', ...' if len(outputs) > 5 else ''}. Name the columns like the outputs, or give truth.to_numpy() "
+                "with a column for each output in their order"
+            )
+    return [place for place in places if place is not None]
 
 
 def _as_list(entry: object) -> Sequence[Any]:
