@@ -285,7 +285,11 @@ def test_the_columns_of_a_frame_of_true_labels_are_found_by_name(library: str) -
     frames = pytest.importorskip(library)
     frame = frames.DataFrame({"dog": [1, 0, 1], "Cat": [1, 0, 0]})
     assert label_rows(frame, ["cat", "cow", "dog"], 3) == [(0, 2), (), (2,)]
-    assert label_rows(frames.DataFrame({"label": ["dog", "cow", "cat"]}), ["cat", "cow", "dog"], 3) == [(2,), (1,), (0,)]
+    assert label_rows(frames.DataFrame({"label": ["dog", "cow", "cat"]}), ["cat", "cow", "dog"], 3) == [
+        (2,),
+        (1,),
+        (0,),
+    ]
     with pytest.raises(InputError, match="column 'Cat' of 0 and 1, but the net has no output of this name"):
         label_rows(frame, ["ox", "cow", "dog"], 3)
 
@@ -297,8 +301,12 @@ def test_two_true_labels_are_columns_in_an_array_and_indices_in_a_list() -> None
 
 
 @pytest.mark.parametrize("rows, outputs", [([[1, 1, 0]], 4), ([[1, -1, 0], [0, 0, 1]], 3), ([[1, 1]], 9)])
-def test_columns_that_do_not_fit_the_outputs_are_not_read_as_indices(rows: list[list[int]], outputs: int) -> None:
-    with pytest.raises(InputError, match=rf"truth has . columns of 0.*, and the net has {outputs} outputs; give"):
+def test_columns_that_do_not_fit_the_outputs_are_not_read_as_indices(
+    rows: list[list[int]], outputs: int
+) -> None:
+    with pytest.raises(
+        InputError, match=rf"truth has . columns of 0.*, and the net has {outputs} outputs; give"
+    ):
         label_rows(torch.tensor(rows), [f"class {k}" for k in range(outputs)], len(rows))
 
 
