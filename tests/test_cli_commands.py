@@ -17,7 +17,6 @@ from proofmap.cli.compare import ANALYSES
 from proofmap.cli.lists import KINDS as LISTED
 from proofmap.methods.maskers.training import KINDS as KINDS_OF_MASKERS
 from proofmap.metrics import CURVES, THRESHOLDS
-from proofmap.study.watchers.trackers import TRACKERS
 from tests.command import run
 
 ROOT = Path(__file__).parents[1]
@@ -89,7 +88,6 @@ def test_the_help_of_an_option_names_every_choice() -> None:
     _, summary = cli.COMMANDS["Studies of many images"]["analyse"]
     assert all(kind in summary for kind in ANALYSES)
     assert help_of("train-masker", "--kind").endswith(f": {', '.join(KINDS_OF_MASKERS)}.")
-    assert help_of("evaluate", "--tracker").startswith(", ".join(TRACKERS))
 
 
 @pytest.mark.parametrize(

@@ -57,8 +57,9 @@ def study(**options):
     return pm.Run("run")
 
 def tracked(name):
-    from proofmap.study.watchers.trackers import make_tracker
-    study(watchers=[make_tracker(name, Path("."))])
+    from proofmap.cli.tracking import trackers_of
+    (log,) = trackers_of([name])
+    log(judged(), Path("."))
 
 def table(model):
     found = pm.explain(pm.load_classifier(model, data=rows), torch.as_tensor(rows[:2]).float(), labels="all")

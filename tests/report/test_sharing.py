@@ -34,7 +34,7 @@ HOME = "/home/anna"
         ("cannot read /home/anna/a.png: no such file", "cannot read a.png: no such file"),
         ("file:///home/anna/a.png", "a.png"),
         ("sqlite:///home/anna/mlflow.db", "mlflow.db"),
-        ("--tracker mlflow:sqlite:///home/anna/mlflow.db", "--tracker mlflow:mlflow.db"),
+        ("--track mlflow:sqlite:///home/anna/mlflow.db", "--track mlflow:mlflow.db"),
         ("'sqlite:////home/anna/my runs/m.db'", "'m.db'"),
         ("at sqlite:////home/anna/m.db, f", "at m.db, f"),
         ("sqlite:///mlflow.db", "mlflow.db"),

@@ -14,6 +14,7 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.cli import judging_options, options
 from proofmap.cli.console import print_result, stderr, table_width
+from proofmap.cli.tracking import TRACKERS, trackers_of
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.inputs import inputs_of
@@ -36,7 +37,6 @@ from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
 from proofmap.study.study import KeptMaps
-from proofmap.study.watchers.trackers import TRACKERS, make_tracker
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
@@ -120,9 +120,9 @@ def evaluate(
         bool, typer.Option("--wait", help="Wait for another process that uses the run directory.")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat what failed before.")] = False,
-    tracker: Annotated[
+    track: Annotated[
         list[str] | None,
-        typer.Option(help=f"{', '.join(TRACKERS)}, or one of them with :WHERE. May be repeated."),
+        typer.Option(help=f"Log settings and scores to {', '.join(TRACKERS)} at the end. May be repeated."),
     ] = None,
     format: Annotated[str, options.choice_option(SCORE_FORMATS, "Format of the scores on stdout")] = "table",
     pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
@@ -159,6 +159,7 @@ def evaluate(
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
+    trackers = trackers_of(track or [])
     saved, printed = SavedRun(pictures=pictures), list[str]()
     outcome = run_study(
         config,
@@ -171,7 +172,6 @@ def evaluate(
         watchers=[
             watcher_for(stderr, quiet),
             ProgressFile(folder / "progress.json"),
-            *[make_tracker(text, folder) for text in tracker or []],
         ],
         on_sanity=lambda found: printed.extend(_print_sanity(found, quiet)),
         on_plan=None if quiet else _print_plan,
@@ -182,6 +182,8 @@ def evaluate(
     )
     if saved.evaluation is not None:
         print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
+        for log in trackers:
+            log(saved.evaluation, folder)
     _print_outcome(outcome, _names(config, outcome.folder), printed)
 
 

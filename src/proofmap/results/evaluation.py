@@ -142,6 +142,16 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
         ``per_label``."""
         return display().dataframe(self, table)
 
+    def to_dict(self) -> dict[str, float]:
+        """The scores by plain names: ``grad-cam/soundness``, and its 95 % interval as ``grad-cam/soundness/low`` and
+        ``grad-cam/soundness/high``. Scores of the run as a whole are named ``SCORE/SUBJECT``."""
+        found = {f"{score.name}/{score.subject}": score.value for score in self.run_scores}
+        for result in self.results:
+            for score in result.scores:
+                name = f"{result.name}/{score.name}"
+                found |= {name: score.value, f"{name}/low": score.low, f"{name}/high": score.high}
+        return found
+
     def __str__(self) -> str:
         return self.table()
 

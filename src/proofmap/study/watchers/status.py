@@ -1,7 +1,7 @@
 """The status of a running study, and the watchers that receive it.
 
 A watcher is called when the study begins, when its status changes, and when the study has ended. ``views.py`` has the watchers for the
-terminal, the log and the progress file; ``trackers.py`` has those for experiment trackers. A watcher that fails never stops a study.
+terminal, the log and the progress file. A watcher that fails never stops a study.
 """
 
 from __future__ import annotations
@@ -280,5 +280,5 @@ def memory_of(device: str) -> Memory | None:
 
 
 def finite(scores: Mapping[str, float]) -> dict[str, float]:
-    """The scores that are finite: JSON and trackers cannot hold others."""
+    """The scores that are finite: JSON cannot hold others."""
     return {metric: value for metric, value in scores.items() if math.isfinite(value)}
