@@ -615,8 +615,11 @@ def test_a_net_that_fails_on_this_size_says_so() -> None:
     [
         (lambda x: x[:, :, :7], r"must be \(N, 3, 8, 8\), got \(7, 3, 7, 8\)"),
         (lambda x: x[:, :1], r"got \(7, 1, 8, 8\)"),
-        (lambda x: x[0], r"got \(3, 8, 8\)"),
-        (lambda x: x.permute(0, 2, 3, 1), r"got \(7, 8, 8, 3\)"),
+        (lambda x: x[0], r"got \(3, 8, 8\); for one image write x\[None\]"),
+        (
+            lambda x: x.permute(0, 2, 3, 1),
+            r"got \(7, 8, 8, 3\); channels come before height and width: write x.movedim\(-1, -3\)",
+        ),
         (lambda x: (x * 255).to(torch.uint8), r"got torch\.uint8; divide 8-bit pixels by 255"),
         (lambda x: x * 255, r"must lie in \[0, 1\] \(the classifier normalises"),
         (lambda x: x - 0.5, r"must lie in \[0, 1\]"),
@@ -652,11 +655,37 @@ def test_rounding_beyond_the_unit_range_is_no_reason_to_refuse() -> None:
             "'logits', 'probabilities', 'sigmoid' or 'sigmoid-probabilities', not 'scores'",
         ),
         ({"names": ["a", "b"]}, "names has 2 entries, but the net returns 5 outputs"),
+        ({"device": "meta"}, "the device 'meta' cannot be used here: .*choose another, such as cpu"),
+        ({"device": "cudda"}, "the device 'cudda' cannot be used here: .*choose another, such as cpu"),
     ],
 )
 def test_arguments_that_cannot_be_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         classifier(**arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_gpu_that_is_not_there_is_refused() -> None:
+    with pytest.raises(
+        InputError, match="the device 'cuda' cannot be used here: .*choose another, such as cpu"
+    ):
+        classifier(device="cuda")
+
+
+@pytest.mark.parametrize("arguments", [{}, {"device": "cpu"}])
+def test_a_net_whose_weights_have_no_values_is_refused(arguments: dict[str, Any]) -> None:
+    with pytest.raises(
+        ModelError, match=r"weights of the net \w+ are on torch's meta device.*Load them first"
+    ):
+        Classifier(Net().to("meta"), size=8, **arguments)
+
+
+def test_gray_pictures_without_an_axis_of_channels_are_refused_with_the_way_to_add_it() -> None:
+    f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), size=8, mean=(0.5,), std=(0.5,))
+    with pytest.raises(
+        InputError, match=r"got \(2, 8, 8\); pictures have an axis of channels: write x.unsqueeze\(-3\)"
+    ):
+        f.probabilities(torch.rand(2, 8, 8))
 
 
 def test_what_cannot_be_called_is_no_net() -> None:

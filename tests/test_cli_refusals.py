@@ -152,7 +152,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ((*SANITY, "--relabelled-weights", "w.pth"), "--relabelled-weights needs --relabelled"),
         ((*SANITY, "--noise", "inf"), "noise a number above 0"),
         ((*SANITY, "--orders", "upwards"), "--orders must be among cascading"),
-        (("sanity", "photos", "--model", "nosuch"), "Nets of hubs are written torchvision:NAME, timm:NAME"),
+        (("sanity", "photos", "--model", "nosuch"), "torchvision:nosuch or timm:nosuch"),
         ((*MASKER, "texts"), "no image of texts could be read: "),
         ((*MASKER, "photos", "--learning-rate", "inf"), "learning_rate must be a number above 0, not inf"),
         ((*MASKER, "photos", "--layers", ","), "--layers names nothing"),

@@ -98,7 +98,10 @@ def test_a_net_without_published_weights_asks_for_a_file() -> None:
     "spec, told",
     [
         ("efficientnet-lite3", "no model 'efficientnet-lite3'. Did you mean .*'efficientnet-lite2'"),
-        ("resnet50", "no model 'resnet50'. .*Nets of hubs are written torchvision:NAME, timm:NAME"),
+        (
+            "resnet50",
+            "no model 'resnet50'. .*Nets of hubs need the hub's name: torchvision:resnet50 or timm:resnet50",
+        ),
         ("tim:resnet50", "there is no hub 'tim'. Did you mean 'timm'"),
         ("cifar10_resnet56", "Did you mean .*'cifar10-resnet56'"),
     ],

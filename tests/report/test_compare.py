@@ -314,6 +314,12 @@ def test_the_images_needed_are_those_of_the_difference_found_or_of_the_one_asked
             compare(found, detect=wrong)
 
 
+def test_more_than_ten_thousand_images_needed_are_not_counted() -> None:
+    a, b = [0.1, 0.4, 0.2, 0.5, 0.3, 0.6], [0.3, 0.2, 0.3, 0.6, 0.2, 0.7]
+    found = compare(with_values({"a": {"m": a}, "b": {"m": b}}), detect=1e-5)
+    assert found.differences[0].images_needed > 10_000 and "more than 10,000" in found.table()
+
+
 def test_a_proof_a_run_and_an_outcome_are_compared_as_their_evaluations_are(tmp_path: Path) -> None:
     outcome = run_study(toy_study(tmp_path, 3, methods=("gradient", "random")), tmp_path / "run")
     with pm.Run(tmp_path / "run") as run:

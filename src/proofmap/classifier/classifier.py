@@ -28,7 +28,15 @@ from proofmap.classifier.probability_models import has_gradient
 from proofmap.classifier.steadiness import count_labels, outputs_on_noise
 from proofmap.classifier.together import ask, is_together, share_of
 from proofmap.classifier.versions import NetVersion, tensors_of
-from proofmap.classifier.view import LogitsModule, copy_net, device_of, dtype_of, view_of
+from proofmap.classifier.view import (
+    LogitsModule,
+    check_weights,
+    copy_net,
+    device_of,
+    dtype_of,
+    usable_device,
+    view_of,
+)
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
@@ -102,7 +110,8 @@ class Classifier:
         net, self.outputs, names = described_net(net, self.inputs, outputs, names, from_data=data is not None)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
-        self.device = torch.device(device) if device is not None else device_of(net)
+        check_weights(net)
+        self.device = usable_device(device) if device is not None else device_of(net)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
         self._version = NetVersion(net)  # when the view was made
         self.dtype = dtype_of(net)

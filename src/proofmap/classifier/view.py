@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from proofmap.classifier.outputs import Outputs, as_logits
 from proofmap.classifier.versions import tensors_of
-from proofmap.core.errors import ModelError
+from proofmap.core.errors import InputError, ModelError
+from proofmap.plugins.failures import reason_of
 
 
 def view_of(net: nn.Module, device: torch.device) -> nn.Module:
@@ -66,6 +67,26 @@ def has_hooks(net: nn.Module) -> bool:
     """Whether a module of the net has a hook, which may change outputs or gradients, or watch them."""
     kinds = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     return any(getattr(module, kind) for module in net.modules() for kind in kinds)
+
+
+def usable_device(name: str | torch.device) -> torch.device:
+    """The device with this name. Raises an InputError if torch cannot use it on this machine."""
+    try:
+        torch.empty(1, device=name).tolist()  # fails on the meta device too, which has no values
+    except Exception as error:
+        raise InputError(
+            f"the device {str(name)!r} cannot be used here: {reason_of(error)}; choose another, such as cpu"
+        ) from None
+    return torch.device(name)
+
+
+def check_weights(net: object) -> None:
+    """Refuse a net with weights on torch's meta device: they have a shape, but no values."""
+    if any(tensor.is_meta for tensor in tensors_of(net)):
+        raise ModelError(
+            f"weights of the net {type(net).__name__} are on torch's meta device, so they have no values. Load them first, such as by "
+            "net.load_state_dict(state, assign=True), or build the net on the CPU"
+        )
 
 
 def device_of(net: object) -> torch.device:

@@ -175,13 +175,9 @@ def check_device(name: str | None) -> str:
     """The name of the device, after a check that it works. If no name is given, a GPU if there is one."""
     if name is None:
         return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.empty(1, device=name)
-    except Exception as error:
-        raise InputError(
-            f"the device {name!r} cannot be used here: {error}; choose another, such as --device cpu"
-        ) from None
-    return name
+    from proofmap.classifier.view import usable_device
+
+    return str(usable_device(name))
 
 
 def command_line() -> str:

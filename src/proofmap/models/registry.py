@@ -222,10 +222,10 @@ def _own(spec: ModelSpec) -> tuple[nn.Module, dict[str, Any]]:
             raise unknown_name(scheme, SCHEMES, f"{spec.text!r} cannot be found: there is no hub")
         if hint := _file_hint(Path(spec.name)):
             raise ModelError(hint)
-        elsewhere = ", ".join(info.name for info in _ELSEWHERE[:-1])
+        elsewhere = ", ".join(info.name for info in _ELSEWHERE[2:-1])
         raise ModelError(
-            f"{unknown_name(spec.name, _OWN, 'Proofmap has no model')} Nets of hubs are written {elsewhere}, yours "
-            f"{_ELSEWHERE[-1].name}; see: proofmap list models"
+            f"{unknown_name(spec.name, _OWN, 'Proofmap has no model')} Nets of hubs need the hub's name: torchvision:{spec.name} or "
+            f"timm:{spec.name}. Others are written {elsewhere}, yours {_ELSEWHERE[-1].name}; see: proofmap list models"
         )
     if spec.options:
         raise InputError(f"{spec.text}: {spec.name} has no options; remove {', '.join(spec.options)}")

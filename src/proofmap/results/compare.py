@@ -29,6 +29,7 @@ Verdict = Literal["better", "worse", "undecided"]
 
 LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
+_MOST_NEEDED = 10_000
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ class Comparison(Table):
             ("wins", lambda d: "-" if math.isnan(d.wins) else f"{d.wins:.0%}"),
             ("p", lambda d: p_text(d.p)),
             ("Holm p", lambda d: p_text(d.corrected_p)),
-            (f"{self.noun} needed", lambda d: "-" if d.images_needed is None else f"{d.images_needed:,}"),
+            (f"{self.noun} needed", lambda d: _needed(d.images_needed)),
             ("verdict", lambda d: d.verdict),
         )
 
@@ -352,6 +353,17 @@ def signed(value: float) -> str:
 def signed_interval(low: float, high: float) -> str:
     """The interval as text, such as ``[+.012, +.034]``, or a dash if there is no interval."""
     return "-" if math.isnan(low) else f"[{signed(low)}, {signed(high)}]"
+
+
+def _needed(images: int | None) -> str:
+    """The number of images needed as text. Above 10,000 the number says no more than that.
+
+    >>> _needed(3142), _needed(4979947)
+    ('3,142', 'more than 10,000')
+    """
+    if images is None:
+        return "-"
+    return f"{images:,}" if images <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"
 
 
 def p_text(value: float) -> str:

@@ -89,7 +89,7 @@ class Sanity:
         >>> print(
         ...     Sanity(30, 90, "images", 30, 28, False, 1000, 9, 11, 0.93, (FillAlone("gray", "web", 0.1),))
         ... )
-        sanity of 30 images: 28 of 30 right; f moves by .93 from one to another; gray alone is 'web' with f = .10
+        sanity of 30 images: 28 of 30 right; f moves by .93 from one to another (above .01: nothing to do); gray alone is 'web' with f = .10
         """
         order = f", with {self.by_order} as outputs 0, 1, ... in this order: name the outputs to be sure"
         right = (
@@ -97,7 +97,8 @@ class Sanity:
             if self.known
             else ["true labels are not known"]
         )
-        moves = [f"f moves by {_places(self.moves)} from one to another"] if self.images > 1 else []
+        fine = f" (above {_places(HARDLY_MOVES)}: nothing to do)" if self.moves >= HARDLY_MOVES else ""
+        moves = [f"f moves by {_places(self.moves)} from one to another{fine}"] if self.images > 1 else []
         alone = [f"{fill.fill} alone is {fill.label!r} with f = {_places(fill.f)}" for fill in self.fills]
         many = f"{self.images} {self.noun}" if self.images != 1 else f"one of the {self.noun}"
         return f"sanity of {many}: {'; '.join([*right, *moves, *alone])}"

@@ -290,7 +290,7 @@ class Inputs(ABC):
             )
         if inputs.ndim != 1 + len(self.shape) or tuple(inputs.shape[1:]) != self.shape:
             raise InputError(
-                f"{self.noun} must be (N, {', '.join(map(str, self.shape))}), got {tuple(inputs.shape)}"
+                f"{self.noun} must be (N, {', '.join(map(str, self.shape))}), got {tuple(inputs.shape)}{self._shape_advice(inputs)}"
             )
         limits = "" if self.limits is None else f" in [{self.limits[0]:g}, {self.limits[1]:g}]"
         if not inputs.is_floating_point():
@@ -313,6 +313,10 @@ class Inputs(ABC):
 
     def _form(self) -> str:
         return f"(N, {', '.join(map(str, self.shape))})"
+
+    def _shape_advice(self, given: Tensor) -> str:
+        """How to change a tensor of the wrong shape into inputs, or an empty text if that is not known. It continues a sentence."""
+        return f"; for one {self.singular} write x[None]" if tuple(given.shape) == self.shape else ""
 
     def shape_hint(self) -> str:
         """Advice for an input of the wrong shape."""
@@ -337,7 +341,7 @@ class Inputs(ABC):
             raise InputError(f"{self.noun} must be numbers: {error}") from None
         if tuple(values.shape) != self.shape:
             raise InputError(
-                f"{self.noun} must have the shape {self.shape}, this one has {tuple(values.shape)}"
+                f"{self.noun} must have the shape {self.shape}, this one has {tuple(values.shape)}{self._shape_advice(values)}"
             )
         values = values.to("cpu", torch.float32)
         self._check_finite(values[None], f"one of the {self.noun} holds NaN or infinity")

@@ -86,6 +86,14 @@ class Pictures(Inputs):
     def _form(self) -> str:
         return "(N, C, H, W)"
 
+    def _shape_advice(self, given: Tensor) -> str:
+        channels, height, width = self.shape
+        if tuple(given.shape[-3:]) == (height, width, channels) and given.ndim in (3, 4):
+            return "; channels come before height and width: write x.movedim(-1, -3)"
+        if channels == 1 and tuple(given.shape[-2:]) == (height, width) and given.ndim in (2, 3):
+            return "; pictures have an axis of channels: write x.unsqueeze(-3)"
+        return super()._shape_advice(given)
+
     def shape_hint(self) -> str:
         return (
             f"Check size, and mean and std: they have {len(self.mean)} {'entry' if len(self.mean) == 1 else 'entries'}, one for "
