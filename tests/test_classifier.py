@@ -667,7 +667,7 @@ def test_arguments_that_cannot_be_are_refused(arguments: dict[str, Any], message
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_not_there_is_refused() -> None:
     with pytest.raises(
-        InputError, match="the device 'cuda' cannot be used here: .*choose another, such as cpu"
+        InputError, match=r"the device 'cuda' cannot be used here: .*choose another, such as cpu"
     ):
         classifier(device="cuda")
 
