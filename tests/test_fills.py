@@ -44,6 +44,28 @@ def pictures(n: int = 5) -> np.ndarray:
     return np.random.default_rng(1).integers(0, 256, (n, 12, 12, 3), dtype=np.uint8)
 
 
+@pytest.mark.parametrize(
+    "found, told",
+    [
+        (None, "None"),
+        (np.zeros((6, 3, 12, 12)), "ndarray"),
+        (torch.zeros(6, 3, 12), r"torch.float32 of shape \(6, 3, 12\)"),
+        (torch.zeros(6, 3, 12, 12, dtype=torch.uint8), r"torch.uint8 of shape \(6, 3, 12, 12\)"),
+    ],
+)
+def test_a_fill_of_ones_own_that_returns_something_else_is_named(
+    images: Tensor, keys: Tensor, found: object, told: str
+) -> None:
+    described = {"name": "own", "description": "for tests", "backgrounds": lambda self, *given: found}
+    fill = type("Own", (Fill,), described)()
+    expected = rf"the fill own: backgrounds\(.* of the shape \(6, 3, 12, 12\) of the images, not {told}$"
+    with pytest.raises(InputError, match=expected):
+        fill.prepare(classifier())(images, keys)
+    behind = type("Own", (Fill,), {**described, "reads_mask": True})()
+    with pytest.raises(InputError, match=r"the fill own: backgrounds_behind\(.*, not "):
+        behind.prepare(classifier()).behind(images, keys, torch.ones(6, 12, 12, dtype=torch.bool))
+
+
 EVERY: dict[str, Callable[[], Fill]] = {
     "gray": Gray,
     "black": lambda: Gray(color=(0.0, 0.0, 0.0)),

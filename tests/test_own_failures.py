@@ -22,7 +22,7 @@ from typing import ClassVar
 
 from beside import layer_of
 from proofmap.fills import Fill
-from proofmap.methods import Method
+from proofmap.methods import Method; from proofmap.metrics import Metric
 
 def bad(classifier, images, labels):
     return layer_of(classifier)  # line 11
@@ -72,6 +72,27 @@ class Nameless(Method):
 class Empty(Method):
     name: ClassVar[str] = "empty"
     description: ClassVar[str] = "has no code"
+
+@dataclass(frozen=True, kw_only=True)
+class Forgetful(Holes):
+    name: ClassVar[str] = "forgetful"
+
+    def backgrounds(self, images, keys, inputs):
+        pass
+
+@dataclass(frozen=True, kw_only=True)
+class Wide(Metric):
+    name: ClassVar[str] = "wide"
+    description: ClassVar[str] = "too many values"
+    higher_is_better: ClassVar[bool] = True
+
+    def __call__(self, judged):
+        return judged.f.repeat(2, 1)
+
+@dataclass(frozen=True, kw_only=True)
+class Undirected(Metric):
+    name: ClassVar[str] = "undirected"
+    description: ClassVar[str] = "no direction"
 """
 BESIDE = """
 def layer_of(classifier):
@@ -213,6 +234,36 @@ def test_a_study_goes_on_and_has_the_place_in_its_records(
     assert f"failed: bad on photo.png: {PLACE}\n" in printed.err and "random" in printed.out
     with pm.Run("run") as opened:
         assert [failure.reason for failure in opened.failures()] == [PLACE]
+
+
+@pytest.mark.parametrize(
+    "arguments, code, told",
+    [
+        (
+            ("--fills", "mine.py:Forgetful"),
+            2,
+            "the fill forgetful: backgrounds(images, keys, inputs) must return",
+        ),
+        (("--metrics", "mine.py:Undirected"), 2, "the metric undirected must say which direction is better"),
+        (
+            ("--metrics", "mine.py:Wide"),
+            3,
+            "failed: random on photo.png: the metric wide: __call__(judged) must return",
+        ),
+    ],
+)
+def test_a_fill_or_metric_that_returns_something_else_ends_a_study_with_one_message(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, str],
+    code: int,
+    told: str,
+) -> None:
+    asked = ("--data", "photo.png", *MODEL, "--labels", "top1", "--quiet", "--no-pictures", "--out", "run")
+    assert run(monkeypatch, "evaluate", *asked, "--methods", "random", *arguments) == code
+    printed = capsys.readouterr()
+    assert told in printed.err and "Traceback" not in printed.err
 
 
 def test_in_python_the_exception_itself_arrives_with_a_note(folder: Path) -> None:

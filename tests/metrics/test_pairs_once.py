@@ -118,5 +118,5 @@ def test_a_metric_may_build_on_the_values_of_the_class_above_it() -> None:
 
 def test_a_metric_that_gives_neither_values_nor_pairs_says_so() -> None:
     silent = type("Silent", (Metric,), {"name": "counted", "description": "none", "higher_is_better": True})()
-    with pytest.raises(NotImplementedError, match="Silent gives no values per image"):
+    with pytest.raises(pm.InputError, match="the metric counted gives no values: define __call__"):
         silent.measure(None)

@@ -92,7 +92,8 @@ class ReadyFill(Ready):
 
     def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
         """Backgrounds ``(N, *shape)``. The fill gets copies of its arguments, so it may change them."""
-        return self.compute(private_copy(images), private_copy(keys))
+        found = self.compute(private_copy(images), private_copy(keys))
+        return self._checked(found, "backgrounds(images, keys, inputs)", images)
 
     def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
         """Backgrounds ``(N, *shape)`` while the positions ``keep`` ``(N, *positions)``, boolean, are shown. The fill gets copies of
@@ -101,7 +102,21 @@ class ReadyFill(Ready):
         if not self.fill.reads_mask:
             return self(images, keys)
         images, keys, keep = (private_copy(x) for x in (images, keys, keep))
-        return self.fill.backgrounds_behind(images, keys, keep, self.inputs)
+        found = self.fill.backgrounds_behind(images, keys, keep, self.inputs)
+        return self._checked(found, "backgrounds_behind(images, keys, keep, inputs)", images)
+
+    def _checked(self, found: object, call: str, images: Tensor) -> Tensor:
+        """What a fill returned. Raises :class:`InputError` if it is not backgrounds ``(N, *shape)``."""
+        floats = isinstance(found, Tensor) and found.is_floating_point() >= images.is_floating_point()
+        if isinstance(found, Tensor) and floats and found.shape == images.shape:
+            return found
+        what = f"{type(found).__name__}"
+        if isinstance(found, Tensor):
+            what = f"{found.dtype} of shape {tuple(found.shape)}"
+        raise InputError(
+            f"the fill {self.plugin.name}: {call} must return a torch.Tensor of floats of the shape {tuple(images.shape)} of the "
+            f"{self.inputs.noun}, not {'None' if found is None else what}"
+        )
 
     def compute(self, images: Tensor, keys: Tensor) -> Tensor:
         """Backgrounds ``(N, *shape)`` for images and stream keys. A fill with a state, such as a pool of images, overrides this

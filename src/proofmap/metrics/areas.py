@@ -59,8 +59,9 @@ class Insertion(GameMetric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        # the limits of this metric's target; the class attribute has those of a probability
-        object.__setattr__(self, "limits", self.target.limits)
+        # the limits of this metric's target, unless a subclass declares its own; the class attribute has those of a probability
+        if type(self).limits == Insertion.limits:
+            object.__setattr__(self, "limits", self.target.limits)
 
     def pairs(self, judged: Judged) -> Tensor:
         return self.curves(judged).auc

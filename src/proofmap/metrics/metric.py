@@ -65,18 +65,60 @@ class Metric(Plugin):
 
     def measure(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
         """Values per image ``(N,)``, and values per label ``(N, L)`` or None. An evaluation calls this method; it calls :meth:`pairs` only
-        once.
+        once. Raises :class:`InputError` if the metric returned something else.
         """
         if type(self).__call__ is Metric.__call__:
-            return self._from_own_pairs(judged)
-        values = self(judged.copy_for(judged.found)).clone()
-        return values, self.pairs(judged)
+            values, pairs = self._from_own_pairs(judged)
+            return self._checked_values(values, "from_pairs(judged, pairs)", judged), pairs
+        values = self._checked_values(self(judged.copy_for(judged.found)), "__call__(judged)", judged).clone()
+        own = self.pairs(judged)
+        return values, None if own is None else self._checked_pairs(own, judged)
 
     def _from_own_pairs(self, judged: Judged) -> tuple[Tensor, Tensor]:
-        pairs = self.pairs(judged)
-        if pairs is None:
-            raise NotImplementedError(f"{type(self).__name__} gives no values per image")
+        found = self.pairs(judged)
+        if found is None:
+            raise InputError(
+                f"the metric {self.name} gives no values: define __call__(judged), which returns a tensor (N,) with one value per image, "
+                "or pairs(judged), which returns a tensor (N, L) with one value per label"
+            )
+        pairs = self._checked_pairs(found, judged)
         return self.from_pairs(judged, pairs.clone()), pairs
+
+    def _checked_values(self, found: object, call: str, judged: Judged) -> Tensor:
+        low, high = self.limits
+        values = self._checked(found, call, (len(judged.images),), "one value per image", judged)
+        slack = 1e-5 * max([1.0, *(abs(limit) for limit in self.limits if math.isfinite(limit))])
+        if outside := values[(values < low - slack) | (values > high + slack)].tolist():
+            raise InputError(
+                f"the metric {self.name}: {call} returned {outside[0]:g}, but its values must lie between its limits {low:g} and {high:g}, or be "
+                "NaN if an image does not count. Correct the value, or the limits that the metric declares"
+            )
+        return values
+
+    def _checked_pairs(self, found: object, judged: Judged) -> Tensor:
+        return self._checked(
+            found, "pairs(judged)", tuple(judged.labels.shape), "one value per label", judged
+        )
+
+    def _checked(self, found: object, call: str, shape: tuple[int, ...], each: str, judged: Judged) -> Tensor:
+        """What a metric returned, as a tensor of floats that needs no gradient."""
+        expected = (
+            f"the metric {self.name}: {call} must return a torch.Tensor of numbers of shape {shape}, {each}"
+        )
+        if not isinstance(found, Tensor) or found.is_complex():
+            what = "None" if found is None else f"{type(found).__name__}"
+            raise InputError(f"{expected}, not {found.dtype if isinstance(found, Tensor) else what}")
+        if found.shape != shape:
+            advice = (
+                ". Values per label belong into pairs(judged)" if found.shape == judged.labels.shape else ""
+            )
+            raise InputError(f"{expected}, not of shape {tuple(found.shape)}{advice}")
+        values = (found if found.is_floating_point() else found.double()).detach()
+        if bool(values.isinf().any()):
+            raise InputError(
+                f"{expected}: finite, or NaN if it does not count. It returned an infinite value"
+            )
+        return values
 
     def games(self) -> tuple[Game, ...]:
         """The games that this metric needs; equal games are played once."""
@@ -132,6 +174,15 @@ class RunMetric(Metric):
         """The metric's numbers for a run, each with its subject, such as a score or a pair of methods."""
         raise NotImplementedError(f"{type(self).__name__} gives no values per run")
 
+    def measure_run(self, run: RunValues) -> list[RunValue]:
+        """The numbers of :meth:`over_run`. Raises :class:`InputError` if the metric returned something else."""
+        found = self.over_run(run)
+        if not isinstance(found, Sequence) or not all(isinstance(each, RunValue) for each in found):
+            raise InputError(
+                f"the metric {self.name}: over_run(run) must return a list of RunValue(subject, value, n), not {found!r:.80}"
+            )
+        return list(found)
+
 
 METRICS: Registry[Metric] = Registry("metric", "proofmap.metrics", prepare=settings_class)
 """The registered metrics, by name."""
@@ -148,6 +199,12 @@ def make_metric(spec: Any, defaults: Mapping[str, Any] | None = None) -> Metric:
 
 def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dict[str, RunMetric]]:
     """The metrics with values per image (at least one is required) and the metrics of whole runs, each by name."""
+    for metric in metrics.values():
+        if not isinstance(getattr(metric, "higher_is_better", None), bool):
+            raise InputError(
+                f"the metric {metric.name} must say which direction is better: write higher_is_better = True, or False, in class "
+                f"{type(metric).__name__}"
+            )
     of_runs = {name: metric for name, metric in metrics.items() if isinstance(metric, RunMetric)}
     per_image = {name: metric for name, metric in metrics.items() if name not in of_runs}
     if not per_image:

@@ -164,7 +164,7 @@ def run_scores(metrics: Mapping[str, RunMetric], results: Sequence[MethodResult]
             metric.kind or metric.name,
         )
         for name, metric in metrics.items()
-        for found in metric.over_run(_run_values(results))
+        for found in metric.measure_run(_run_values(results))
     )
 
 
