@@ -36,7 +36,6 @@ class World:
     port: int
     photo: str
     job: str
-    run: str
 
     def ask(self, verb: str, path: str | bytes, content: object = None, **headers: str) -> bytes:
         told = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -79,11 +78,6 @@ def traversal(world: World) -> Iterator[Hostile]:
         f"/api/jobs/{world.job}/maps/{{}}/0",
         f"/api/jobs/{world.job}/maps/0/{{}}",
         f"/api/jobs/{world.job}/files/{{}}",
-        "/api/runs/{}",
-        f"/api/runs/{world.run}/images/{{}}",
-        "/runs/{}",
-        "/runs/{}/report",
-        f"/runs/{world.run}/images/{{}}/page",
     )
     for place in places:
         for part in TRAVERSALS:
@@ -120,28 +114,10 @@ def queries(world: World) -> Iterator[Hostile]:
             )
         yield Hostile(f"labels net={text[:20]}", world.ask("GET", f"/api/labels?net={text}"))
     for number in ("-1", "0", "1e9", "NaN", "1.5", "9" * 400, "%00", "0x10", "null", ""):
-        for path in (
-            f"/api/photos/{world.photo}/beliefs?net=net.py:make&number={number}",
-            f"/api/runs/{world.run}/images?number={number}",
-        ):
-            yield Hostile(f"{path[:16]} {path.partition('?')[2][:60]}", world.ask("GET", path))
-        for path in (f"/api/jobs/{world.job}?after={number}", f"/api/runs/{world.run}/images?start={number}"):
-            yield Hostile(
-                f"{path[:16]} {path.partition('?')[2][:60]}", world.ask("GET", path), refused=number != "0"
-            )
-    for value in ("-1", "nan", "inf", "a"):
-        both = f"run={world.run}&against={world.run}"
-        yield Hostile(f"max_drop={value}", world.ask("GET", f"/api/runs/compare?{both}&max_drop={value}"))
-        yield Hostile(f"page, max_drop={value}", world.ask("GET", f"/runs/compare?{both}&max_drop={value}"))
-    for text in ("%3Cscript%3E", "%00", "%FF", "{{7*7}}", "'; DROP TABLE images; --"):
-        for name in ("metric", "sort"):
-            yield Hostile(
-                f"{name}={text}",
-                world.ask("GET", f"/runs/{world.run}/images?{name}={text.replace(' ', '+')}"),
-            )
-        for place in ("/runs", "/api/runs"):
-            asked = f"{place}/{world.run}/images?search={text.replace(' ', '+')}"
-            yield Hostile(f"{place} search={text}", world.ask("GET", asked), refused=False)
+        path = f"/api/photos/{world.photo}/beliefs?net=net.py:make&number={number}"
+        yield Hostile(f"number={number[:60]}", world.ask("GET", path))
+        path = f"/api/jobs/{world.job}?after={number}"
+        yield Hostile(f"after={number[:60]}", world.ask("GET", path), refused=number != "0")
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------
@@ -387,7 +363,7 @@ def strangers(world: World) -> Iterator[Hostile]:
         yield Hostile(f"origin {origin!r}, reading", world.ask("GET", "/api/about", Origin=origin))
         yield Hostile(f"origin {origin!r}, writing", world.ask("POST", *asked, Origin=origin))
     for site in ("cross-site", "same-site", "CROSS-SITE", "nonsense"):
-        for path in ("/api/about", "/api/jobs", "/runs", "/static/index.html"):
+        for path in ("/api/about", "/api/jobs", "/idea", "/static/index.html"):
             yield Hostile(f"{site} {path}", world.ask("GET", path, Sec_Fetch_Site=site))
         yield Hostile(f"{site}, writing", world.ask("POST", *asked, Sec_Fetch_Site=site))
     for host in (
@@ -421,9 +397,7 @@ def verbs(world: World) -> Iterator[Hostile]:
         "/api/jobs",
         f"/api/jobs/{world.job}",
         "/api/paint",
-        "/api/runs",
-        "/runs",
-        "/api",
+        "/idea",
     )
     for path in paths:
         for verb in ("PUT", "PATCH", "TRACE", "OPTIONS", "CONNECT", "PROPFIND", "get", "DELETE"):

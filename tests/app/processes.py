@@ -70,15 +70,14 @@ class Answer:
 
 
 class Served:
-    """A server in a process of its own, with two nets and, if wanted, runs; what it prints goes to a file."""
+    """A server in a process of its own, with two nets; what it prints goes to a file."""
 
-    def __init__(self, folder: Path, port: int = 0, runs: Path | None = None) -> None:
+    def __init__(self, folder: Path, port: int = 0) -> None:
         (folder / "net.py").write_text(_NET)
         (folder / "temporary").mkdir(exist_ok=True)
         self.log = folder / "log.txt"
         arguments = ["--model", f"{folder / 'net.py'}:make", "--model", f"{folder / 'net.py'}:slow"]
         arguments += ["--port", str(port), "--no-browser", "--device", "cpu"]
-        arguments += [] if runs is None else ["--runs", str(runs)]
         path = os.pathsep.join([str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", "")])
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(

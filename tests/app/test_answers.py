@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 import numpy as np
 import pytest
@@ -15,7 +16,8 @@ from proofmap.app.job_routes import jobs_router
 from proofmap.app.photo_routes import photos_router
 from proofmap.app.server import Server
 from proofmap.methods import METHODS
-from tests.app.served import NAMES, SIZE, made, net, opened, picture, uploaded
+from tests.app.served import NAMES, SIZE, net, picture, uploaded
+from tests.docs.pages import DOCS
 from tests.toys import linear_probabilities
 
 
@@ -123,10 +125,14 @@ def test_the_document_of_the_api_has_every_route_and_no_remote_page(
     assert client.get("/docs").status_code == client.get("/redoc").status_code == 404
 
 
-def test_api_only_has_no_page() -> None:
-    with opened(made()) as client:
-        assert client.get("/").headers["content-type"].startswith("text/html")
-        assert client.get("/static/idea.html").status_code == 200
-        assert client.get("/static/..%2fserver.py").status_code == 404
-    with opened(made(), api_only=True) as client:
-        assert client.get("/").status_code == 404 and client.get("/api/about").status_code == 200
+def test_the_documentation_names_every_route_and_no_other(client: TestClient) -> None:
+    page = (DOCS / "reference" / "api.md").read_text("utf-8")
+    named = re.findall(r"^\| `([A-Z]+) (/api[^`]*)`", page, re.MULTILINE)
+    paths = client.get("/api/openapi.json").json()["paths"]
+    assert sorted(named) == sorted((verb.upper(), path) for path, verbs in paths.items() for verb in verbs)
+
+
+def test_the_page_and_its_files_are_served_and_no_other_file(client: TestClient) -> None:
+    assert client.get("/").headers["content-type"].startswith("text/html")
+    assert client.get("/static/idea.html").status_code == 200
+    assert client.get("/static/..%2fserver.py").status_code == 404

@@ -13,9 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from proofmap.study import run_study
-from tests.study.studies import toy_study
-
 pytest.importorskip("fastapi")
 pytest.importorskip("uvicorn")
 
@@ -39,15 +36,12 @@ MOST = 15.0
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run."""
-    folder = tmp_path_factory.mktemp("home-of-the-server")
-    run_study(toy_study(folder, 1, methods=("random",)), folder / "runs" / "first", threads=1)
-    return folder
+    return tmp_path_factory.mktemp("home-of-the-server")
 
 
 @pytest.fixture(scope="module")
 def served(home: Path) -> Iterator[Served]:
-    server = Served(home, runs=home / "runs")
+    server = Served(home)
     yield server
     if server.process.poll() is None:
         server.kill()
@@ -58,8 +52,7 @@ def world(served: Served) -> World:
     photo = served.photo(picture())
     job = served.job(photo)
     assert served.until(job, "done", "failed") == "done"
-    run = served.send("GET", "/api/runs").json()["runs"][0]["run"]
-    return World(served.port, photo, job, run)
+    return World(served.port, photo, job)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -100,7 +93,7 @@ def _problem(hostile: Hostile, answer: Answer, seconds: float, home: Path) -> st
 
 
 def test_there_are_two_hundred_of_them_and_more() -> None:
-    world = World(8000, "0" * 32, "0" * 32, "0" * 32)
+    world = World(8000, "0" * 32, "0" * 32)
     every = [hostile for kind in KINDS for hostile in kind(world)]
     assert len(every) > 200 and len({hostile.name for hostile in every}) == len(every)
 
@@ -268,16 +261,13 @@ def test_a_server_that_was_killed_comes_back_at_the_same_address(
     assert not [*(home / "temporary").iterdir()]
     log = served.log
     log.write_text("")
-    again = Served(home, port=served.port, runs=home / "runs")
+    again = Served(home, port=served.port)
     try:
         assert again.port == served.port
         lost = again.send("GET", f"/api/jobs/{running}")
         assert lost.status == 404 and "the server was restarted" in lost.json()["error"]
         assert again.send("GET", f"/api/photos/{world.photo}/beliefs?net=net.py:make").status == 404
         assert again.send("GET", "/api/jobs").json() == {"jobs": []}
-        assert (
-            again.send("GET", f"/runs/{world.run}/report").status == 200
-        )  # the run has the name that it had
         assert again.until(again.job(again.photo(picture())), "done", "failed") == "done"
         stopping = again.job(again.photo(picture()), LONG, net="net.py:slow")
         again.until(stopping, "running")

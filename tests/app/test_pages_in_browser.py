@@ -1,4 +1,4 @@
-"""The other pages in a real browser: the idea by hand, runs and comparison without a folder, a page that is not there; the theme."""
+"""The other pages in a real browser: the idea by hand, a page that is not there; the theme."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pytest
 pytest.importorskip("fastapi", reason="the extra app is not installed")
 
 from proofmap.results.proof_shape import percent
-from tests.app.threaded import Served, png
+from tests.app.threaded import Served
 from tests.browser import pixels_of
-from tests.toys import linear_classifier, pixels
+from tests.toys import linear_classifier
 
 DATA = json.loads((files("proofmap.app") / "page" / "idea.json").read_text("utf-8"))
-PAGES = ("idea", "runs", "runs/compare", "api", "nothing", "")
+PAGES = ("idea", "nothing", "")
 
 
 @pytest.fixture(scope="module")
@@ -81,11 +81,10 @@ def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Se
         tab.locator("#theme").filter(has_text=f"{theme.capitalize()} theme").click()
         for path in PAGES:
             tab.goto(f"{served.address}{path}")
-            if path in ("", "idea"):
+            if path != "nothing":
                 tab.wait_for_selector("html[data-ready]", state="attached")
-            assert tab.evaluate("() => getComputedStyle(document.documentElement).colorScheme") == theme
-            links = tab.locator("nav a").all()
-            assert len(links) == 5, "every page leads to every other"
+                assert tab.evaluate("() => getComputedStyle(document.documentElement).colorScheme") == theme
+            assert tab.locator("a[href='./'], a[href='/']").count(), "every page leads to the first"
             for width in (390, 1440):
                 tab.set_viewport_size({"width": width, "height": 900})
                 assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, path
@@ -93,9 +92,6 @@ def test_no_page_is_a_dead_end_and_every_page_has_the_theme(tab: Any, served: Se
             assert not [(v["id"], v["nodes"]) for v in found if v["impact"] in ("serious", "critical")], path
     tab.goto(f"{served.address}nothing")
     assert tab.inner_text("h1") == "Not found" and "nothing at this address" in tab.inner_text("main")
-    tab.goto(f"{served.address}runs")
-    assert "proofmap serve --runs" in tab.inner_text("main")
-    assert tab.inner_text("nav [aria-current=page]") == "Runs"
 
 
 @pytest.mark.slow
@@ -109,42 +105,3 @@ def test_the_first_sight_names_both_halves_and_what_one_photo_cannot_show(tab: A
         assert len(tab.locator(".sample:visible").all()) == 5, "the others are behind a fold"
         tab.locator("#more-part summary").press("Enter")
         assert len(tab.locator(".sample:visible").all()) > 5
-
-
-@pytest.mark.slow
-def test_photos_that_are_dropped_together_become_a_run(tab: Any, tmp_path: Path) -> None:
-    served = Served(linear_classifier(8, 3), runs=tmp_path)
-    try:
-        tab.goto(served.address)
-        tab.wait_for_selector("html[data-ready]", state="attached")
-        files = [
-            {"name": f"{k}.png", "mimeType": "image/png", "buffer": png(pixels(1, 8, seed=k)[0])}
-            for k in range(3)
-        ]
-        wrong = {"name": "notes.txt", "mimeType": "text/plain", "buffer": b"words"}
-        tab.locator("#file").set_input_files([*files, wrong])
-        assert tab.inner_text(
-            "#batch-heading"
-        ) == "3 photos together" and "1 file left out" in tab.inner_text("#batch-words")
-        tab.get_by_label("Method", exact=True).select_option("gradient")
-        assert "report: gradient on all" in tab.inner_text("#batch-words")
-        tab.locator("#batch-run").focus()
-        tab.keyboard.press("Enter")
-        tab.locator("#batch-link", has_text="Open the report").click()
-        tab.locator(".state", has_text="finished").wait_for()
-        assert len([*tmp_path.glob("photos-*/photos/*.png")]) == 3
-    finally:
-        served.stop()
-
-
-@pytest.mark.slow
-def test_without_a_folder_of_runs_the_page_says_how_to_get_one(tab: Any, served: Served) -> None:
-    tab.goto(served.address)
-    tab.wait_for_selector("html[data-ready]", state="attached")
-    picture = png(pixels(1, 8)[0])
-    files = [{"name": f"{k}.png", "mimeType": "image/png", "buffer": picture} for k in range(2)]
-    tab.locator("#file").set_input_files(files)
-    assert "proofmap serve --runs FOLDER" in tab.inner_text("#batch-words")
-    assert not tab.locator("#batch-run").is_visible()
-    tab.locator("#batch-close").click()
-    assert not tab.locator("#batch").is_visible()

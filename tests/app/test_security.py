@@ -78,11 +78,12 @@ def test_every_answer_carries_the_headers(client: TestClient) -> None:
 
 def test_a_person_gets_errors_as_pages_and_a_program_as_json(client: TestClient, server: Server) -> None:
     person = {"accept": "text/html,*/*"}
-    for address in ("/nothing", "/runs/nothing", "/static/nothing.js"):
+    for address in ("/nothing", "/runs", "/static/nothing.js"):
         found = client.get(address, headers=person)
         assert found.status_code == 404 and found.headers["content-type"].startswith("text/html")
         assert "Not found" in found.text and 'href="/"' in found.text
-        assert "unsafe" not in found.headers["content-security-policy"]
+        policy = found.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "script-src" not in policy
         assert client.get(address).json().keys() == {"error"}
     assert client.get("/api/nothing", headers=person).json().keys() == {"error"}
     wrong_name = client.get("/", headers={**person, "host": "evil.example"})

@@ -38,7 +38,7 @@ def test_the_page_is_in_the_words_of_series(served: tuple[TestClient, Server]) -
     assert about["default"]["methods"] == ["belief-mask"]
     assert {"time-shift", "blur", "gray"} <= {fill["name"] for fill in about["fills"]}
     page = served[0].get("/").text
-    assert "Which segments prove what the model believes?" in page and "judge many series<" in page
+    assert "Which segments prove what the model believes?" in page and "judge many series:" in page
     assert ".ts,.csv,.tsv,.npz,.wav" in page and "pixel" not in page
     assert served[0].get("/static/lines.js").status_code == 200
 

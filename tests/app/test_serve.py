@@ -92,7 +92,7 @@ def test_a_browser_is_opened_at_the_page(started: list[Any], monkeypatch: pytest
             pass
 
     monkeypatch.setattr(command.threading, "Timer", AtOnce)
-    for more in ([], ["--no-browser"], ["--api-only"]):
+    for more in ([], ["--no-browser"]):
         assert run(monkeypatch, "serve", "--model", "net.py:make", "--port", "0", *more) == 0
     assert opened == [f"http://127.0.0.1:{started[0][1][1]}/"]
 
@@ -109,7 +109,6 @@ def test_a_browser_is_opened_at_the_page(started: list[Any], monkeypatch: pytest
         (("--model", "net.py:make", "--data", "rows.csv", "--target", "churned"), "takes photos"),
         (("--model", "rows.py:make", "--data", "gone.csv", "--target", "churned"), "gone.csv"),
         (("--model", "rows.py:make", "--data", "rows.csv", "--target", "gone"), "'gone'"),
-        (("--runs", "gone"), "there is no folder gone"),
         (("--host", "no.such.host.invalid"), "no.such.host.invalid"),
         (("--device", "nothing"), "device"),
     ],

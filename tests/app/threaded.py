@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import socket
 import threading
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ class Served:
         self,
         classifier: Classifier,
         port: int = 0,
-        runs: Path | None = None,
         http: type[TimedProtocol] = TimedProtocol,
         items: Items | None = None,
     ) -> None:
@@ -46,7 +44,6 @@ class Served:
             nets,
             Choices(),
             access=Access("127.0.0.1", self.port),
-            runs=runs,
             items=items or Items(),
         )
         self.server.nets.warm = lambda photo, name: None  # type: ignore[method-assign]  # no random images here

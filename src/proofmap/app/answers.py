@@ -1,6 +1,6 @@
 """The requests and answers (JSON responses) of the API, as types. FastAPI uses them to check requests and to make the OpenAPI document.
 
-The types of jobs, batches and painted proofs are in :mod:`proofmap.app.job_answers`.
+The types of jobs and painted proofs are in :mod:`proofmap.app.job_answers`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,6 @@ MOST_TYPED = 16
 """Largest number of labels that a visitor may type for a zero-shot net."""
 MOST_LISTED = 100
 """Largest number of rows in one list."""
-MOST_BATCH = 50
-"""Largest number of photos in one batch."""
 LONGEST_TEXT = 100_000
 """Largest number of characters in a request for a text. The limit for a text to explain is lower, so that its own error message is sent."""
 LONGEST_SPEC = 300
@@ -109,7 +107,6 @@ class Limits(BaseModel):
     typed_labels: int = Field(description="of a net that takes any labels")
     labels: int = Field(description="of one job")
     methods: int = Field(description="of one job")
-    batch: int = Field(description="photos of one batch; 0 if this server has no folder of runs")
 
 
 class DataAbout(BaseModel):
@@ -133,7 +130,6 @@ class About(BaseModel):
     methods: list[MethodAbout]
     fills: list[Named]
     samples: list[Named]
-    runs: bool = Field(description="whether runs can be viewed, under /runs and /api/runs")
     default: Defaults
     limits: Limits
 

@@ -14,13 +14,11 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from proofmap.app.answers import ErrorAnswer
-from proofmap.app.api_page import api_page
 from proofmap.app.item_routes import items_router
 from proofmap.app.items import NotFound
 from proofmap.app.job_routes import jobs_router
-from proofmap.app.pages import as_sentence, drawn, is_page_request, page, page_words, static_file
+from proofmap.app.pages import as_sentence, drawn, is_page_request, message_page, page_words, static_file
 from proofmap.app.photo_routes import photos_router
-from proofmap.app.run_routes import LINKS, no_runs_router, runs_router
 from proofmap.app.security import Guard
 from proofmap.app.server import Server
 from proofmap.app.worker import Busy
@@ -33,8 +31,8 @@ _ERRORS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
-    """The application of a server. With ``api_only``, the page about the API is the only page."""
+def create_app(server: Server) -> FastAPI:
+    """The application of a server."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -58,14 +56,7 @@ def create_app(server: Server, *, api_only: bool = False) -> FastAPI:
     app.include_router(photos_router(server))
     app.include_router(items_router(server))
     app.include_router(jobs_router(server))
-    if not api_only:
-        _add_page(app, server)
-    if server.runs is not None:
-        app.include_router(runs_router(server.runs, pages=not api_only))
-    elif not api_only:
-        app.include_router(no_runs_router())
-    app.state.links = {} if api_only else LINKS
-    app.include_router(api_page(app.state.links))
+    _add_page(app, server)
     return app
 
 
@@ -114,5 +105,4 @@ async def _error_response(request: Request, error: Exception) -> Response:
     if status == 422 and isinstance(error, RequestValidationError):  # an address that was mistyped
         status, message = 404, "there is nothing at this address"
     title = "Not found" if status == 404 else "This cannot be shown"
-    links, said = request.app.state.links, as_sentence(message)
-    return page("error.html", status=status, links=links, title=title, message=said)
+    return message_page(title, as_sentence(message), status=status)

@@ -1,4 +1,4 @@
-"""Types of the requests and answers for jobs, batches and painted proofs. Other types are in :mod:`proofmap.app.answers`."""
+"""Types of the requests and answers for jobs and painted proofs. Other types are in :mod:`proofmap.app.answers`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, Field
 
 from proofmap.app.answers import (
-    MOST_BATCH,
     MOST_LABELS,
     MOST_METHODS,
     JobId,
@@ -141,28 +140,6 @@ class MapAnswer(BaseModel):
     enough: int | None = Field(
         default=None, description="how many columns or words give the belief, 0 if none do; null for photos"
     )
-
-
-# ---- batches ----------------------------------------------------------------------------------------------------
-
-
-class BatchAsked(StrictRequest):
-    photos: list[PhotoId] = Field(min_length=2, max_length=MOST_BATCH)
-    net: Name
-    methods: list[Spec] = Field(min_length=1, max_length=MOST_METHODS)
-    fill: Spec = "gray"
-    seed: int = Field(default=0, ge=0, le=2**31 - 1)
-
-
-class BatchAnswer(BaseModel):
-    """Many photos judged as one run. The run's page is /runs/RUN once it has started."""
-
-    run: str = Field(description="the run's name in addresses")
-    name: str = Field(description="the run's path below the folder of --runs")
-    state: State
-    message: str = Field(description="the error, if it failed")
-    photos: int
-    begun: bool = Field(description="whether the run can be opened")
 
 
 # ---- painting ---------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Routes for jobs with their maps and files, for batches, and for painted proofs."""
+"""Routes for jobs with their maps and files, and for painted proofs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from fastapi import APIRouter, Path, Query, Response
 from starlette.concurrency import run_in_threadpool
 
 from proofmap.app import answers, job_answers
-from proofmap.app.batches import LABEL_COUNT, Batches
 from proofmap.app.choices import MOST_PASSES
 from proofmap.app.items import NotFound
 from proofmap.app.job_answers import JobAsked, PaintAsked
@@ -27,7 +26,7 @@ _FILE: dict[int | str, dict[str, Any]] = {200: answers.binary("application/octet
 
 
 def jobs_router(server: Server) -> APIRouter:
-    """The routes for jobs, batches and painted proofs."""
+    """The routes for jobs and painted proofs."""
     router = APIRouter()
     jobs, choices = server.jobs, server.choices
 
@@ -98,30 +97,6 @@ def jobs_router(server: Server) -> APIRouter:
             headers={"content-disposition": f'attachment; filename="{named}"'},
         )
 
-    @router.post("/api/batches", status_code=202)
-    async def add_batch(asked: job_answers.BatchAsked) -> job_answers.BatchAnswer:
-        """Judge many photos as one run, in the folder given by --runs. The batch starts when the jobs before it are done."""
-        photos = [server.photos[photo] for photo in dict.fromkeys(asked.photos)]
-        methods, fill = [choices.method(spec) for spec in asked.methods], choices.fill(asked.fill)
-        server.nets.offer(asked.net)
-        if len({*asked.methods}) < len(asked.methods):
-            raise InputError("a method is named more than once; name each only once")
-        _check_passes(methods, LABEL_COUNT * len(photos))
-        batch = await run_in_threadpool(_batches(server).add, asked, photos, methods, fill)
-        return batch.answer()
-
-    @router.get("/api/batches/{run}")
-    async def one_batch(run: answers.JobId) -> job_answers.BatchAnswer:
-        """The current state of a batch."""
-        return _batches(server)[run].answer()
-
-    @router.delete("/api/batches/{run}")
-    async def cancel_batch(run: answers.JobId) -> job_answers.BatchAnswer:
-        """Stop a batch. Results computed so far are kept in its run."""
-        batch = _batches(server)[run]
-        _batches(server).cancel(batch)
-        return batch.answer()
-
     @router.post("/api/paint")
     async def paint(asked: PaintAsked) -> job_answers.PaintAnswer:
         """The net's probabilities if only the painted pixels are shown, and if the same number of top pixels of each method's map is shown."""
@@ -132,12 +107,6 @@ def jobs_router(server: Server) -> APIRouter:
         return await server.ask(partial(painted, server.nets, asked, photo, fill, job))
 
     return router
-
-
-def _batches(server: Server) -> Batches:
-    if server.batches is None:
-        raise InputError("this server keeps no runs: start it with proofmap serve --runs FOLDER")
-    return server.batches
 
 
 def _check_passes(methods: Sequence[Method], labels: int) -> None:

@@ -54,7 +54,6 @@ def photos_router(server: Server) -> APIRouter:
             methods=server.choices.methods_about,
             fills=server.choices.fills_about(),
             samples=[answers.Named(name=name) for name in _sample_names()] if nets.of_photos else [],
-            runs=server.runs is not None,
             default=answers.Defaults(
                 net=nets.first,
                 methods=[server.choices.usual_method],
@@ -70,7 +69,6 @@ def photos_router(server: Server) -> APIRouter:
                 typed_labels=answers.MOST_TYPED,
                 labels=answers.MOST_LABELS,
                 methods=answers.MOST_METHODS,
-                batch=0 if server.batches is None else answers.MOST_BATCH,
             ),
         )
 

@@ -6,13 +6,11 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from torch import Tensor
 
-from proofmap.app.batches import Batches
 from proofmap.app.choices import Choices
 from proofmap.app.items import Items, Photos
 from proofmap.app.jobs import JobQueue
@@ -34,8 +32,6 @@ class Server:
     choices: Choices
     access: Access = field(default_factory=Access)
     device: str = "cpu"
-    runs: Path | None = None
-    """The folder whose runs can be viewed."""
     worker: NetWorker = field(default_factory=NetWorker)
     items: Items = field(default_factory=Items)
     """Rows or texts, if the nets take no photos."""
@@ -45,11 +41,6 @@ class Server:
             self.choices.suit(self.nets.classifier(self.nets.first))
         self.photos = Photos(self.nets.look)
         self.jobs = JobQueue(self.worker, JobRunner(self.nets, self.worker))
-        self.batches = (
-            None
-            if self.runs is None or not self.nets.of_photos
-            else Batches(self.runs, self.nets, self.worker)
-        )
         self._decoders, self._undecoded = CapacityLimiter(DECODERS), 0
 
     @property

@@ -53,9 +53,7 @@ def serve(
         list[str] | None,
         typer.Option(help="A method to add to the listed ones, such as file.py:NAME. May be repeated."),
     ] = None,
-    runs: Annotated[Path | None, typer.Option(help="Folder with run directories to browse.")] = None,
     device: Annotated[str | None, options.DEVICE] = None,
-    api_only: Annotated[bool, typer.Option("--api-only", help="Serve only the JSON API, no page.")] = False,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
@@ -73,8 +71,6 @@ def serve(
 
     if weights is not None and not model:
         raise InputError("--weights needs --model, the net that the weights belong to")
-    if runs is not None and not runs.is_dir():
-        raise InputError(f"there is no folder {runs}; name the one that holds run directories")
     if (data or target or text_column) and not model:
         raise InputError(
             "--data, --target and --text-column need --model, a model of tables, series or texts"
@@ -100,20 +96,19 @@ def serve(
             dataset = nets.data = open_data(places)
         named = [*([data] if data else []), *(["--target", target] if target else [])]
         named += ["--text-column", text_column] if text_column else []
-        server = Server(nets, choices, access, where, runs, items=Items(dataset, named))
-        app = create_app(server, api_only=api_only)
-        _print_address(access, api_only)
-        if browser and not api_only:
+        server = Server(nets, choices, access, where, items=Items(dataset, named))
+        app = create_app(server)
+        _print_address(access)
+        if browser:
             threading.Timer(0.5, webbrowser.open, [access.address]).start()
         _run(app, listening)
     finally:
         listening.close()
 
 
-def _print_address(access: Access, api_only: bool) -> None:
-    bare, _, token = access.address.partition("?")
-    print_result(f"Proofmap is at {bare + 'api' if api_only else access.address}")
-    if token:
+def _print_address(access: Access) -> None:
+    print_result(f"Proofmap is at {access.address}")
+    if access.token:
         stderr.print(
             f"other machines need the token; programs send it as Authorization: Bearer {access.token}"
         )

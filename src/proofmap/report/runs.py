@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from PIL import Image
 
-from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.errors import ProofmapError
 from proofmap.core.files import output_folder, write_text
-from proofmap.core.inputs import Pictures, kind_of
+from proofmap.core.inputs import Pictures
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.data.specs import rebuild_dataset
@@ -25,9 +25,6 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study.outcome import Outcome
 from proofmap.study.reading.stored_run import Run
-
-MOST_LABELS = 20
-"""Largest number of labels drawn on the page of one image."""
 
 
 def write_run_report(
@@ -45,55 +42,6 @@ def write_run_report(
     """
     evaluation, choice = load_pictured(run, worst=worst, random=random, dataset=dataset)
     return _report(run, evaluation, choice, path, title, dataset)
-
-
-def write_image_page(run: Run, place: int, path: Path, *, dataset: Dataset | None = None) -> Path:
-    """Write the page of image number ``place`` of a run, and return its path. The page shows the net's belief and what each stored map proves.
-
-    The page names methods whose map of the image is not stored. Raises :class:`InputError` if no map of the image is stored, or if the picture
-    is gone.
-    """
-    if not 0 <= place < len(run.images):
-        item = kind_of(run.manifest.identity).singular
-        raise InputError(f"there is no {item} {place}: the run has 0 to {len(run.images) - 1}")
-    name, mapped = run.images[place].name, run.mapped(place)
-    if not mapped:
-        raise InputError(f"no map of {name} is stored. {_how_to_store(run, name)}")
-    found = run.evaluation([place], methods=mapped, dataset=dataset)
-    if not found.pictured:
-        raise InputError(
-            f"{name} is no longer where it was when it was judged, or it has changed; put it back, and open this page again"
-        )
-    failed = {f.method: f.reason for f in run.failures() if f.image == name}
-    lacking = [method for method in run.methods if method not in mapped]
-    warnings = [
-        f"{method} failed on this {found.inputs.singular}: {failed[method]}"
-        if method in failed
-        else f"no map of {method}"
-        for method in lacking
-    ]
-    originals = _originals(run, found, dataset)
-    return write_report(
-        found.select_images([place]),
-        path,
-        command=run.manifest.commands[-1] if run.manifest.commands else "",
-        provenance=run_provenance(run),
-        warnings=warnings,
-        stored=str(run.manifest.study.get("maps", "")),
-        banner=_banner(run),
-        most_labels=MOST_LABELS,
-        explained=True,
-        originals=None if originals is None else lambda _: originals(place),
-    )
-
-
-def _how_to_store(run: Run, name: str) -> str:
-    if run.unfinished() and run.manifest.study.get("maps") != "none":
-        return f"The run is not finished: open the page again after a method has judged {name}."
-    return (
-        "The run was made without maps (--maps none): judge everything again into another --out, with --maps float16; "
-        "then everything can be opened."
-    )
 
 
 def _banner(run: Run) -> str:

@@ -233,7 +233,7 @@ function setUpFiles(about, list, refused, choices) {
 }
 
 /** Set up all ways to choose a row, a series or a text. */
-function setUp(about, took, _many, refused, choices) {
+function setUp(about, took, refused, choices) {
   const list = new List(about, took, refused);
   if (ITEM === "text") setUpText(about, took, refused, choices);
   else setUpFiles(about, list, refused, choices);

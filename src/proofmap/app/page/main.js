@@ -1,7 +1,6 @@
 // The whole page: a photo (or a row, or a text), what the net believes about it, a job that finds proofs, and a painted proof.
 
 import { get, Silent } from "./api.js";
-import { Batch } from "./batch.js";
 import { Choices } from "./choices.js";
 import { Duel } from "./duel.js";
 import { cancelJob, Follower, leaveJob, Queue, startJob } from "./job.js";
@@ -51,13 +50,7 @@ class Page {
         this.notice(`${problem.message} This page continues when the server answers.`);
       },
     });
-    this.batch = new Batch(about, this.choices, (problem) => this.complain(problem));
-    const takeMany = (files) => {
-      this.notice("");
-      byId("choices").hidden = false;
-      this.batch.offer(files);
-    };
-    KIND.setUp(about, (source) => this.tried(() => this.take(source)), takeMany, (words) => this.notice(words), this.choices);
+    KIND.setUp(about, (source) => this.tried(() => this.take(source)), (words) => this.notice(words), this.choices);
     byId("fill").addEventListener("change", () => this.tried(() => this.changeFill()));
     byId("cancel").addEventListener("click", () => this.tried(() => this.stop()));
     byId("share-link").addEventListener("click", () => this.tried(() => this.shareLink()));

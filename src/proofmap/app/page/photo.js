@@ -1,7 +1,6 @@
 // The photo: dropped, pasted, chosen or a sample; sent to the server, and sent again if the server no longer has it.
 
 import { picture, post, send, Subject } from "./api.js";
-import { filesIn } from "./dropped.js";
 import { Easel } from "./easel.js";
 import { composite, pixelsOf } from "./pixels.js";
 import { PhotoCell } from "./proofs.js";
@@ -30,8 +29,8 @@ export class Photo extends Subject {
   }
 }
 
-/** Set up all ways to choose photos; `took` is called with a source, `tookMany` with several files, `refused` with a message. */
-export function setUpPhotos(about, took, tookMany, refused) {
+/** Set up all ways to choose photos; `took` is called with a source, `refused` with a message. */
+export function setUpPhotos(about, took, refused) {
   const most = about.limits.upload_bytes;
   const take = (blob) => {
     const accepted = `JPEG, PNG or WebP, up to ${most / 1e6} MB.`;
@@ -39,14 +38,11 @@ export function setUpPhotos(about, took, tookMany, refused) {
     if (blob.size > most) return refused(`${blob.name} has ${Math.ceil(blob.size / 1e6)} MB. ${accepted}`);
     return took({ blob });
   };
-  const takeAll = (files) => (files.length > 1 ? tookMany(files) : take(pictureIn(files)));
-  for (const id of ["file", "folder"]) {
-    byId(id).addEventListener("change", (event) => {
-      const files = [...event.target.files].filter(({ name }) => !name.startsWith("."));
-      if (files.length) takeAll(files);
-      event.target.value = ""; // the same file may be chosen again
-    });
-  }
+  byId("file").addEventListener("change", (event) => {
+    const [file] = event.target.files;
+    if (file) take(file);
+    event.target.value = ""; // the same file may be chosen again
+  });
   about.samples.forEach(({ name }, place) => {
     const button = make("button", { type: "button", class: "quiet sample" },
       make("img", { src: `api/samples/${encodeURIComponent(name)}`, alt: "", width: 96, height: 72, loading: "lazy" }), name);
@@ -55,7 +51,7 @@ export function setUpPhotos(about, took, tookMany, refused) {
   });
   byId("more-part").hidden = about.samples.length <= FIRST_SAMPLES;
   addEventListener("paste", (event) => {
-    if (event.clipboardData.files.length) takeAll([...event.clipboardData.files]);
+    if (event.clipboardData.files.length) take(pictureIn([...event.clipboardData.files]));
   });
   addEventListener("dragover", (event) => {
     event.preventDefault();
@@ -65,10 +61,9 @@ export function setUpPhotos(about, took, tookMany, refused) {
   addEventListener("drop", (event) => {
     event.preventDefault();
     byId("drop").classList.remove("over");
-    filesIn(event.dataTransfer).then((files) => {
-      if (files.length) takeAll(files);
-      else refused("That is not a file. Drop a photo, or a folder of photos, of this computer.");
-    }, () => refused("The folder cannot be read. Drop the photos themselves."));
+    const files = [...event.dataTransfer.files];
+    if (files.length) take(pictureIn(files));
+    else refused("That is not a file. Drop a photo of this computer.");
   });
 }
 

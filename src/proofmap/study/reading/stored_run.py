@@ -141,35 +141,6 @@ class Run:
             return "empty"
         return "unfinished" if self.unfinished() else "finished"
 
-    def means(self) -> dict[str, dict[str, tuple[float, int]]]:
-        """Method -> metric -> (mean, n): the mean over the n images that count so far.
-
-        The database computes the means, without checks and intervals, so this is fast enough to call every second.
-        """
-        rows = self.store.rows(
-            "SELECT methods.name, metrics.name, avg(value), count(value) FROM image_scores "
-            "JOIN methods ON methods.id = method JOIN metrics ON metrics.id = metric "
-            "GROUP BY method, metric HAVING count(value) ORDER BY method, metric"
-        )
-        found: dict[str, dict[str, tuple[float, int]]] = {}
-        for method, metric, mean, n in rows:
-            found.setdefault(method, {})[metric] = (mean, n)
-        return found
-
-    def column(self, metric: str) -> dict[str, list[float | None]]:
-        """The values of a metric by method, one for each of :attr:`images`; None where an image does not count."""
-        if metric not in self.metrics:
-            raise InputError(f"the run has no metric {metric!r}; it has {', '.join(self.metrics)}")
-        rows = self.store.rows(
-            "SELECT methods.name, image, value FROM image_scores JOIN methods ON methods.id = method WHERE metric = ?",
-            self.metrics[metric].id,
-        )
-        found: dict[str, list[float | None]] = {name: [None] * len(self.images) for name in self.methods}
-        for method, image, value in rows:
-            if method in found and image in self._place:  # one may have been added after the run was opened
-                found[method][self._place[image]] = value
-        return found
-
     def notes(self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None) -> list[str]:
         """Notes on how the numbers of these methods and metrics were made; by default of all."""
         rows = list(self.methods if methods is None else methods)
@@ -211,13 +182,6 @@ class Run:
         if image not in found:
             raise InputError(f"the maps of {method} on {image} were not kept (maps = none), or failed")
         return found[image]
-
-    def mapped(self, place: int) -> list[str]:
-        """The methods that have stored maps of the image with this index."""
-        image, pictures = self.images[place], self._pictures
-        return [name for name, method in self.methods.items() if pictures.maps(method, [image])]
-
-    # ---- as an evaluation ---------------------------------------------------------------------------------------
 
     def evaluation(
         self,
