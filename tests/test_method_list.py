@@ -80,7 +80,7 @@ def test_the_command_says_it_to_people_and_machines(
     assert records["gradient-x-input"]["signed"] and records["random"]["label_free"]
     assert records["grad-cam"]["family"] == "cam" and records["grad-cam"]["needs"] == ["gradients", "layer"]
     assert run(monkeypatch, "list", "methods") == 0
-    assert "Class activation maps\n  eigen-cam " in capsys.readouterr().out
+    assert "Class activation maps\n  grad-cam " in capsys.readouterr().out
     assert run(monkeypatch, "list", "methods", "learned-mask") == 0
     shown = capsys.readouterr().out
     assert "family: optimised masks" in shown and "passes: 200 per label" in shown

@@ -173,7 +173,6 @@ METHODS = [
     "occlusion",
     "occlusion:fill=mask",
     "belief-order",
-    "lime:samples=60",
     "kernel-shap:samples=60",
     "shapley:orders=4",
     "rise:masks=60",
@@ -379,7 +378,9 @@ def test_a_model_that_fails_on_an_empty_text_is_refused() -> None:
         pm.Classifier(lambda texts: [[text[0] == "a", text[0] != "a"] for text in texts], inputs=Text())
 
 
-def test_lime_hides_words_although_words_have_no_mean() -> None:
-    found = pm.evaluate(net(), [TEXTS[3]], methods=["lime:samples=64"], labels="top1", keep_maps=1)
+def test_the_mean_of_a_region_hides_words_although_words_have_no_mean() -> None:
+    found = pm.evaluate(
+        net(), [TEXTS[3]], methods=["kernel-shap:fill=none,samples=64"], labels="top1", keep_maps=1
+    )
     heat = found.map_of(found.results[0], 0, 0)
     assert found.label_names[int(found.labels[0, 0])] == "good" and int(heat.argmax()) == 4  # "great!"

@@ -94,7 +94,6 @@ KERNEL, TREE = "shap:KernelExplainer(nsamples=400)", "shap:TreeExplainer"
 METHODS = (
     "belief-order",
     KERNEL,
-    "lime:samples=400",
     "lime-tabular:samples=400",
     "occlusion",
     "greedy-insertion:candidates=8",
@@ -205,7 +204,7 @@ def number(value: float) -> str:
 
 def printed(record: dict[str, Any]) -> None:
     """The tables of the results page."""
-    titles = {KERNEL: "KernelSHAP", TREE: "TreeSHAP", "lime:samples=400": "LIME"}
+    titles = {KERNEL: "KernelSHAP", TREE: "TreeSHAP"}
     titles |= {"lime-tabular:samples=400": "package lime"}
     titles |= {"greedy-insertion:candidates=8": "greedy", "occlusion": "drop-column"}
     methods = [METHODS[0], KERNEL, TREE, *METHODS[2:]]

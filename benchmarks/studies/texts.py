@@ -55,7 +55,6 @@ FILLS = ("delete", "mask", "images")
 BLACK_BOX = (
     "belief-order",
     "greedy-insertion:candidates=8",
-    "lime:samples=300",
     "kernel-shap:samples=300",
     "occlusion",
     "random",
@@ -79,7 +78,6 @@ LONG = (
     "belief-order:fill=closed",
     "occlusion:fill=delete",
     "kernel-shap:fill=delete,samples=300",
-    "lime:fill=delete,samples=300",
     "greedy-insertion:fill=delete,candidates=8",
     "integrated-gradients",
     "gradient-x-input",

@@ -1,4 +1,4 @@
-"""Attention rollout, Chefer's relevance and LeGrad, against plain loops over matrices that the nets themselves give."""
+"""Attention rollout and Chefer's relevance, against plain loops over matrices that the nets themselves give."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import AttentionRollout, Chefer, Cost, LeGrad, make_method
+from proofmap.methods import AttentionRollout, Chefer, make_method
 from proofmap.methods.attention import find_tokens
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.probe import Grid
@@ -22,7 +22,7 @@ from proofmap.testing.nets import PatchNet, token_net
 from tests.toys import conv_net, counted_classifier, drawn, pixels
 
 SIZE, LABELS = (8, 10), torch.tensor([[2, 0, 1], [1, 3, 0]])
-METHODS = [AttentionRollout(), Chefer(), LeGrad(score="net")]
+METHODS = [AttentionRollout(), Chefer()]
 
 
 class Written(nn.Module):
@@ -71,10 +71,6 @@ def chefer(attention: list[Tensor], gradients: list[Tensor], rows: list[int]) ->
     return (relevance - torch.eye(len(relevance)))[rows].mean(dim=0)
 
 
-def legrad(gradients: list[Tensor]) -> Tensor:
-    return torch.stack([g.clamp(min=0).mean(dim=(0, 1)) for g in gradients]).mean(dim=0)
-
-
 @pytest.mark.parametrize("pool", ["class", "mean"])
 def test_the_maps_are_those_of_a_plain_loop(pool: str) -> None:
     net = drawn(Written(pool))
@@ -89,7 +85,7 @@ def test_the_maps_are_those_of_a_plain_loop(pool: str) -> None:
             logits, attention = net.explained(images[i : i + 1])
             gradients = [g[0] for g in torch.autograd.grad(logits[0, label], attention)]
             plain = [a[0].detach() for a in attention]
-            expected = [rollout(plain, rows), chefer(plain, gradients, rows), legrad(gradients)]
+            expected = [rollout(plain, rows), chefer(plain, gradients, rows)]
             for maps, tokens in zip(found, expected, strict=True):
                 low = tokens[first:].view(1, 1, 4, 5)
                 large = F.interpolate(low, SIZE, mode="bilinear", align_corners=False)[0, 0]
@@ -217,103 +213,6 @@ def test_one_forward_pass_serves_all_labels() -> None:
         assert (tally.images, tally.passes) == (3, 1)
 
 
-def test_the_last_layers_alone() -> None:
-    f, images = Classifier(token_net(SIZE), size=SIZE, batch_size=4), pixels(2, SIZE)
-    both = [LeGrad(layers=1, score=score)(f, images, LABELS) for score in ("layer", "net")]
-    torch.testing.assert_close(*both)  # there the logit of the layer is the net's
-    for score in ("layer", "net"):
-        every = LeGrad(score=score)(f, images, LABELS)
-        assert torch.equal(LeGrad(layers=9, score=score)(f, images, LABELS), every)
-        assert not torch.allclose(both[0], every)
-
-
-@pytest.mark.parametrize("layers", [1, None])
-def test_legrad_is_that_of_torch_cam(
-    torchvision: ModuleType, torchcam: ModuleType, layers: int | None
-) -> None:
-    """Theirs is told how logits are read from tokens; ours lets the net itself read them."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        net = torchvision.models.VisionTransformer(32, 8, 3, 2, 16, 32, num_classes=4).eval()
-        nn.init.normal_(net.heads.head.weight)
-    images = pixels(2, 32)
-    ready = LeGrad(layers=layers).prepare(Classifier(net, size=32, batch_size=4))
-    tokens = ready.method.token_relevance(ready, images, LABELS)
-    assert ready.cost(3) == Cost(forward=layers or 3, gradient=3)
-
-    def project(z: Tensor) -> Tensor:
-        out: Tensor = net.heads(net.encoder.ln(z[:, 0]))
-        return out
-
-    chosen = list(net.encoder.layers)[-(layers or 3) :]
-    for j in range(3):
-        with torchcam.LeGrad(net, chosen, score_projection=project) as extractor:
-            net(images)
-            maps = extractor(LABELS[:, j].tolist(), normalized=False)
-        expected = torch.stack([found.detach() for found in maps]).mean(dim=0)
-        torch.testing.assert_close(Grid(4, 4, 1).of(tokens[:, j]), expected, rtol=1e-3, atol=1e-7)
-    assert float(tokens.std()) > 1e-4
-
-
-def test_a_net_whose_layers_are_no_modules_has_no_logit_of_each() -> None:
-    with pytest.raises(InputError, match="use legrad:score=net"):
-        LeGrad()(Classifier(drawn(Written()), size=SIZE), pixels(1, SIZE), torch.tensor([[0]]))
-
-
-class Attend(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.qkv = nn.Linear(8, 24)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        q, k, v = self.qkv(tokens)[:, None].chunk(3, dim=3)
-        return F.scaled_dot_product_attention(q, k, v)[:, 0]
-
-
-class Block(nn.Module):
-    """Attention and a dense layer, each beside a shortcut; ``gives`` says how its tokens are handed on."""
-
-    def __init__(self, gives: str) -> None:
-        super().__init__()
-        self.attend, self.dense, self.gives = Attend(), nn.Linear(8, 8), gives
-        self.shift = nn.Parameter(torch.zeros(8))
-
-    def forward(self, tokens: Tensor) -> Any:
-        tokens = tokens.add_(self.shift) if self.gives == "in place" else tokens + self.shift
-        tokens = tokens + self.attend(tokens)
-        tokens = tokens + self.dense(tokens)
-        return (tokens, None) if self.gives == "a tuple" else tokens
-
-
-class Blocks(nn.Module):
-    def __init__(self, gives: str = "a tensor") -> None:
-        super().__init__()
-        self.patches, self.head = nn.Conv2d(3, 8, 2, stride=2), nn.Linear(8, 4)
-        self.blocks = nn.ModuleList(Block(gives) for _ in range(3))
-
-    def forward(self, x: Tensor) -> Tensor:
-        tokens = self.patches(x).flatten(2).transpose(1, 2)
-        for block in self.blocks:
-            given = block(tokens)
-            tokens = given[0] if isinstance(given, tuple) else given
-        out: Tensor = self.head(tokens.mean(dim=1).tanh())
-        return out
-
-
-def test_what_works_in_place_on_the_tokens_of_a_layer_does_not_change_the_map() -> None:
-    images = pixels(2, SIZE)
-    nets = [drawn(Blocks(gives)) for gives in ("a tensor", "in place")]
-    maps = [LeGrad()(Classifier(net, size=SIZE, batch_size=4), images, LABELS) for net in nets]
-    torch.testing.assert_close(*maps)
-
-
-def test_a_part_of_a_layer_does_not_stand_for_it() -> None:
-    """Where a block gives a tuple, the attention in it gives a tensor, but not the block's tokens."""
-    f = Classifier(drawn(Blocks("a tuple")), size=SIZE, batch_size=4)
-    with pytest.raises(InputError, match="use legrad:score=net"):
-        LeGrad()(f, pixels(1, SIZE), torch.tensor([[0]]))
-
-
 # ---- nets of others ----------------------------------------------------------------------------------------
 
 VIT = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 2, "num_classes": 4}
@@ -399,7 +298,7 @@ class Reduced(PatchNet):
         return out
 
 
-@pytest.mark.parametrize("method", ["attention-rollout", "chefer", "legrad"])
+@pytest.mark.parametrize("method", ["attention-rollout", "chefer"])
 @pytest.mark.parametrize(
     "net, told",
     [

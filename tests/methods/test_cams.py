@@ -1,4 +1,4 @@
-"""Grad-CAM++, Layer-CAM, Score-CAM and Eigen-CAM, against other libraries and plain loops; layers of transformers."""
+"""Grad-CAM++, Layer-CAM, and Score-CAM, against other libraries and plain loops; layers of transformers."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, make_method
-from proofmap.methods.cams import first_component
+from proofmap.methods import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM, make_method
 from proofmap.methods.layers import find_layer
 from proofmap.methods.probe import Grid, Places, probed
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.testing.nets import PatchNet
-from tests.toys import conv_net, counted_classifier, drawn, normal, pixels
+from tests.toys import conv_net, counted_classifier, drawn, pixels
 
 LABELS = torch.tensor([[0, 3, 1], [2, 1, 0]])
 MEAN, STD = (0.5,) * 3, (0.25,) * 3
@@ -125,7 +124,7 @@ def test_score_cam_is_its_definition(spec: str) -> None:
                 torch.testing.assert_close(maps[i, j], expected, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", [GradCAM, ScoreCAM, EigenCAM])
+@pytest.mark.parametrize("kind", [GradCAM, ScoreCAM])
 def test_what_works_in_place_behind_the_layer_does_not_change_the_map(kind: Any) -> None:
     first, second = (drawn(conv_net(4), seed=3) for _ in range(2))
     second[3] = nn.ReLU(inplace=True)
@@ -148,60 +147,6 @@ def test_score_cam_shares_its_passes_between_labels() -> None:
         passes.append(tally.images)
         assert ready.cost(labels.shape[1]).forward == 1 + 12  # type: ignore[union-attr]
     assert passes == [13, 13]
-
-
-@pytest.mark.parametrize("centred", [False, True])
-def test_eigen_cam_is_the_first_component(centred: bool) -> None:
-    f, net, images, x = small()
-    ready = EigenCAM(centred=centred).prepare(f)
-    ours = ready.method.low_resolution(ready, images, LABELS)
-    for i in range(2):
-        with torch.no_grad():
-            features = net[:4](x[i : i + 1])[0].flatten(1).T.numpy()
-        if centred:
-            features = features - features.mean(axis=0)
-        component = features @ np.linalg.svd(features)[2][0]
-        if (np.maximum(component, 0) ** 2).sum() < (np.minimum(component, 0) ** 2).sum():
-            component = -component
-        np.testing.assert_allclose(ours[i, 0].numpy().ravel(), np.maximum(component, 0), rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 30, 4, 5)])
-@pytest.mark.parametrize("centred", [False, True])
-def test_the_first_component_comes_from_the_smaller_matrix(
-    shape: tuple[int, ...], centred: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Of an early layer there are many more places than channels, and places x places would fill the memory."""
-    eigh, sides = torch.linalg.eigh, []
-
-    def watched(matrix: Tensor) -> Any:
-        sides.append(matrix.shape[-1])
-        return eigh(matrix)
-
-    monkeypatch.setattr(torch.linalg, "eigh", watched)
-    activations = normal(*shape).abs() + normal(*shape, seed=1)
-    found = first_component(activations, centred)
-    assert sides == [min(shape[1], 20)]
-    for features, component in zip(activations.flatten(2).transpose(1, 2), found.flatten(1), strict=True):
-        whole = features - features.mean(dim=0) if centred else features
-        u, s, _ = torch.linalg.svd(whole.double(), full_matrices=False)
-        first = u[:, 0] * s[0]
-        first = first if first.relu().square().sum() >= (-first).relu().square().sum() else -first
-        torch.testing.assert_close(component, first.relu().float(), rtol=1e-3, atol=1e-4)
-
-
-def test_centred_eigen_cam_is_that_of_pytorch_grad_cam_but_for_its_sign(pytorch_grad_cam: ModuleType) -> None:
-    f, net, images, x = small()
-    ours = EigenCAM(centred=True)(f, images, LABELS)[:, 0]
-    project = pytorch_grad_cam.utils.svd_on_activations.get_2d_projection
-    with torch.no_grad():
-        theirs = project(net[:4](x).numpy())
-    for mine, other in zip(ours, theirs, strict=True):
-        both = [
-            F.interpolate(torch.tensor(sign * other)[None, None].relu(), 16, mode="bilinear")[0, 0]
-            for sign in (1, -1)
-        ]
-        assert max(correlation(mine, picture) for picture in both) > 0.999
 
 
 # ---- transformers ------------------------------------------------------------------------------------------
@@ -364,12 +309,11 @@ def test_channels_may_be_last_also_where_the_shape_does_not_say_so() -> None:
     assert (found.name, found.places) == ("turned", Places(3))
 
 
-@pytest.mark.parametrize("method", [LayerCAM(), EigenCAM()], ids=lambda method: method.name)
-def test_a_half_precision_transformer_gets_about_the_same_maps(method: Any) -> None:
+def test_a_half_precision_transformer_gets_about_the_same_maps() -> None:
     images, labels = pixels(3, (8, 10)), torch.tensor([[0, 1]] * 3)
     net = drawn(PatchNet((8, 10)))
-    expected = method(Classifier(net, size=(8, 10), batch_size=4), images, labels)
-    maps = method(Classifier(copy.deepcopy(net).bfloat16(), size=(8, 10), batch_size=4), images, labels)
+    expected = LayerCAM()(Classifier(net, size=(8, 10), batch_size=4), images, labels)
+    maps = LayerCAM()(Classifier(copy.deepcopy(net).bfloat16(), size=(8, 10), batch_size=4), images, labels)
     assert maps.dtype == torch.float32
     assert correlation(maps, expected) > 0.95
 

@@ -43,7 +43,7 @@ def test_a_category_counts_by_whether_it_is_the_same(lime: ModuleType) -> None:
 def test_refusals(lime: ModuleType) -> None:
     labels = torch.zeros(1, 1, dtype=torch.long)
     with pytest.raises(
-        InputError, match=r"up to 4096 columns, and the net takes images of 12288 values; use lime"
+        InputError, match=r"up to 4096 columns, and the net takes images of 12288 values; use captum:Lime"
     ):
         make_method("lime-tabular")(linear_classifier(size=64), torch.rand(1, 3, 64, 64), labels)
     holes = np.where(np.eye(60, 3) > 0, np.nan, DATA[:60])

@@ -16,11 +16,8 @@ from tests.toys import Counted, conv_net, drawn, pixels
 SMALL = {
     "occlusion": "occlusion:window=3",
     "rise": "rise:masks=20,grid=3",
-    "lime": "lime:samples=20,regions=6",
     "shapley": "shapley:orders=2,regions=6",
     "kernel-shap": "kernel-shap:samples=20,regions=6",
-    "sobol": "sobol:designs=4,grid=2",
-    "hsic": "hsic:samples=20,grid=3",
     "greedy-insertion": "greedy-insertion:regions=4",
     "belief-order": "belief-order:regions=4",
 }

@@ -173,22 +173,22 @@ def test_the_frontier_passes_over_a_method_that_fails_and_draws_what_is_done_whe
     assert kept == drawn == ["random", "edges"]
 
     monkeypatch.setattr(
-        sys, "argv", ["-", "cifar10", "-", "--out", str(tmp_path), "--methods", "edges", "hsic"]
+        sys, "argv", ["-", "cifar10", "-", "--out", str(tmp_path), "--methods", "edges", "occlusion"]
     )
     monkeypatch.setattr(
         found, "row_of", lambda f, images, spec, *_: asked.append(spec) or row_of(f, images, spec)
     )
     asked: list[str] = []
     found.main()
-    assert asked == ["hsic"]  # what is there is not judged again
-    assert drawn[2:] == ["random", "edges", "hsic"]
+    assert asked == ["occlusion"]  # what is there is not judged again
+    assert drawn[2:] == ["random", "edges", "occlusion"]
 
     written["rows"][1]["revision"] -= 1
     (tmp_path / "frontier.json").write_text(json.dumps(written))
     found.main()
-    assert asked == ["hsic", "edges", "hsic"]  # a method of another revision is
+    assert asked == ["occlusion", "edges", "occlusion"]  # a method of another revision is
 
-    monkeypatch.setattr(sys, "argv", [*sys.argv[:-1], "broken", "hsic"])
+    monkeypatch.setattr(sys, "argv", [*sys.argv[:-1], "broken", "occlusion"])
     with pytest.raises(SystemExit, match=r"not judged: broken$"):
         found.main()
 

@@ -5,8 +5,8 @@ from proofmap.methods.adapters.captum import Captum
 from proofmap.methods.adapters.lime import LimeTabular
 from proofmap.methods.adapters.objects import FromObject
 from proofmap.methods.adapters.shap import Shap
-from proofmap.methods.attention import AttentionRollout, Chefer, LeGrad
-from proofmap.methods.cams import EigenCAM, GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
+from proofmap.methods.attention import AttentionRollout, Chefer
+from proofmap.methods.cams import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
 from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, FirstWords, Random, Rarity
 from proofmap.methods.from_function import FromFunction, per_label
 from proofmap.methods.gradients.paths import IntegratedGradients, SmoothGrad
@@ -30,12 +30,11 @@ from proofmap.methods.method import (
     ReadyMethod,
     make_method,
 )
-from proofmap.methods.perturbation.additive import LIME, KernelSHAP, Shapley
+from proofmap.methods.perturbation.additive import KernelSHAP, Shapley
 from proofmap.methods.perturbation.belief_order import BeliefOrder
 from proofmap.methods.perturbation.greedy import GreedyInsertion
 from proofmap.methods.perturbation.occlusion import Occlusion
 from proofmap.methods.perturbation.rise import RISE
-from proofmap.methods.perturbation.sensitivity import HSIC, Sobol
 from proofmap.methods.propagation.attention_lrp import AttentionLRP
 from proofmap.methods.propagation.deep_lift import DeepLIFT
 from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP
@@ -63,7 +62,6 @@ __all__ = [
     "FirstWords",
     "FongVedaldi",
     "Chefer",
-    "EigenCAM",
     "FromFunction",
     "FromObject",
     "GradCAM",
@@ -71,16 +69,13 @@ __all__ = [
     "Gradient",
     "GradientInput",
     "GreedyInsertion",
-    "HSIC",
     "Inverse",
     "KernelSHAP",
-    "LIME",
     "LimeTabular",
     "GuidedBackprop",
     "IntegratedGradients",
     "IGOSPlusPlus",
     "LayerCAM",
-    "LeGrad",
     "LearnedMask",
     "Method",
     "MethodLike",
@@ -93,7 +88,6 @@ __all__ = [
     "ReadyMethod",
     "Shap",
     "Shapley",
-    "Sobol",
     "RectGrad",
     "SmoothGrad",
     "PhangMasker",

@@ -1,12 +1,11 @@
-"""Methods that read the attention of transformers: attention rollout, Chefer's relevance and LeGrad.
+"""Methods that read the attention of transformers: attention rollout and Chefer's relevance.
 
-All three use the attention matrices of a net, the positions of its patches in the image, and the tokens from which the logits are read. For
+Both use the attention matrices of a net, the positions of its patches in the image, and the tokens from which the logits are read. For
 texts, the value of a word is the sum over its tokens; special tokens are left out.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,7 +22,7 @@ from proofmap.methods.attention_texts import check_text_net, of_words, read_rows
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
-from proofmap.methods.probe import Grid, Probe, module_of, probed, watch_outputs
+from proofmap.methods.probe import Grid, Probe, probed
 from proofmap.plugins.settings import setting
 
 _INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
@@ -36,12 +35,10 @@ class AttentionTokens:
     Attributes:
         grid: the tokens that are the image's patches.
         read: the indices of the tokens that the logits are read from: the class token, or all tokens if patches are averaged.
-        blocks: for each attention, the name of the outermost module that contains no other attention; None if its output is not a tensor.
     """
 
     grid: Grid
     read: tuple[int, ...]
-    blocks: tuple[str | None, ...]
 
 
 def find_tokens(classifier: Classifier) -> AttentionTokens:
@@ -69,14 +66,7 @@ def find_tokens(classifier: Classifier) -> AttentionTokens:
         if gradient is None:
             raise InputError(f"the logits of {classifier.name} do not depend on its last attention{_INSTEAD}")
         rows = gradient.abs().sum(dim=-1).flatten(0, -2).sum(dim=0)
-        return AttentionTokens(grid, tuple(rows.nonzero().flatten().tolist()), _blocks(probe))
-
-
-def _blocks(probe: Probe) -> tuple[str | None, ...]:
-    """For each attention, the name of the module that is its whole transformer layer; None if there is no such module."""
-    times = Counter(name for within in probe.within for name in within)
-    outermost = [next((name for name in within if times[name] == 1), None) for within in probe.within]
-    return tuple(name if name in probe.outputs else None for name in outermost)
+        return AttentionTokens(grid, tuple(rows.nonzero().flatten().tolist()))
 
 
 def _whole(attention: Tensor, probe: Probe) -> bool:
@@ -211,78 +201,3 @@ class Chefer(AttentionMethod):
         for layer, gradient in zip(reversed(attention), reversed(gradients), strict=True):
             row = row + (start + row) @ (gradient * layer).relu().mean(dim=1)
         return row[:, 0]
-
-
-@METHODS.register
-class LeGrad(AttentionMethod):
-    """LeGrad (Bousselham et al. 2024): the mean over layers l of the mean over heads and rows of relu(d s_l / d A_l).
-
-    A_l is the attention of layer l. s_l is the logit of label a that the net's head reads from the tokens of layer l. To compute s_l, the
-    net runs once more for each layer l, with the tokens of its last layer replaced by those of layer l. With ``score="net"``, s_l is the
-    net's own logit for every layer, from one forward pass. For the last layer both choices are the same.
-    """
-
-    name = "legrad"
-    reference = "Bousselham et al. 2024"
-    description = "positive gradient of the logit to the attention, over all layers"
-    layers: int | None = setting(None, "number of layers to use, counted from the last; none: all", least=1)
-    score: Literal["layer", "net"] = setting(
-        "layer",
-        "layer: the logit that is read from each layer's own tokens; net: the net's own logit for every layer",
-    )
-
-    def relevance(self, attention: Sequence[Tensor], gradients: Sequence[Tensor], read: Tensor) -> Tensor:
-        chosen = gradients[-(self.layers or len(gradients)) :]
-        return torch.stack([gradient.relu().mean(dim=(1, 2)) for gradient in chosen]).mean(dim=0)
-
-    def state_for(self, classifier: Classifier) -> AttentionTokens | None:
-        tokens = super().state_for(classifier)
-        if tokens is None and self.score == "layer":
-            raise InputError("legrad:score=layer works on pictures only; for texts use legrad:score=net")
-        if tokens is not None and self.score == "layer" and None in tokens.blocks:
-            raise InputError(
-                f"the layers of {classifier.name} are not modules of their own, so no logit can be read from each; "
-                "use legrad:score=net"
-            )
-        return tokens
-
-    def cost(self, labels: int) -> Cost | None:
-        return super().cost(labels) if self.score == "net" else None
-
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
-        if self.score == "net":
-            return self.cost(labels)
-        return Cost(forward=len(self._layers(ready.state)), gradient=labels)
-
-    def _layers(self, tokens: AttentionTokens) -> range:
-        """The indices of the layers that are used: the last ``self.layers``, or all."""
-        every = len(tokens.blocks)
-        return range(every - min(self.layers or every, every), every)
-
-    def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        if self.score == "net":
-            return super().token_relevance(ready, images, labels)
-        net, n, tokens = module_of(ready.classifier, "LeGrad"), len(images), list[Tensor]()
-
-        def keep(name: str, output: Tensor) -> Tensor:
-            tokens.append(output)
-            # each block has a graph of its own; what follows may work in place
-            return output.detach().clone()
-
-        def read_from(own: Tensor) -> Tensor:
-            """The logits computed from these tokens in place of the last block's output."""
-            with watch_outputs(net, ready.state.blocks[-1:], lambda name, output: own):
-                return ready.classifier(images)
-
-        with torch.enable_grad():
-            with AttentionMaps(differentiable=True) as recorded, watch_outputs(net, ready.state.blocks, keep):
-                ready.classifier(images)
-            layers = []
-            for layer in self._layers(ready.state):
-                chosen = read_from(tokens[layer]).gather(1, labels.clamp_min(0))
-                rows = [
-                    torch.autograd.grad(chosen[:, j].sum(), recorded.maps[layer], retain_graph=True)[0]
-                    for j in range(labels.shape[1])
-                ]
-                layers.append(torch.stack([by_head(row, n).relu().mean(dim=(1, 2)) for row in rows], dim=1))
-        return torch.stack(layers).mean(dim=0)

@@ -137,53 +137,6 @@ class LayerCAM(GradientCAM):
         return (gradient.relu() * activations).sum(dim=1).relu()
 
 
-@METHODS.register
-class EigenCAM(CAM):
-    """Eigen-CAM (Muhammad and Yeasin 2020): relu(A v). A is the feature map as a matrix, positions x channels, and v is the first right
-    singular vector of A.
-
-    The sign of v is arbitrary; here it is chosen so that the larger part of the map is positive, while it is random in pytorch-grad-cam.
-    ``centred`` subtracts each channel's mean first, as pytorch-grad-cam does.
-    """
-
-    name = "eigen-cam"
-    reference = "Muhammad and Yeasin 2020"
-    description = "first principal component of the last feature map, without a label"
-    label_free = True
-    needs = frozenset({"layer"})
-    centred: bool = setting(False, "first subtract each channel's mean over positions")
-
-    def cost(self, labels: int) -> Cost:
-        return Cost(forward=1)
-
-    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        activations = activations_of(ready.classifier, ready.state, images)
-        return first_component(activations, self.centred)[:, None]
-
-
-def first_component(activations: Tensor, centred: bool) -> Tensor:
-    """The map relu(A v) ``(N, h, w)`` for activations ``(N, C, h, w)``, where A is the matrix of activations, positions x channels.
-
-    v is the eigenvector of A^T A (channels x channels) with the largest eigenvalue. With A = U S V^T, A v is also the first column of U S,
-    which follows from A A^T (positions x positions). The smaller of the two matrices is used.
-    """
-    features = activations.flatten(2).transpose(1, 2)
-    if centred:
-        features = features - features.mean(dim=1, keepdim=True)
-    scale = features.abs().amax(dim=(1, 2), keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
-    features = features / scale
-    if features.shape[1] <= features.shape[2]:
-        values, vectors = torch.linalg.eigh(features @ features.transpose(1, 2))
-        component = vectors[:, :, -1] * values[:, -1:].clamp_min(0).sqrt()
-    else:
-        _, vectors = torch.linalg.eigh(features.transpose(1, 2) @ features)
-        component = (features @ vectors[:, :, -1:])[:, :, 0]
-    component = component * scale[:, :, 0]
-    above, below = component.relu().square().sum(dim=1), (-component).relu().square().sum(dim=1)
-    component = torch.where((above >= below)[:, None], component, -component)
-    return component.relu().view(-1, *activations.shape[2:])
-
-
 _IMAGES = 64
 """Number of images whose activations are in memory at once."""
 

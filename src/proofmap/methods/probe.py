@@ -85,7 +85,6 @@ class Probe:
         other: the type of the last output of each module that does not return a tensor.
         given: every tensor that went into or came out of a module, in order.
         attention: the attention matrices, in order.
-        within: for each attention matrix, the names of the modules that were running, outermost first.
         attending: the names of the innermost modules that compute attention.
         reduced: whether an attention with several queries has other tokens as keys. (An attention with a single query is how the head reads the
             tokens.)
@@ -98,7 +97,6 @@ class Probe:
     other: dict[str, str] = field(default_factory=dict)
     given: list[Tensor] = field(default_factory=list)
     attention: list[Tensor] = field(default_factory=list)
-    within: list[tuple[str, ...]] = field(default_factory=list)
     attending: set[str] = field(default_factory=set)
     reduced: bool = False
     _grids: dict[tuple[int, int], Grid | None] = field(default_factory=dict)
@@ -289,9 +287,7 @@ def _watched(classifier: Classifier, what: str) -> Iterator[Probe]:
 
     def noted(attention: Tensor) -> None:
         probe.attending.update(running[-1:])
-        if is_square(attention):
-            probe.within.append(tuple(running))
-        elif attention.shape[-2] > 1:
+        if not is_square(attention) and attention.shape[-2] > 1:
             probe.reduced = True
 
     attention = AttentionMaps(noted=noted)

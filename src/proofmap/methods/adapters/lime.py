@@ -31,8 +31,7 @@ class LimeTabular(Method):
     LIME draws rows near the one that is explained and fits a weighted ridge regression to the net's probabilities. In this
     regression, a number is replaced by whether it is in the same quartile (or decile) as in the explained row, and a category by
     whether it is the same. With ``discretizer=none``, numbers stay numbers. The package's own choice of columns is switched off, so
-    every column has a coefficient. The method ``lime`` hides columns behind a fill; here, columns are drawn from their distribution
-    in ``rows``. All labels share the drawn rows. A small picture or a short series is treated as a row of its values.
+    every column has a coefficient. Columns are drawn from their distribution in ``rows``, not hidden behind a fill. All labels share the drawn rows. A small picture or a short series is treated as a row of its values.
     """
 
     name = "lime-tabular"
@@ -58,7 +57,7 @@ class LimeTabular(Method):
         if math.prod(inputs.shape) > _MOST_VALUES:
             raise InputError(
                 f"{self.name} is for rows of up to {_MOST_VALUES} columns, and the net takes {inputs.noun} of "
-                f"{math.prod(inputs.shape)} values; use lime"
+                f"{math.prod(inputs.shape)} values; use captum:Lime"
             )
         if not isinstance(self.rows, Images):
             raise InputError(
@@ -66,7 +65,7 @@ class LimeTabular(Method):
             )
         ready = self.rows.prepare(classifier)
         if bool(ready.pool.isnan().any()):
-            raise InputError(f"{self.name} takes no missing values, and the rows have some; use lime")
+            raise InputError(f"{self.name} takes no missing values, and the rows have some; use kernel-shap")
         return ready
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
@@ -81,7 +80,7 @@ class LimeTabular(Method):
 
         classifier, inputs = ready.classifier, ready.classifier.inputs
         if bool(images.isnan().any()):
-            raise InputError(f"{self.name} takes no missing values, and the rows have some; use lime")
+            raise InputError(f"{self.name} takes no missing values, and the rows have some; use kernel-shap")
         rows = images.flatten(1).cpu().double().numpy()
         pool = ready.state.pool.flatten(1).cpu().double().numpy() / (
             255 if ready.state.pool.dtype == torch.uint8 else 1

@@ -1,5 +1,4 @@
-"""LIME and Shapley values: what each region of the input adds to a label. LIME fits a linear model; Shapley values are means over all orders
-in which regions appear.
+"""Shapley values: what each region of the input adds to a label, as the mean over all orders in which regions appear.
 
     phi_r = mean over orders of  v(those before r, and r) - v(those before r),      v(S) = f(x with S shown, a)
 
@@ -16,74 +15,10 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
-from proofmap.fills import Fill
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.passes import FILL_HELP, MaskedNet
+from proofmap.methods.perturbation.passes import MaskedNet
 from proofmap.methods.perturbation.regions import RegionMethod, Regions, exact
 from proofmap.plugins.settings import setting
-
-
-@METHODS.register
-class LIME(RegionMethod):
-    """LIME (Ribeiro et al. 2016): the coefficients b of
-
-        min over b, c of  sum_s w_s (f(x_s, a) - c - b . z_s)^2 + ridge |b|^2,      w_s = exp(-d_s^2 / (2 width^2))
-
-    z_s marks the regions that sample s shows. Each is shown with probability 1/2; the first sample shows all. d_s = 1 - sqrt(share of
-    regions shown) is the cosine distance to showing all. Weights, ridge, number of samples and fill are those of the authors' package. Its
-    superpixels differ (quickshift), and here the model keeps all superpixels.
-    """
-
-    name = "lime"
-    reference = "Ribeiro et al. 2016"
-    description = "a linear model of what the net says when superpixels are hidden"
-    signed = True
-    stochastic = True
-
-    fill: Fill | None = setting(None, FILL_HELP)
-    samples: int = setting(1000, "masked inputs for each image; all labels share them", least=2)
-    width: float = setting(
-        0.25, "width of the kernel that weights samples by their distance from the whole input", above=0
-    )
-    ridge: float = setting(1.0, "weight of the penalty on squared coefficients", above=0)
-
-    def passes(self, inputs: Inputs, labels: int) -> int:
-        return self.samples
-
-    def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
-        def shown(image: Tensor, sample: Tensor) -> Tensor:
-            drawn = streams.uniform(net.sample_keys(image, sample), regions.count) < 0.5
-            return drawn | (sample == 0)[:, None]
-
-        found = net.samples(self.samples, regions.masks(shown), progress)
-        numbers = torch.arange(self.samples, device=found.device)
-        parts = []
-        for image, values in enumerate(exact(found)):  # one design at a time
-            design = exact(shown(torch.full_like(numbers, image), numbers).float())
-            parts.append(weighted_ridge(design, values, self.weights(design), self.ridge))
-        return torch.stack(parts).to(found.dtype)
-
-    def weights(self, design: Tensor) -> Tensor:
-        """The weights ``(S,)`` of samples ``(S, K)``, which mark the shown regions."""
-        distance = 1 - design.mean(dim=1).sqrt()
-        return torch.exp(-0.5 * (distance / self.width) ** 2)
-
-
-def weighted_ridge(design: Tensor, values: Tensor, weights: Tensor, ridge: float) -> Tensor:
-    """The coefficients ``(L, K)`` of weighted ridge regressions of values ``(S, L)`` on one design ``(S, K)``.
-
-    The intercept is not penalised.
-
-    >>> design = torch.tensor([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
-    >>> weighted_ridge(design, design @ torch.tensor([[2.0], [-1.0]]) + 5, torch.ones(4), 1e-6)
-    tensor([[ 2.0000, -1.0000]])
-    """
-    share = (weights / weights.sum())[:, None]
-    x, y = design - (share * design).sum(dim=0), values - (share * values).sum(dim=0)
-    weighted = weights[:, None] * x
-    gram = weighted.T @ x + ridge * torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-    coefficients: Tensor = torch.linalg.solve(gram, weighted.T @ y)
-    return coefficients.T
 
 
 @METHODS.register
