@@ -101,7 +101,7 @@ def test_a_relative_folder_is_checked_where_one_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert output_folder("out/deep") == Path("out/deep")
+    assert output_folder("out/deep") == tmp_path / "out" / "deep"
     assert (tmp_path / "out" / "deep").is_dir()
 
 

@@ -15,7 +15,7 @@ from proofmap.bench.record import Record, images_digest, rounded, weights_digest
 from proofmap.bench.task import VERSION, Task
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.files import file_name
+from proofmap.core.files import check_output, file_name
 from proofmap.core.text import counted
 from proofmap.data.loader import ImageBlock, load_listed
 from proofmap.methods.method import make_method
@@ -57,6 +57,7 @@ def run_task(
     The other arguments are those of :func:`~proofmap.study.run.run_study`.
     """
     task.check_needs(data)
+    out = check_output(out)
     name = name or make_method(spec).title()
     study = task.study(spec, name, data, images)
     if task.net_digest:

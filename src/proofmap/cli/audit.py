@@ -136,7 +136,7 @@ def _judge_controls(run: Path, device: str | None) -> None:
 
     def write(outcome: Outcome) -> list[Path]:
         with Run(outcome.folder) as judged:
-            return save_run(judged, pictures=False)[1] if (run / "scores.csv").exists() else []
+            return save_run(judged, pictures=False)[1] if (judged.folder / "scores.csv").exists() else []
 
     reason = add_controls(
         run,

@@ -10,9 +10,9 @@ import typer
 from proofmap.bench import VERSION, Leaderboard, Record, Task, task_names
 from proofmap.bench.leaderboard import FOLDER, write_page
 from proofmap.cli import options
-from proofmap.cli.console import print_result, stderr
+from proofmap.cli.console import print_result, shown_path, stderr
 from proofmap.core.errors import InputError
-from proofmap.core.files import DATA_FOLDER, output_file
+from proofmap.core.files import DATA_FOLDER, check_output, output_file
 from proofmap.core.text import counted
 from proofmap.results import tables
 
@@ -54,7 +54,8 @@ def _table(target: str | None, folder: Path, out: Path | None) -> None:
     boards = leaderboard.boards if target is None else {target: leaderboard.board(target)}
     print_result("\n\n".join(board.table() for board in boards.values()))
     if out is not None:
-        stderr.print(f"written: {write_page(leaderboard, output_file(out, such_as='leaderboard.html'))}")
+        page = write_page(leaderboard, output_file(out, such_as="leaderboard.html"))
+        stderr.print(f"written: {shown_path(page)}")
 
 
 ACTIONS = ("list", "run", "submit", "table")
@@ -152,7 +153,7 @@ def bench(
         raise InputError(
             "no method was named: give --method, such as --method grad-cam or --method mine.py:mine"
         )
-    folder = out or Path("proofbench") / task.name
+    folder = check_output(out or Path("proofbench") / task.name)
     device_here, worker_device = devices_for(executor, gpus, device)
     threads = (threads or 1) if executor == "ray" else threads
     record = run_task(
@@ -168,7 +169,7 @@ def bench(
         watchers=watchers,
         command=options.command_line(),
     )
-    path = record.write(record_path(folder, record))
+    path = shown_path(record.write(record_path(folder, record)))
     print_result(path)
     over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
     code = " --allow-code" if record.method["files"] else ""

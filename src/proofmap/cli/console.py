@@ -15,6 +15,7 @@ from rich.progress import Progress as RichProgress
 from rich.progress import Task as RichTask
 from rich.text import Text
 
+from proofmap.core.files import has_working_folder
 from proofmap.core.progress import Lines, Progress, ProgressTask, Silent, seconds_between_lines
 from proofmap.core.text import one_line, terminal_text
 
@@ -55,8 +56,14 @@ def print_as(result: Any, format: str) -> None:
     print_result(text.rstrip("\n"))
 
 
+def shown_path(path: Path) -> str:
+    """A path as messages show it: relative if it is inside the current folder."""
+    here = Path.cwd() if has_working_folder() else None
+    return str(path.relative_to(here) if here is not None and path.is_relative_to(here) else path)
+
+
 def print_written(paths: Sequence[Path]) -> None:
-    stderr.print(f"\nwritten to {paths[0].parent}/: {', '.join(path.name for path in paths)}")
+    stderr.print(f"\nwritten to {shown_path(paths[0].parent)}/: {', '.join(path.name for path in paths)}")
 
 
 def print_notes(run: Run) -> None:

@@ -13,7 +13,7 @@ import typer
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import print_result, print_written, progress_for, stderr, table_width
+from proofmap.cli.console import print_result, print_written, progress_for, shown_path, stderr, table_width
 from proofmap.core.errors import require
 from proofmap.core.files import check_output
 from proofmap.core.labels import WRONG, LabelRule
@@ -70,7 +70,7 @@ def demo_without_gradients(
     what: str, out: Path, labels: str | None, methods: str | None, seed: int, quiet: bool
 ) -> None:
     """Judge methods on rows of a table or on texts, and write pictures, the table of scores and the report to ``out``."""
-    check_output(out)
+    out = check_output(out)
     demo = DEMOS[what]()
     if not quiet:
         stderr.print(demo.about)
@@ -86,7 +86,7 @@ def demo_without_gradients(
         progress=progress_for(stderr, quiet),
     )
     report = print_and_save(found, out, demo.item)
-    stderr.print(f"open {report} in a browser: every {demo.item}, with its {demo.parts}")
+    stderr.print(f"open {shown_path(report)} in a browser: every {demo.item}, with its {demo.parts}")
 
 
 def table_demo() -> Demo:
@@ -181,7 +181,7 @@ def demo(
     classifier = pm.load_classifier(DEFAULT_MODEL, device=options.check_device(device))
     chosen = [pm.make_method(spec) for spec in split_specs(methods)]
     rule = LabelRule.parse(labels, classifier.names)
-    check_output(out)
+    out = check_output(out)
     wrong = WRONG * rule.wrong  # few and never cut: they test soundness
     full = DemoSize(len(dataset), expected_labels(rule, classifier) - wrong)
     scale = _scale_for(classifier, chosen, full, wrong, rule.kind == "top", 60 * minutes, quiet)
@@ -198,7 +198,7 @@ def demo(
     report = print_and_save(found, out, "photo")
     if not (out / "curves.png").is_file():
         stderr.print("no charts were drawn: pip install 'proofmap[figures]' installs matplotlib")
-    stderr.print(f"open {report} in a browser: every picture, with a slider")
+    stderr.print(f"open {shown_path(report)} in a browser: every picture, with a slider")
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,10 @@ import typer
 import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.cli import judging_options, options
-from proofmap.cli.console import print_result, stderr, table_width
+from proofmap.cli.console import print_result, shown_path, stderr, table_width
 from proofmap.cli.tracking import TRACKERS, trackers_of
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
-from proofmap.core.inputs import inputs_of
 from proofmap.core.pictures import Fit
 from proofmap.core.text import counted
 from proofmap.methods.method import default_method, make_method
@@ -150,8 +149,7 @@ def evaluate(
         config = replace(config, methods=tuple(_usual_methods(config)))
     if not config.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
-    folder = out or Path(study.stem if study is not None else "evaluation")
-    check_output(folder)
+    folder = check_output(out or (study.stem if study is not None else "evaluation"))
     device_here, worker_device = devices_for(executor, gpus, device)
     if dry_run:
         print_result(preview_text(preview(config, folder, device=device_here, threads=threads)))
@@ -184,7 +182,7 @@ def evaluate(
         print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
         for log in trackers:
             log(saved.evaluation, folder)
-    _print_outcome(outcome, _names(config, outcome.folder), printed)
+    _print_outcome(outcome, printed)
 
 
 def _usual_methods(config: Study) -> list[str]:
@@ -204,13 +202,6 @@ def _has_meaning(method: str, net: Classifier) -> bool:
     except InputError:
         return False
     return True
-
-
-def _names(config: Study, folder: Path) -> Collection[str]:
-    """The names of the methods that this command judged, including the controls that it added."""
-    if not config.controls:
-        return config.named_methods()
-    return config.named_methods(inputs_of(Manifest.read(folder).identity))
 
 
 def devices_for(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
@@ -241,9 +232,10 @@ def executor_for(
     return LocalExecutor()
 
 
-def _print_outcome(outcome: Outcome, methods: Collection[str], printed: Collection[str]) -> None:
-    """Print the written files, the notes that are not in ``printed``, and failures. Exit with code 3 if one of these methods failed on an
-    image, or if an image cannot be read."""
+def _print_outcome(outcome: Outcome, printed: Collection[str]) -> None:
+    """Print the written files, the notes that are not in ``printed``, and failures. Exit with code 3 if one of this command's methods failed
+    on an image, or if an image cannot be read."""
+    methods = {method.name for method in outcome.plan.methods}
     with Run(outcome.folder) as run:
         for note in run.notes():
             if note not in printed:
@@ -253,7 +245,7 @@ def _print_outcome(outcome: Outcome, methods: Collection[str], printed: Collecti
     if none:
         stderr.print("no method gave a result, so there are no scores; the reasons are below")
     else:
-        stderr.print(f"\nwritten: {', '.join(map(str, outcome.files))}")
+        stderr.print(f"\nwritten: {', '.join(map(shown_path, outcome.files))}")
     for failure in failures[:10]:
         place = f"{failure.method} on {failure.image}" if failure.method else failure.image
         stderr.print(f"failed: {place}: {failure.reason}")

@@ -61,7 +61,7 @@ def figures(
     seed: Annotated[int, options.SEED] = 0,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
-    check_output(out)
+    out = check_output(out)
     found: dict[str, Any] = {}
     if run is not None:
         with Run(run) as opened:

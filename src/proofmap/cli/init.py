@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from proofmap.cli import options
-from proofmap.cli.console import stderr
+from proofmap.cli.console import shown_path, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.study.draft import draft, find_data, has_model
@@ -30,6 +30,7 @@ def init(
         raise InputError(f"{out} exists; choose another --out, or replace it with --force")
     file = output_file(out, such_as="study.toml")
     write_text(file, draft(found, file, others))
-    stderr.print(f"wrote {file} for {found.words}")
-    first = "" if has_model(found) else f"name your model in {file}, then "
-    stderr.print(f"next: {first}proofmap evaluate {file} --dry-run")
+    shown = shown_path(file)
+    stderr.print(f"wrote {shown} for {found.words}")
+    first = "" if has_model(found) else f"name your model in {shown}, then "
+    stderr.print(f"next: {first}proofmap evaluate {shown} --dry-run")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from proofmap.cli import options
-from proofmap.cli.console import print_written, stderr
+from proofmap.cli.console import print_written, shown_path, stderr
 from proofmap.core.files import output_file
 from proofmap.results.score_tables import TABLES
 from proofmap.study.reading.export import DATA, TEXT, export_run
@@ -35,7 +35,7 @@ def report(
     with Run(run) as opened:
         page = output_file(out or run / "report.html")
         path = write_run_report(opened, page, worst=worst, random=random, title=title)
-    stderr.print(f"written: {path}")
+    stderr.print(f"written: {shown_path(path)}")
 
 
 def export(

@@ -87,7 +87,7 @@ def sanity(
             "no data was named: give photos, folders or a dataset, or --axioms, which needs none"
         )
     if out is not None:
-        check_output(out)
+        out = check_output(out)
     chosen = options.split_list(orders)
     if unknown := [order for order in chosen if order not in ORDERS]:
         raise pm.InputError(f"--orders must be among {', '.join(ORDERS)}, not {unknown[0]!r}")

@@ -16,7 +16,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.cli import options
-from proofmap.cli.console import print_result, progress_for, stderr
+from proofmap.cli.console import print_result, progress_for, shown_path, stderr
 from proofmap.core.errors import InputError
 from proofmap.core.pictures import Fit
 from proofmap.core.text import counted
@@ -72,6 +72,7 @@ def train_masker(
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
     check_masker(kind, out, minutes)  # before images are read, which may take a while
+    out = out.absolute()
     dataset = open_data(data)
     classifier = pm.load_classifier(model, weights=weights, device=options.check_device(device))
     if fit is not None:
@@ -100,10 +101,10 @@ def train_masker(
         )
     header = Header.parse(read_header(file))
     made = "" if header.made in (None, steps) else f", after {header.made} of {steps} steps"
-    stderr.print(f"nothing left to do: the masker is there{made}" if existed else f"written: {file}{made}")
+    stderr.print(f"nothing left to do: the masker is there{made}" if existed else f"written: {shown_path(file)}{made}")
     if header.learned is not None and not quiet:
         stderr.print(str(header.learned))
-    print_result(file)
+    print_result(shown_path(file))
 
 
 @contextmanager
@@ -117,7 +118,7 @@ def _stopped(out: Path, steps: int) -> Iterator[None]:
             kept = checkpoint_of(out)
             if kept.exists():
                 step = json.loads(read_header(kept))["step"]
-                note = f"{step} of {steps} steps are kept in {kept}; continue with: {options.command_line()}"
+                note = f"{step} of {steps} steps are kept in {shown_path(kept)}; continue with: {options.command_line()}"
             else:
                 note = f"no checkpoint was due yet; start again with: {options.command_line()}"
             stop.add_note(note)

@@ -59,8 +59,9 @@ def written_together(path: str | Path) -> Iterator[Path]:
 
     If the block raises, no file is moved, and a folder that did not exist before is removed.
     """
-    folder, missing = Path(path), not os.path.exists(path)
-    part = output_folder(folder) / f".files.part{os.getpid()}"  # see remove_parts
+    missing = not os.path.exists(path)
+    folder = output_folder(path)
+    part = folder / f".files.part{os.getpid()}"  # see remove_parts
     done = False
     try:
         part.mkdir()
@@ -154,8 +155,8 @@ def has_working_folder() -> bool:
 
 
 def check_output(path: str | Path) -> Path:
-    """Check that a folder can be written to or created, and return its path. The folder is not created yet, so a failed run leaves
-    nothing behind."""
+    """Check that a folder can be written to or created, and return its absolute path, which stays right if code of the user changes the
+    working folder. The folder is not created yet, so a failed run leaves nothing behind."""
     folder = check_path(path, "--out")
     if not folder.is_absolute() and not has_working_folder():
         raise InputError(
@@ -177,11 +178,11 @@ def check_output(path: str | Path) -> Path:
             raise InputError(
                 f"the folder {missing} cannot be made: {error.strerror}; choose another --out"
             ) from None
-    return folder
+    return folder.absolute()
 
 
 def output_folder(path: str | Path) -> Path:
-    """Make a folder if needed, remove unfinished files of killed processes from it, and return its path."""
+    """Make a folder if needed, remove unfinished files of killed processes from it, and return its absolute path."""
     folder = check_output(path)
     missing = [parent for parent in (folder, *folder.parents) if not os.path.exists(parent)]
     try:
@@ -195,14 +196,13 @@ def output_folder(path: str | Path) -> Path:
 
 
 def output_file(path: str | Path, option: str = "--out", such_as: str = "report.html") -> Path:
-    """Check that a file can be written, make its folder, and return the file's path. Only a plain file is ever replaced."""
+    """Check that a file can be written, make its folder, and return the file's absolute path. Only a plain file is ever replaced."""
     file = check_path(path, option)
     if file.is_dir():
         raise InputError(f"{file} is a folder; name a file in it, such as {file / such_as}")
     if file.exists() and not file.is_file():
         raise InputError(f"{file} is not a plain file, so it is not replaced; choose another {option}")
-    output_folder(file.parent)
-    return file
+    return output_folder(file.parent) / file.name
 
 
 def check_path(path: str | Path, what: str) -> Path:

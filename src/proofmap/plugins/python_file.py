@@ -71,7 +71,7 @@ def run_file(path: Path, name: str) -> ModuleType:
     imported = source_files(path)[1:]
     belong_to_user([path, *imported])
     _forget_changed(path.resolve().parent, imported)
-    found = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path)))
+    found = importlib.util.spec_from_file_location(name, path, loader=_FromSource(name, str(path.absolute())))
     assert found is not None  # a path ending in .py always has a loader
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)

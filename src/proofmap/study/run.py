@@ -102,7 +102,7 @@ def run_study(
         retry: compute again what failed before.
         command: the command line, to be recorded in the manifest.
     """
-    check_output(out)
+    out = check_output(out)
     before = torch.get_num_threads()
     batches_before = None if classifier is None else (classifier._fixed_batches, classifier._batches)
     try:

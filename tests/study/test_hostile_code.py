@@ -1,0 +1,62 @@
+"""Code of the user's own that does what no method should: a run keeps what it has, and says what is true."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from proofmap.study import run_study
+from tests.command import run as command
+from tests.study.studies import facts, net_file, photos, toy_study
+
+OWN = """
+import os
+
+def wanders(classifier, images, labels):
+    os.chdir({elsewhere!r})
+    return images[:, [k % 3 for k in range(labels.shape[1])]]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder with a net, photos, and methods in own.py; and a folder elsewhere."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "own.py").write_text(OWN.format(elsewhere=str(elsewhere)))
+    photos(tmp_path / "work" / "photos", 4)
+    net_file(tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+EVALUATE = ("evaluate", "--model", "net.py:make", "--data", "photos", "--labels", "top3", "--maps", "float16")
+
+
+def test_a_method_that_changes_the_working_folder_does_not_move_the_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (*EVALUATE, "--methods", "own.py:wanders,gradient", "--images-per-unit", "2", "--no-pictures")
+    assert command(monkeypatch, *asked, "--out", "run") == 0, capsys.readouterr().err
+    assert str(folder / "run" / "report.html") in capsys.readouterr().err  # no longer relative to where we stand
+    assert len(facts(folder / "run")["units"]) == 4
+    assert list((folder.parent / "elsewhere").iterdir()) == []
+    monkeypatch.chdir(folder)
+    assert command(monkeypatch, *asked, "--out", "run") == 0
+    assert "written: run/scores.csv" in capsys.readouterr().err
+
+
+def test_a_method_that_changes_the_working_folder_does_not_move_the_proofs(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("explain", "photos/00.png", "--model", "net.py:make", "--method", "own.py:wanders", "--out", "mine")
+    assert command(monkeypatch, *asked) == 0, capsys.readouterr().err
+    assert (folder / "mine" / "report.html").is_file()
+    assert list((folder.parent / "elsewhere").iterdir()) == []
+
+
+def test_a_relative_run_of_python_is_not_moved(folder: Path) -> None:
+    study = toy_study(folder, 4, methods=["own.py:wanders"])
+    assert run_study(study, "run").complete and len(facts(folder / "run")["units"]) == 2
