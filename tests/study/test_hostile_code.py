@@ -40,7 +40,9 @@ def test_a_method_that_changes_the_working_folder_does_not_move_the_run(
 ) -> None:
     asked = (*EVALUATE, "--methods", "own.py:wanders,gradient", "--images-per-unit", "2", "--no-pictures")
     assert command(monkeypatch, *asked, "--out", "run") == 0, capsys.readouterr().err
-    assert str(folder / "run" / "report.html") in capsys.readouterr().err  # no longer relative to where we stand
+    assert (
+        str(folder / "run" / "report.html") in capsys.readouterr().err
+    )  # no longer relative to where we stand
     assert len(facts(folder / "run")["units"]) == 4
     assert list((folder.parent / "elsewhere").iterdir()) == []
     monkeypatch.chdir(folder)
@@ -51,7 +53,16 @@ def test_a_method_that_changes_the_working_folder_does_not_move_the_run(
 def test_a_method_that_changes_the_working_folder_does_not_move_the_proofs(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ("explain", "photos/00.png", "--model", "net.py:make", "--method", "own.py:wanders", "--out", "mine")
+    asked = (
+        "explain",
+        "photos/00.png",
+        "--model",
+        "net.py:make",
+        "--method",
+        "own.py:wanders",
+        "--out",
+        "mine",
+    )
     assert command(monkeypatch, *asked) == 0, capsys.readouterr().err
     assert (folder / "mine" / "report.html").is_file()
     assert list((folder.parent / "elsewhere").iterdir()) == []

@@ -101,7 +101,9 @@ def train_masker(
         )
     header = Header.parse(read_header(file))
     made = "" if header.made in (None, steps) else f", after {header.made} of {steps} steps"
-    stderr.print(f"nothing left to do: the masker is there{made}" if existed else f"written: {shown_path(file)}{made}")
+    stderr.print(
+        f"nothing left to do: the masker is there{made}" if existed else f"written: {shown_path(file)}{made}"
+    )
     if header.learned is not None and not quiet:
         stderr.print(str(header.learned))
     print_result(shown_path(file))
