@@ -169,11 +169,11 @@ def bench(
         watchers=watchers,
         command=options.command_line(),
     )
-    path = shown_path(record.write(record_path(folder, record)))
-    print_result(path)
+    written = shown_path(record.write(record_path(folder, record)))
+    print_result(written)
     over = f", over the budget of {task.budget:,}" if record.passes > task.budget else ""
     code = " --allow-code" if record.method["files"] else ""
     stderr.print(
         f"{record.name} on {task.name}: {counted(record.passes, 'pass')} for an image{over}, {record.seconds:.0f} s. "
-        f"Check it and add it to the leaderboard with: proofmap bench submit {path}{code}"
+        f"Check it and add it to the leaderboard with: proofmap bench submit {written}{code}"
     )
