@@ -125,7 +125,7 @@ def _text(value: Any, indent: str = "") -> str:
     if isinstance(value, dict) and value and any(isinstance(x, dict) for x in value.values()):
         inner = ",\n".join(f"{indent} {json.dumps(k)}: {_text(x, indent + ' ')}" for k, x in value.items())
         return f"{{\n{inner}\n{indent}}}"
-    if isinstance(value, dict) and len(text := json.dumps(value)) > 150:
+    if isinstance(value, dict) and len(json.dumps(value)) > 150:
         inner = ",\n".join(f"{indent} {json.dumps(k)}: {json.dumps(x)}" for k, x in value.items())
         return f"{{\n{inner}\n{indent}}}"
     return json.dumps(value)
