@@ -197,6 +197,49 @@ def another_layer(net: Net, images: Tensor) -> None:
     net.fc = nn.Linear(net.fc.in_features, net.fc.out_features)
 
 
+class Tempered(nn.Module):
+    """A net of plain attributes and of layers without weights, beside its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net, self.activation, self.t, self.scales, self.push = (
+            Net(),
+            nn.Identity(),
+            1.0,
+            [1.0, 2.0],
+            torch.zeros(1),
+        )
+        self.read: Callable[[Tensor], Tensor] = torch.clone
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.read(self.activation(self.net(x))) / self.t * self.scales[1]
+        return torch.cat([out[:, :1] + self.push, out[:, 1:]], dim=1)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda net: setattr(net, "t", 4.0),
+        lambda net: setattr(net, "activation", nn.Tanh()),
+        lambda net: setattr(net, "read", torch.square),
+        lambda net: net.scales.__setitem__(1, 9.0),
+        lambda net: net.push.add_(2),
+    ],
+    ids=["attribute", "layer without weights", "function", "entry of a list", "tensor that is no buffer"],
+)
+def test_a_changed_attribute_of_a_net_is_noticed(change: Callable[[Tempered], Any], images: Tensor) -> None:
+    net = Tempered()
+    f = classifier(net)
+    fast, before = f.frozen(), f.state()
+    f.probabilities(images), fast.probabilities(images)
+    assert f.state() == before, "asking changes nothing"
+    change(net)
+    expected = classifier(copy.deepcopy(net)).probabilities(images)
+    for view in (f, fast, f.restricted([0, 1, 2, 3, 4])):
+        torch.testing.assert_close(view.probabilities(images), expected, atol=1e-4, rtol=1e-3)
+    assert f.state() != before
+
+
 @pytest.mark.parametrize("change", [trained, replaced, another_layer])
 def test_what_a_net_learned_is_seen_by_every_view_of_it(
     change: Callable[[nn.Module, Tensor], None], images: Tensor

@@ -52,8 +52,9 @@ class Classifier:
 
     Images are ``(N, C, H, W)`` floats in [0, 1]; the classifier normalises them, ``(x - mean) / std``. Labels are output indices.
     The net is used through a private view (:mod:`proofmap.classifier.view`) and is never altered. Weights are shared with your
-    net, and batch-norm statistics are copied. After you train the net further, the view and its frozen copies are made again
-    before their next use. Changes that torch does not track (through ``.data`` or NumPy) are not noticed.
+    net, and batch-norm statistics are copied. After you train the net further, replace a layer or set an attribute such as
+    ``net.temperature = 2``, the view and its frozen copies are made again before their next use. Changes that torch does not
+    track (through ``.data`` or NumPy), and changes inside an attribute that is an object of your own, are not noticed.
 
     Args:
         net: a module or function from normalised images ``(N, C, H, W)`` to outputs ``(N, A)``; a model with ``predict_proba``
