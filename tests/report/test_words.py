@@ -15,11 +15,13 @@ import proofmap as pm
 from proofmap.cli.console import SafeConsole
 from proofmap.cli.explain import coloured, marked, print_words
 from proofmap.core.inputs import Text
+from proofmap.metrics.curve_shape import Peak, ProofReach
 from proofmap.report import word_sheets
 from proofmap.report.html import write_report
 from proofmap.report.proof_sheets import explained_sheet, finding
 from proofmap.report.word_proof import WordProof, proof_words_html, word_proof
 from proofmap.report.word_sheets import font_for, missing_words, word_picture
+from proofmap.results.proof_shape import shape_of
 
 TEXTS = [
     "bad <b>songs</b> but a good, good end",
@@ -74,6 +76,35 @@ def test_words_against_the_label_come_last_and_padding_never(evaluation: pm.Eval
     )  # "bad" counts against it: below the zeros of padding
     assert proof.order[-1] == 0 and proof.heat[0] < 0.5 < proof.heat[5] and proof.shade(0) != proof.shade(5)
     assert [proof.order[place] for place in proof.places] == list(range(len(proof.words)))
+
+
+LONG = " ".join(["bad", "money, ", *["and"] * 34, "good", "good"])
+
+
+@pytest.mark.parametrize("curve", [{}, {"within": (0.2, 1.0)}, {"rule": "right", "points": 5}])
+def test_numbers_of_a_text_do_not_depend_on_the_padding(curve: dict[str, Any]) -> None:
+    def numbers(length: int, keep_maps: int = 4) -> list[Any]:
+        net = pm.Classifier(critic, inputs=Text(length=length), names=["bad", "good"], batch_size=64)
+        texts = [*TEXTS, LONG, " ".join(["word"] * 64)]  # the last one makes all other texts padded
+        metrics = [Peak(**curve), ProofReach(**curve)]
+        found = pm.evaluate(net, texts, methods=["occlusion"], metrics=metrics, labels="all", keep_maps=keep_maps)
+        found = found.select_images(range(4))
+        (result,) = found.results
+        shapes = [shape_of(found, result, i, j) for i in range(4) for j in range(2)]
+        assert [max(own.overshoot for own in shapes[2 * i :][:2]) for i in range(4)] == pytest.approx(
+            next(iter(result.values.values())).tolist()
+        )
+        if not keep_maps:
+            return [own.peak for own in shapes]
+        assert [max(own.reach or 0 for own in shapes[2 * i :][:2]) for i in range(4)] == pytest.approx(
+            list(result.values.values())[1].tolist()
+        )
+        shown = [word_proof(found, result, i, j) for i in range(4) for j in range(2)]
+        return [(own.along, own.enough, own.shape) for own in shown]
+
+    near = numbers(64)
+    assert numbers(512) == near
+    assert numbers(80, 0) == [shape.peak for *_, shape in near]
 
 
 def test_the_title_counts_words_of_the_text(evaluation: pm.Evaluation) -> None:

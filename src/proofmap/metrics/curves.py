@@ -59,6 +59,16 @@ class Curves:
         """The game's target for the whole image ``(N, L)``. The areas are compared with this value."""
         return self.f if self.whole is None else self.whole
 
+    def counts_of(self, n: int) -> Tensor:
+        """The number of positions ``(S,)`` that each point of the curve of an input of ``n`` positions shows. Points may be repeated."""
+        if n == self.positions:
+            return self.counts
+        played = {key: self.settings[key] for key in ("points", "rule") if key in self.settings}
+        if "within" in self.settings:
+            played["within"] = tuple(self.settings["within"])  # type: ignore[arg-type]
+        own = Quadrature(**played).nodes(n).counts  # type: ignore[arg-type]
+        return own[_own_points(own, self.counts)]
+
     def select_images(self, places: list[int]) -> Curves:
         """The curves of the images with these indices, in this order."""
         per_image = ("labels", "f", "probabilities", "auc", "error", "matrix", "whole")
@@ -316,10 +326,9 @@ class _Runner:
 def join_lengths(parts: Sequence[Curves], places: Sequence[Tensor], positions: int) -> Curves:
     """Join the curves of inputs with different numbers of positions, in the original order of the inputs.
 
-    Areas are those of each input's own curve. For tables and figures, ``probabilities`` are given at the same shares for all:
-    at the counts that an input of ``positions`` positions would have. The value at count c is that of the input's own curve, at
-    the whole number of its n positions nearest to c n / ``positions``. If an input has no more positions than the curve has points, all
-    of its counts are included.
+    Areas are those of each input's own curve. So that all inputs have equally many points, ``probabilities`` repeat points of the curves of
+    shorter inputs, at about the same shares of their positions; every point of a curve is there. The first point alone may show nothing.
+    :meth:`Curves.counts_of` says what each point shows.
     """
     first, order = parts[0], torch.cat(list(places)).argsort()
     counts = (first.quadrature or Quadrature()).nodes(positions).counts
@@ -327,20 +336,16 @@ def join_lengths(parts: Sequence[Curves], places: Sequence[Tensor], positions: i
     for key in ("labels", "f", "auc", "error", "matrix", "whole"):
         each = [x for part in parts if (x := getattr(part, key)) is not None]
         found[key] = torch.cat(each)[order] if len(each) == len(parts) else None
-    found["probabilities"] = torch.cat([_at_shares(part, counts, positions) for part in parts])[order]
+    points = [part.probabilities[..., _own_points(part.counts, counts)] for part in parts]
+    found["probabilities"] = torch.cat(points)[order]
     return replace(first, counts=counts, positions=positions, **found)
 
 
-def _at_shares(part: Curves, counts: Tensor, positions: int) -> Tensor:
-    """The probabilities ``(N, L, S)`` of the curves ``part``, read at the shares ``counts / positions``."""
-    own = part.counts.double()
-    wanted = (counts.double() * part.positions / positions).round().clamp(own[0], own[-1])
-    after = torch.searchsorted(own, wanted).clamp(1, max(1, len(own) - 1))
-    if len(own) == 1:
-        return part.probabilities.expand(-1, -1, len(counts))
-    share = ((wanted - own[after - 1]) / (own[after] - own[after - 1])).to(part.probabilities)
-    low, high = (part.probabilities[..., k.to(part.probabilities.device)] for k in (after - 1, after))
-    return torch.where(share == 0, low, torch.where(share == 1, high, torch.lerp(low, high, share)))
+def _own_points(own: Tensor, counts: Tensor) -> Tensor:
+    """For each of the ``counts`` ``(S,)``, the index of the point of a shorter input's curve, with the counts ``own``, that is shown there."""
+    places = torch.arange(len(counts), dtype=torch.float64) * (len(own) - 1) / max(1, len(counts) - 1)
+    points = places.round().long()
+    return points.clamp_min(1).where(counts > 0, points) if own[0] == 0 else points
 
 
 def _label_record(classifier: Classifier) -> dict[str, object]:

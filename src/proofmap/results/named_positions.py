@@ -41,17 +41,15 @@ def proof_count(evaluation: Evaluation, shape: ProofShape, count: int | None = N
     """
     if shape.reach is None:
         return 0
-    whole = evaluation.inputs.count
-    shown = round(shape.reach * whole)  # on the curve, which has the same shares for all inputs
-    return shown if count is None else max(1, round(shown * count / whole))
+    return max(1, round(shape.reach * (count or evaluation.inputs.count)))
 
 
 def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> np.ndarray:
     """The probability of the label while 0, 1, ..., n positions are shown, as an array ``(n + 1,)``. Values between the points of the
     insertion curve are interpolated."""
     points = result.insertion.probabilities[index, place].double().cpu().numpy()
-    count, shares = evaluation.count_of(index), result.insertion.counts.double().numpy()
-    own, first = np.unique(np.round(shares * count / evaluation.inputs.count), return_index=True)
+    count = evaluation.count_of(index)
+    own, first = np.unique(result.insertion.counts_of(count).numpy(), return_index=True)
     found: np.ndarray = np.interp(np.arange(count + 1), own, points[first])
     return found
 

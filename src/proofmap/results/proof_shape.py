@@ -144,22 +144,25 @@ class ProofShape:
 
 
 def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> ProofShape:
-    """The :class:`ProofShape` of the map for the label at ``place`` of an image, computed from the stored insertion curve."""
+    """The :class:`ProofShape` of the map for the label at ``place`` of an image, computed from the stored insertion curve.
+
+    If the input was not kept, its own length is unknown, and ``reach`` is a share of the longest text's positions.
+    """
     from proofmap.metrics.curve_shape import peak_of, reach_of
 
     curves = result.insertion
-    some = curves.counts > 0
+    own = evaluation.count_of(index) if index in evaluation.pictured else curves.positions
+    counts = curves.counts_of(own)
+    some = counts > 0
     values = (
         curves.probabilities[index, place, some.to(curves.probabilities.device)].double().cpu()[None, None]
     )
     f = evaluation.f[index, place].double().cpu()
-    shares = curves.counts[some].double() / curves.positions
+    shares = counts[some].double() / own
     highest = float(peak_of(values, torch.full_like(shares, 1 / len(shares))))
     alpha, beta = proof_values(evaluation, result, index, place)
     believed = float(f) >= result.threshold("e1")
     reach = float(reach_of(values, shares, f.reshape(1, 1))) if believed else None
-    if reach is not None and index in evaluation.pictured:
-        reach = _own_share(reach, evaluation.count_of(index), curves.positions)
     return ProofShape(
         belief=float(f),
         average=float(curves.auc[index, place]),
@@ -168,14 +171,6 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
         strength=strength(alpha, beta),
         soundness=beta,
         overshoot=highest * _inverse(max(float(f), result.threshold("e2"))),
-    )
-
-
-def _own_share(share: float, count: int, positions: int) -> float:
-    """The share of an input's own ``count`` positions that is shown at a point of the curve. All inputs use the same points, given as shares
-    of ``positions``, so the share is rounded to whole positions of this input."""
-    return (
-        share if count == positions else max(1, round(round(share * positions) * count / positions)) / count
     )
 
 
