@@ -164,7 +164,9 @@ def test_curves_equal_a_loop_over_strings(fill: str, mask: str) -> None:
             assert found.auc[i, a].item() == pytest.approx(area, abs=1e-6)
             n = len(curve) - 1
             shown = found.counts_of(n)  # words of this text at each point
-            assert (shown > 0).equal(found.counts > 0) and (shown / n - found.counts / 40).abs().max() <= 1 / n
+            assert (shown > 0).equal(found.counts > 0) and (
+                shown / n - found.counts / 40
+            ).abs().max() <= 1 / n
             assert set(shown.tolist()) == set(range(n + 1))
             assert found.probabilities[i, a].tolist() == pytest.approx([curve[s] for s in shown], abs=1e-6)
 

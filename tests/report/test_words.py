@@ -87,7 +87,9 @@ def test_numbers_of_a_text_do_not_depend_on_the_padding(curve: dict[str, Any]) -
         net = pm.Classifier(critic, inputs=Text(length=length), names=["bad", "good"], batch_size=64)
         texts = [*TEXTS, LONG, " ".join(["word"] * 64)]  # the last one makes all other texts padded
         metrics = [Peak(**curve), ProofReach(**curve)]
-        found = pm.evaluate(net, texts, methods=["occlusion"], metrics=metrics, labels="all", keep_maps=keep_maps)
+        found = pm.evaluate(
+            net, texts, methods=["occlusion"], metrics=metrics, labels="all", keep_maps=keep_maps
+        )
         found = found.select_images(range(4))
         (result,) = found.results
         shapes = [shape_of(found, result, i, j) for i in range(4) for j in range(2)]

@@ -63,10 +63,12 @@ class Curves:
         """The number of positions ``(S,)`` that each point of the curve of an input of ``n`` positions shows. Points may be repeated."""
         if n == self.positions:
             return self.counts
-        played = {key: self.settings[key] for key in ("points", "rule") if key in self.settings}
-        if "within" in self.settings:
-            played["within"] = tuple(self.settings["within"])  # type: ignore[arg-type]
-        own = Quadrature(**played).nodes(n).counts  # type: ignore[arg-type]
+        played: dict[str, Any] = {
+            key: self.settings[key] for key in ("points", "rule", "within") if key in self.settings
+        }
+        if "within" in played:
+            played["within"] = tuple(played["within"])  # a list in a stored run
+        own = Quadrature(**played).nodes(n).counts
         return own[_own_points(own, self.counts)]
 
     def select_images(self, places: list[int]) -> Curves:
