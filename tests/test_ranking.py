@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.ranking import Ties, center_distance, keep_top, rank
+from proofmap.core.ranking import Ties, as_maps, center_distance, in_float32, keep_top, rank
 from proofmap.core.streams import key_of
 
 # few distinct values, so that ties are common
@@ -160,3 +162,68 @@ def test_ranking_changes_neither_the_maps_nor_needs_them_in_order() -> None:
     turned = maps.transpose(1, 2)  # not contiguous
     assert torch.equal(rank(turned), rank(turned.contiguous()))
     assert torch.equal(maps, before)
+
+
+# ---- maps of other precisions ------------------------------------------------------------------------------------
+
+wide = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, -1e-80, 1e-80, 3e-80, 1.0, 1 + 1e-9, 1 + 2e-9, 1e300, -1e300, 1.7e308]),
+)
+
+
+def order_of(values: list[Any]) -> list[int]:
+    return [sorted(set(values)).index(value) for value in values]
+
+
+@given(st.lists(wide, min_size=1, max_size=12))
+def test_maps_in_64_bits_have_the_same_order_and_signs_in_float32(row: list[float]) -> None:
+    found = in_float32(torch.tensor([[row]], dtype=torch.float64))[0, 0]
+    assert found.dtype == torch.float32 and bool(found.isfinite().all())
+    assert order_of(found.tolist()) == order_of(row)
+    assert found.sign().tolist() == [math.copysign(1, x) if x else 0 for x in row]
+
+
+def test_values_that_float32_tells_apart_are_only_rounded() -> None:
+    maps = torch.randn(2, 3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(in_float32(maps), maps.float())
+    close = torch.tensor([[[0.25, 1.0, 1.0 + 1e-9, 8.0]]], dtype=torch.float64)
+    torch.testing.assert_close(in_float32(close), close.float(), rtol=2e-7, atol=0)
+
+
+def test_infinity_stays_infinity() -> None:
+    row = [math.inf, 1e300, -math.inf, 0.0]
+    found = in_float32(torch.tensor([[row]], dtype=torch.float64)).flatten().tolist()
+    assert found[0] == math.inf and found[2] == -math.inf and 0 < found[1] < math.inf
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        np.arange(6, dtype=np.int64) + 10**9,
+        np.arange(6, dtype=np.uint64) + 2**63,
+        np.arange(6, dtype=np.uint64) + 2**62,
+        np.arange(6, dtype=np.int32) + 2**30,
+        np.arange(6, dtype=">f8") * 1e-80,
+        np.arange(6, dtype=">f4"),
+        np.arange(6, dtype=">i2"),
+        np.arange(6, dtype=np.uint16),
+        np.longdouble(1) + np.arange(6) * np.finfo(np.longdouble).eps,
+        np.arange(6, dtype=np.float16),
+        torch.arange(6) + 2**60,
+        torch.arange(6).to(torch.uint16),
+        [torch.tensor(float(k)) for k in range(6)],
+        [k * 1e-60 for k in range(6)],
+    ],
+    ids=lambda given: str(getattr(given, "dtype", "list")),
+)
+def test_maps_of_every_type_of_numbers_are_read_in_order(given: Any) -> None:
+    found = in_float32(as_maps(given, "maps must be given").view(1, 1, 6))
+    assert found.flatten().argsort().tolist() == list(range(6)) and len(found.unique()) == 6
+
+
+def test_masked_arrays_are_refused_with_what_to_write() -> None:
+    maps = np.ma.masked_less(np.arange(4.0), 2)
+    for found in (maps, [maps, maps]):
+        with pytest.raises(InputError, match=r"mine must return maps without masked entries.*maps\.filled"):
+            as_maps(found, "mine must return maps")

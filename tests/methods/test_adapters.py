@@ -465,6 +465,27 @@ def test_functions_may_return_arrays_and_coarse_maps(f: Classifier, images: Tens
     torch.testing.assert_close(make_method(coarse)(f, images, LABELS), expected)
 
 
+def test_maps_in_64_bits_keep_their_order_however_they_come(f: Classifier, images: Tensor) -> None:
+    plain = torch.arange(80.0).view(1, 1, *SIZE).expand(2, 3, -1, -1)
+    tiny, large = plain.double() * 1e-80, (plain.long() + 10**9).numpy()
+    expected = plain.flatten(2).argsort()
+    for given in (tiny, tiny.numpy(), large, tiny.numpy().astype(">f8"), 1 + 1e-9 * plain.double()):
+        for method in (
+            lambda f, x, a, given=given: given,
+            per_label(lambda f, x, a, given=given: given[:, 0]),
+        ):
+            assert torch.equal(make_method(method)(f, images, LABELS).flatten(2).argsort(), expected)
+
+
+def test_attributions_in_64_bits_keep_their_order(captum: ModuleType, f: Classifier, images: Tensor) -> None:
+    class Tiny(captum.Saliency):  # type: ignore[misc,name-defined]
+        def attribute(self, inputs: Tensor, target: Any = None) -> Tensor:
+            return torch.arange(80.0).view(1, 1, *SIZE).expand(2, 3, -1, -1).double() * 1e-80
+
+    maps = make_method(Tiny(f.as_module()))(f, images, LABELS)
+    assert torch.equal(maps.flatten(2).argsort(), torch.arange(80).expand(2, 3, -1))
+
+
 def test_a_function_may_take_one_label_at_a_time(f: Classifier, images: Tensor) -> None:
     def one(classifier: Classifier, images: Tensor, label: Tensor) -> Any:
         assert label.shape == (len(images),)
@@ -527,6 +548,7 @@ def test_maps_of_the_other_form_are_refused_with_how_it_is_said(f: Classifier, i
         (np.zeros((2, 8, 10)), r"returned maps \(2, 8, 10\), expected"),
         (np.zeros((2, 3, 8, 10), dtype=complex), "complex"),
         (np.full((2, 3, 2, 2), np.nan), "NaN"),
+        (np.ma.masked_all((2, 3, 8, 10)), r"without masked entries, .* maps\.filled\(maps\.min\(\)\)"),
     ],
 )
 def test_maps_that_cannot_be_meant_are_refused(

@@ -6,7 +6,6 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -16,26 +15,27 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
+from proofmap.core.ranking import as_maps
 from proofmap.core.tensors import private_copy
 from proofmap.methods.method import ADOPTED, MapFunction, Method, ReadyMethod
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.settings import required, setting
 
-_MODES = {1: "linear", 2: "bilinear"}
+_MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 
 def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
-    """Maps ``(N, L, *positions)`` in float32, from what a function returned. Error messages call this function ``who``.
+    """Maps ``(N, L, *positions)``, from what a function returned. Error messages call this function ``who``.
 
-    Maps ``(N, L, *grid)`` on a coarser grid are enlarged linearly along each axis (bilinearly for pictures, ``align_corners=False``), like
+    Maps ``(N, L, *grid)`` on a coarser grid are enlarged linearly along each axis (bilinearly for pictures, trilinearly for volumes, ``align_corners=False``), like
     class activation maps. Maps of any other shape are returned unchanged, and the caller refuses them.
 
     >>> from proofmap.core.inputs import Pictures
-    >>> given_maps(np.array([[[[0, 4]]]]), Pictures(size=(1, 4)), "mine")
-    tensor([[[[0., 1., 3., 4.]]]])
+    >>> given_maps(torch.tensor([[[[0, 4]]]]), Pictures(size=(1, 4)), "mine").tolist()
+    [[[[0.0, 1.0, 3.0, 4.0]]]]
     """
-    maps = as_tensor(found, who)
+    maps = returned_maps(found, who)
     positions = inputs.positions
     grid = tuple(maps.shape[2:])
     coarser = len(grid) == len(positions) and all(
@@ -46,22 +46,9 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
     return F.interpolate(maps, size=positions, mode=_MODES[len(positions)], align_corners=False)
 
 
-def as_tensor(found: Any, who: str) -> Tensor:
-    """A float32 tensor from a tensor, an array, or a list of tensors or arrays with equal shapes."""
-    if isinstance(found, (list, tuple)) and any(isinstance(item, Tensor) for item in found):
-        found = torch.stack([torch.as_tensor(item) for item in found])
-    if isinstance(found, Tensor):
-        values = found.detach()
-    else:
-        try:
-            values = torch.from_numpy(np.array(found))
-        except (TypeError, ValueError):
-            raise InputError(
-                f"{who} must return maps as a tensor or a NumPy array of numbers, not {type(found).__name__}"
-            ) from None
-    if values.is_complex():
-        raise InputError(f"{who} returned complex numbers; a map has one real number per position")
-    return values.float()
+def returned_maps(found: Any, who: str) -> Tensor:
+    """What ``who`` returned, as a tensor: see :func:`~proofmap.core.ranking.as_maps`."""
+    return as_maps(found, f"{who} must return maps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +89,7 @@ class FromFunction(Method):
             return maps
         columns = []
         for column in labels.T:
-            found = as_tensor(self.function(classifier, private_copy(images), private_copy(column)), who)
+            found = returned_maps(self.function(classifier, private_copy(images), private_copy(column)), who)
             if found.ndim != 1 + len(positions):
                 raise InputError(
                     f"{who} was called for one label at a time and returned maps {tuple(found.shape)}, expected "

@@ -17,6 +17,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL, Labels, check_labels
 from proofmap.core.progress import Progress, Silent
+from proofmap.core.ranking import as_maps, in_float32
 from proofmap.core.registry import Registry
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
@@ -328,10 +329,11 @@ class ReadyMethod(Ready):
 
     def _checked(self, maps: Tensor, expected: tuple[int, ...], labels: Tensor) -> Tensor:
         name = self.method._title_name()
+        maps = as_maps(maps, f"the method {name} must return maps")
         if tuple(maps.shape) != expected:
             raise InputError(f"the method {name} returned maps {tuple(maps.shape)}, expected {expected}")
         # a method may use its own tensor again
-        maps = private_copy(maps).to(self.classifier.device, torch.float32)
+        maps = in_float32(private_copy(maps)).to(self.classifier.device)
         bad = ~maps.flatten(2).isfinite().all(dim=2)
         if bool(bad.any()):
             i, j = bad.nonzero()[0].tolist()

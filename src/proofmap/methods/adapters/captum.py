@@ -19,7 +19,7 @@ from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.fills.fill import rounded
 from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
 from proofmap.methods.attention_texts import check_one_pass, of_words
-from proofmap.methods.from_function import as_tensor
+from proofmap.methods.from_function import returned_maps
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS
 from proofmap.methods.probe import module_of, watch_outputs
@@ -252,7 +252,7 @@ def merged_attribution(found: Any, classifier: Classifier, channels: str, title:
 
     If ``found`` is a tuple, which may also hold convergence errors, its first entry is used.
     """
-    values = as_tensor(found[0] if isinstance(found, (tuple, list)) else found, title)
+    values = returned_maps(found[0] if isinstance(found, (tuple, list)) else found, title)
     inputs = classifier.inputs
     if tuple(values.shape[1:]) == inputs.shape:
         return inputs.merged_channels(values, channels)

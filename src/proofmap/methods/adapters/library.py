@@ -26,7 +26,7 @@ from proofmap.core.batching import in_batches, is_out_of_memory
 from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
-from proofmap.methods.from_function import as_tensor, given_maps
+from proofmap.methods.from_function import given_maps, returned_maps
 from proofmap.methods.layers import find_layer
 from proofmap.methods.method import Method, ReadyMethod
 from proofmap.plugins.settings import check_names, required
@@ -211,7 +211,7 @@ class LibraryMethod(NamedClass):
 
     def merged(self, found: Any, classifier: Classifier) -> Tensor:
         """The library's result for one label, as maps ``(n, *grid)``."""
-        return as_tensor(found, self.title())
+        return returned_maps(found, self.title())
 
     def found_for(self, classifier: Classifier) -> dict[str, object]:
         """Further entries of the record, in addition to the options: arguments that the class gets for this net."""
@@ -283,7 +283,7 @@ def label_by_label(
                 )
                 with own_generators(key, classifier.device), quietly():
                     found = attribute(some.detach().clone().requires_grad_(True), asked)
-                columns.append(merged(found, classifier).to(classifier.device, copy=True))
+                columns.append(merged(found, classifier).clone())
                 task.advance(stop - start)
             return given_maps(torch.stack(columns, dim=1), classifier.inputs, title)
 

@@ -85,7 +85,7 @@ class LimeTabular(Method):
         pool = ready.state.pool.flatten(1).cpu().double().numpy() / (
             255 if ready.state.pool.dtype == torch.uint8 else 1
         )
-        maps = torch.zeros(*labels.shape, rows.shape[1])
+        maps = torch.zeros(*labels.shape, rows.shape[1], dtype=torch.float64)
         table = inputs.table if isinstance(inputs, Rows) else None
         named = [k for k, c in enumerate(table.columns) if c.kind != "number"] if table is not None else []
         keys = streams.image_keys(images, seed, self.name)
@@ -118,4 +118,4 @@ class LimeTabular(Method):
                     for column, weight in found.local_exp[label]:
                         maps[k, j, column] = float(weight)
                 task.advance(1)
-        return inputs.merged_channels(maps.view(*labels.shape, *inputs.shape).to(images))
+        return inputs.merged_channels(maps.view(*labels.shape, *inputs.shape).to(images.device))

@@ -22,7 +22,7 @@ from proofmap.methods.adapters.cams import (
     torch_cam_maps,
 )
 from proofmap.methods.adapters.library import Attribute, label_by_label, library_errors
-from proofmap.methods.from_function import as_tensor
+from proofmap.methods.from_function import returned_maps
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import ADOPTED, Method, ReadyMethod
 from proofmap.plugins.code import class_record, value_digest
@@ -156,7 +156,7 @@ class FromObject(Method):
     def _merged(self, found: Any, classifier: Classifier) -> Tensor:
         if library_of(self.of) == "captum":
             return captum.merged_attribution(found, classifier, self.channels, self._title_name())
-        return as_tensor(found, self._title_name())
+        return returned_maps(found, self._title_name())
 
 
 def _written(value: object) -> str:

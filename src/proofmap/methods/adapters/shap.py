@@ -106,7 +106,7 @@ class Shap(NamedClass, RegionMethod):
             raise InputError(
                 f"{self.title()} returned values of {found.shape[2]} outputs for {len(classifier.names)} labels"
             )
-        return torch.from_numpy(found.astype(np.float32)).transpose(1, 2).to(images)
+        return torch.from_numpy(found.astype(np.float64)).transpose(1, 2).to(images.device)
 
     def values(self, net: MaskedNet, regions: Regions, progress: Progress) -> Tensor:
         shap = require("shap", extra="shap", purpose=f"the method {self.title()}")
@@ -136,7 +136,7 @@ class Shap(NamedClass, RegionMethod):
                     found.append(explain(shap, read, count, options))
                 task.advance(1)
         stacked = np.stack(found) if found else np.zeros((0, count, net.labels.shape[1]))
-        return torch.from_numpy(stacked.astype(np.float32)).transpose(1, 2).to(device)
+        return torch.from_numpy(stacked).transpose(1, 2).to(device)
 
 
 def _kernel(shap: Any, values: Values, count: int, options: Mapping[str, Any]) -> Array:
