@@ -59,8 +59,9 @@ class Road(Fill):
     def prepare(self, classifier: Classifier) -> ReadyFill:
         inputs = classifier.inputs
         if not inputs.has_neighbours or len(inputs.positions) > 2:
+            reason = "have no neighbours" if not inputs.has_neighbours else "lie in more than two dimensions"
             raise InputError(
-                f"{inputs.noun} cannot be imputed: their {inputs.position_noun} have no neighbours; use another fill"
+                f"{inputs.noun} cannot be imputed: their {inputs.position_noun} {reason}; use another fill"
             )
         return super().prepare(classifier)
 

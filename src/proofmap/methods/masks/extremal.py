@@ -14,7 +14,8 @@
 
 One mask is learned for each of ``areas``, side by side. The map is the sum of the masks, smoothed by ``smooth`` of the shorter side.
 Gradient descent with momentum .9 (dampening .9) moves w, which is clamped to [0, 1]. Every second step uses the mirror image. ``step``,
-``sigma`` and ``blur`` are in positions of an input whose longest side is 224, and scale with the longest side.
+``sigma`` and ``blur`` are in positions of an input whose longest side is 224, and scale with the longest side. In volumes, the parameters
+lie three times ``step`` apart.
 
 m is computed at two points per cell along each axis and enlarged linearly from there. This changes m by at most .015.
 """
@@ -41,6 +42,8 @@ Variant = Literal["preserve", "delete", "dual"]
 
 _FINE = 2
 """Points per cell, along each axis, at which masks are computed."""
+_APART = 3
+"""How many times farther apart the mask's parameters lie in volumes, whose masks would otherwise take a thousand times the memory."""
 _COLD = 20.0
 """Inverse temperature of the smooth maximum."""
 _EVEN = 1e-6
@@ -224,10 +227,11 @@ class MaxConvolution:
 
     def __init__(self, settings: ExtremalPerturbation, inputs: Inputs, device: torch.device) -> None:
         scale = max(inputs.positions) / _SIDE
-        step, sigma = settings.step * scale, settings.sigma * scale
+        apart = settings.step * (_APART if len(inputs.positions) > 2 else 1)
+        step, sigma = apart * scale, settings.sigma * scale
         self.cells = [max(1, math.ceil(side / step)) for side in inputs.positions]
         self.points = [_FINE * cells for cells in self.cells]
-        self.reach = 1 + math.ceil(settings.sigma / settings.step)
+        self.reach = 1 + math.ceil(settings.sigma / apart)
         self.up = upsamplings(self.points, inputs.positions, device=device)
         window = torch.arange(-self.reach, self.reach + 1, dtype=torch.float32)
         within = (torch.arange(_FINE, dtype=torch.float32) + 0.5) / _FINE - 0.5
@@ -247,10 +251,9 @@ class MaxConvolution:
         for axis in range(axes):
             around = _with_edges(around, 2 + axis, self.reach).unfold(2 + axis, 2 * self.reach + 1, 1)
         points = smooth_maximum(around.flatten(2 + axes), self.kernel)
-        if axes == 1:
-            return points.flatten(2)
-        points = points.view(*points.shape[:-1], _FINE, _FINE).transpose(3, 4)
-        return points.reshape(*weights.shape[:2], *self.points)
+        points = points.view(*weights.shape, *[_FINE] * axes)
+        pairs = [place for axis in range(2, 2 + axes) for place in (axis, axes + axis)]
+        return points.permute(0, 1, *pairs).reshape(*weights.shape[:2], *self.points)
 
 
 def smooth_maximum(values: Tensor, kernel: Tensor) -> Tensor:

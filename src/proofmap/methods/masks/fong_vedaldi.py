@@ -236,8 +236,10 @@ class FongVedaldiProblem(CompositeProblem):
 
 def enlarged_each(low: Tensor, up: list[Tensor]) -> Tensor:
     """Masks ``(P, K, *grid)`` enlarged by shared matrices ``(side, cells)`` or by one matrix per pair ``(P, side, cells)``."""
-    matrices = [matrix[:, None] if matrix.ndim == 3 else matrix for matrix in up]
-    if len(matrices) == 1:
-        return (low[..., None, :] @ matrices[0].mT)[..., 0, :]
-    rows, columns = matrices
-    return rows @ low @ columns.mT
+    others = [1] * (low.ndim - 3)
+    matrices = [m.view(len(m), *others, *m.shape[1:]) if m.ndim == 3 else m for m in up]
+    if len(matrices) == 2:
+        return matrices[0] @ low @ matrices[1].mT
+    for axis, matrix in enumerate(matrices, start=2):
+        low = (low.movedim(axis, -1).unsqueeze(-2) @ matrix.unsqueeze(-3).mT).squeeze(-2).movedim(-1, axis)
+    return low
