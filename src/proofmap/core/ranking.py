@@ -110,7 +110,8 @@ def _narrowed(maps: NDArray[Any], kind: type[np.floating[Any]]) -> NDArray[Any]:
 def _spread(bits: NDArray[Any], number: NDArray[Any], inside: NDArray[Any], most: int) -> NDArray[Any]:
     """The smallest integers that are at least ``bits`` and grow with ``number``, among the values ``inside``; at most ``most``."""
     grown = np.maximum.accumulate(np.where(inside, bits - number, -(2**62)), axis=1) + number
-    return np.minimum(grown, most - (number[:, -1:] - number))
+    found: NDArray[Any] = np.minimum(grown, most - (number[:, -1:] - number))
+    return found
 
 
 def rank(maps: Tensor, *, ties: Ties = "index", keys: Tensor | None = None) -> Tensor:
