@@ -40,12 +40,30 @@ def test_the_title_counts_the_columns_that_give_the_belief(proof: pm.Proof) -> N
         expected = next(k for k, p in enumerate(along, 1) if p >= 0.9 * float(evaluation.f[i, first]))
         assert proof_count(evaluation, shape_of(evaluation, result, i, first)) == expected
         label = evaluation.label_names[int(evaluation.labels[i, first])]
-        if float(result.insertion.probabilities[i, first, 0]) >= 0.9 * float(evaluation.f[i, first]):
-            assert f"gray alone gives {label}, with nothing shown; " in finding(evaluation, result, i)
+        alone = float(result.insertion.probabilities[i, first, 0])
+        if alone >= 0.9 * float(evaluation.f[i, first]):
+            unsure = "" if alone > 0.5 else rf" \d+ % \(whole row \d+ %\)"
+            assert re.search(f"gray alone gives {label}{unsure}, with nothing shown; ", finding(evaluation, result, i))
             continue
-        assert f"{expected} of 3 columns give{'s' * (expected == 1)} {label}; " in finding(
-            evaluation, result, i
-        )
+        unsure = "" if along[expected - 1] > 0.5 else rf" \d+ % \(whole row \d+ %\)"
+        counted = f"{expected} of 3 columns give{'s' * (expected == 1)} {label}{unsure}; "
+        assert re.search(counted, finding(evaluation, result, i))
+
+
+def test_columns_with_which_the_model_says_another_label_do_not_give_it(proof: pm.Proof) -> None:
+    evaluation, result = proof.evaluation, proof.evaluation.results[0]
+    first = int(evaluation.f[0].argmax())
+    label = evaluation.label_names[int(evaluation.labels[0, first])]
+
+    def title(*along: float) -> str:
+        probabilities, f = result.insertion.probabilities.clone(), evaluation.f.clone()
+        probabilities[0, first], f[0, first], f[0, 1 - first] = torch.tensor(along), along[-1], 1 - along[-1]
+        found = replace(result, insertion=replace(result.insertion, probabilities=probabilities, f=f))
+        return finding(replace(evaluation, f=f, results=(found,)), found, 0)
+
+    assert f"1 of 3 columns gives {label} 48 % (whole row 52 %); " in title(0.2, 0.484, 0.51, 0.52)
+    assert f"gray alone gives {label} 49 % (whole row 53 %), with nothing shown" in title(0.49, 0.6, 0.51, 0.53)
+    assert f"2 of 3 columns give {label}; " in title(0.2, 0.4, 0.55, 0.56)
 
 
 def test_the_title_says_that_nothing_needs_to_be_shown_and_which_number_is_a_label(proof: pm.Proof) -> None:

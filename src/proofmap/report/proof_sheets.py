@@ -18,7 +18,7 @@ from proofmap.report.word_proof import WORDS_NOTE, is_worded, word_proof
 from proofmap.report.word_sheets import WIDE, word_picture
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_causes, fill_words, other_fill
-from proofmap.results.named_positions import proof_count
+from proofmap.results.named_positions import curve_of, proof_count
 from proofmap.results.notes import WRONG_WORDS, wrong_kind
 from proofmap.results.proof_shape import (
     BAR,
@@ -78,17 +78,23 @@ def _short(probability: float) -> str:
 def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
     """A sentence about an input with named positions: ``4 of 30 columns give malignant; benign gets 2 % at most``.
 
-    If the fill alone reaches .9 f, no position is needed: ``gray alone gives malignant, with nothing shown; ...``.
+    If the fill alone reaches .9 f, no position is needed: ``gray alone gives malignant, with nothing shown; ...``. If the label's probability is
+    then at most one half, the model may say another label, so the sentence has the probability: ``1 of 8 columns gives no 48 % (whole row 52 %)``.
     """
-    count = evaluation.count_of(index)
+    noun, count = evaluation.inputs.position_noun, evaluation.count_of(index)
     first, *others = sorted(evaluation.places_of(index), key=lambda j: -float(evaluation.f[index, j]))[:2]
     enough = proof_count(evaluation, shape_of(evaluation, result, index, first), count)
-    positions = f"{enough} of {count} {evaluation.inputs.position_noun} {'gives' if enough == 1 else 'give'}"
-    said = f"{positions if enough else 'no proof of'} {_label_words(evaluation, index, first)}"
-    alone, f = float(f_of_fill(result.insertion)[index, first]), float(evaluation.f[index, first])
+    label, f = _label_words(evaluation, index, first), float(evaluation.f[index, first])
+
+    def gives(p: float) -> str:
+        return label if p > 0.5 else f"{label} {_short(p)} (whole {evaluation.inputs.singular} {_short(f)})"
+
+    said, alone = f"no proof of {label}", float(f_of_fill(result.insertion)[index, first])
     if enough and alone >= _REACHED * f:
-        fill = result.insertion.settings.get("fill", "the fill")
-        said = f"{fill} alone gives {_label_words(evaluation, index, first)}, with nothing shown"
+        said = f"{result.insertion.settings.get('fill', 'the fill')} alone gives {gives(alone)}, with nothing shown"
+    elif enough:
+        shown = float(curve_of(evaluation, result, index, first)[enough])
+        said = f"{enough} of {count} {noun} {'gives' if enough == 1 else 'give'} {gives(shown)}"
     for j in others:
         said += f"; {_label_words(evaluation, index, j)} gets {_short(shape_of(evaluation, result, index, j).peak)} at most"
     return f"{evaluation.image_names[index]}: {said}"
