@@ -42,10 +42,12 @@ def test_the_title_counts_the_columns_that_give_the_belief(proof: pm.Proof) -> N
         label = evaluation.label_names[int(evaluation.labels[i, first])]
         alone = float(result.insertion.probabilities[i, first, 0])
         if alone >= 0.9 * float(evaluation.f[i, first]):
-            unsure = "" if alone > 0.5 else rf" \d+ % \(whole row \d+ %\)"
-            assert re.search(f"gray alone gives {label}{unsure}, with nothing shown; ", finding(evaluation, result, i))
+            unsure = "" if alone > 0.5 else r" \d+ % \(whole row \d+ %\)"
+            assert re.search(
+                f"gray alone gives {label}{unsure}, with nothing shown; ", finding(evaluation, result, i)
+            )
             continue
-        unsure = "" if along[expected - 1] > 0.5 else rf" \d+ % \(whole row \d+ %\)"
+        unsure = "" if along[expected - 1] > 0.5 else r" \d+ % \(whole row \d+ %\)"
         counted = f"{expected} of 3 columns give{'s' * (expected == 1)} {label}{unsure}; "
         assert re.search(counted, finding(evaluation, result, i))
 
@@ -62,7 +64,9 @@ def test_columns_with_which_the_model_says_another_label_do_not_give_it(proof: p
         return finding(replace(evaluation, f=f, results=(found,)), found, 0)
 
     assert f"1 of 3 columns gives {label} 48 % (whole row 52 %); " in title(0.2, 0.484, 0.51, 0.52)
-    assert f"gray alone gives {label} 49 % (whole row 53 %), with nothing shown" in title(0.49, 0.6, 0.51, 0.53)
+    assert f"gray alone gives {label} 49 % (whole row 53 %), with nothing shown" in title(
+        0.49, 0.6, 0.51, 0.53
+    )
     assert f"2 of 3 columns give {label}; " in title(0.2, 0.4, 0.55, 0.56)
 
 
