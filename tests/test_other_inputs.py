@@ -140,7 +140,7 @@ def test_a_run_metric_follows_the_run(tmp_path: Path) -> None:
     data = TensorData(x, kind="rows")
     few = pm.Study(methods=["gradient", "random"], metrics=["insertion", "ranking-agreement"], labels="top1")
     pm.run_study(few, tmp_path / "run", classifier=f, dataset=data)
-    more = pm.Study(methods=[*few.methods, "by-variance"], metrics=few.metrics, labels="top1")
+    more = pm.Study(methods=[*few.methods, "smooth-grad:samples=2"], metrics=few.metrics, labels="top1")
     pm.run_study(more, tmp_path / "run", classifier=f, dataset=data)
     expected = pm.evaluate(f, x, methods=more.methods, metrics=more.metrics, labels="top1").run_scores
     with pm.Run(tmp_path / "run") as run:

@@ -98,7 +98,6 @@ METHODS = (
     "occlusion",
     "greedy-insertion:candidates=8",
     "random",
-    "by-variance",
 )
 DRAWS = 5
 

@@ -85,7 +85,6 @@ LONG = (
     "chefer",
     "attention-lrp",
     "first-words",
-    "rarity",
 )
 HELD = ("belief-mask:fills=delete", "belief-order:fill=delete", "random")
 TUNING = 40

@@ -73,7 +73,7 @@ def test_the_page_is_in_the_words_of_what_the_model_takes(
     assert (about["item"], about["positions"], about["data"]["total"]) == ("row", "columns", 4)
     assert about["default"]["methods"] == ["belief-order"]
     offered = {method["name"] for method in about["methods"]}
-    assert {"belief-order", "kernel-shap", "by-variance"} <= offered
+    assert {"belief-order", "kernel-shap", "random"} <= offered
     assert not {"grad-cam", "gradient", "belief-mask"} & offered, "the model has no gradients"
     assert not {"centered-gaussian", "edges", "first-words"} & offered, (
         "columns have no neighbours and no order"

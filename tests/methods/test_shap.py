@@ -99,13 +99,6 @@ def test_refusals() -> None:
         make_method("shap")
 
 
-def test_columns_by_variance_are_one_order_for_all_rows() -> None:
-    net, _, x = forest()
-    maps = make_method("by-variance")(net, torch.tensor(x[:2], dtype=torch.float32), torch.tensor([[0], [1]]))
-    assert torch.allclose(maps[0, 0].double(), torch.from_numpy(x.var(axis=0)), rtol=1e-5)
-    assert torch.equal(maps[0], maps[1])
-
-
 def test_without_the_package_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "shap", None)
     f, x = table(4)

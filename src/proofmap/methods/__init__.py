@@ -7,7 +7,7 @@ from proofmap.methods.adapters.objects import FromObject
 from proofmap.methods.adapters.shap import Shap
 from proofmap.methods.attention import AttentionRollout, Chefer
 from proofmap.methods.cams import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
-from proofmap.methods.controls import ByVariance, CenteredGaussian, Edges, FirstWords, Random, Rarity
+from proofmap.methods.controls import CenteredGaussian, Edges, FirstWords, Random
 from proofmap.methods.from_function import FromFunction, per_label
 from proofmap.methods.gradients.paths import IntegratedGradients, SmoothGrad
 from proofmap.methods.gradients.plain import Gradient, GradientInput
@@ -50,7 +50,6 @@ __all__ = [
     "BeliefOrder",
     "Blurred",
     "BeliefMasker",
-    "ByVariance",
     "Captum",
     "CenteredGaussian",
     "ContrastiveLRP",
@@ -83,7 +82,6 @@ __all__ = [
     "RISE",
     "PytorchGradCam",
     "Random",
-    "Rarity",
     "RateDistortion",
     "ReadyMethod",
     "Shap",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,12 +10,10 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.core.inputs import Inputs, TextInputs
+from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
-from proofmap.fills import Images
-from proofmap.fills.images import ReadyImages
-from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.wrappers import Blurred, TopLabel, blurred
 from proofmap.plugins.settings import setting
 
@@ -128,31 +124,6 @@ class Edges(Blind):
 
 
 @METHODS.register
-class ByVariance(Blind):
-    """For the rows of a table, the variance of each column in the column's own unit. The order of columns is the same for all rows and all
-    labels.
-
-    For pictures and series, the squared distance of the input from the neutral value; the largest over channels.
-    """
-
-    name = "by-variance"
-    description = "columns by their variance, whatever the model"
-    needs = frozenset({"numbers"})
-
-    label_free = True
-
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        inputs = classifier.inputs
-        if inputs.channel_axis is None:
-            spread = images.new_tensor(inputs.std).square().expand(len(images), -1)
-        else:
-            spread = (images - inputs.per_channel(inputs.neutral.to(images))).square()
-        return inputs.merged_channels(spread, "max")[:, None]
-
-
-@METHODS.register
 class FirstWords(Blind):
     """Positions in the order of the input: M(p) = 1 - p / n for p = 0 .. n - 1. In a text the first words come first, in a picture the upper
     rows.
@@ -170,53 +141,6 @@ class FirstWords(Blind):
         positions, count = classifier.inputs.positions, classifier.inputs.count
         order = 1 - torch.arange(count, device=images.device) / count
         return order.view(positions).expand(len(images), 1, *positions)
-
-
-@METHODS.register
-class Rarity(Blind):
-    """How rare the value at each position is among random inputs, which are the other texts or images of the study.
-
-    For a text, M(p) = -log((1 + c_p) / (1 + m)), where c_p is the number of the m other texts that contain the word at p (compared in lower
-    case, without punctuation around it). For other inputs, M(p) = (x - mean)^2 / variance, with the mean and variance of the random inputs
-    at p; the mean over channels.
-    """
-
-    name = "rarity"
-    reference = "Sparck Jones 1972"
-    description = "rare words, or unusual values, among random inputs, whatever the model"
-    needs = frozenset({"distractors"})
-    pool: Images = setting(Images(), "the random inputs that a value is compared with")
-
-    label_free = True
-
-    def state_for(self, classifier: Classifier) -> ReadyImages:
-        return self.pool.prepare(classifier)
-
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**self.settings(), "pool": ready.state.record()}
-
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        inputs, pool = ready.classifier.inputs, ready.state.pool
-        if isinstance(inputs, TextInputs):
-            return _rare_words(images, pool, inputs)[:, None]
-        pool = (pool / 255.0 if pool.dtype == torch.uint8 else pool).to(images)
-        spread = pool.var(dim=0, correction=0).clamp_min(1e-6)
-        return inputs.merged_channels((images - pool.mean(dim=0)).square() / spread, "mean")[:, None]
-
-
-def _rare_words(texts: Tensor, pool: Tensor, inputs: TextInputs) -> Tensor:
-    """The rarity -log((1 + c) / (1 + m)) ``(N, n)`` of each word of texts ``(N, n)``. A text is not compared with itself."""
-    others = [[word.lower() for word in inputs.names_of(text)] for text in pool]
-    counts = Counter(word for words in others for word in set(words))
-    maps = torch.zeros(len(texts), inputs.length)
-    for i, text in enumerate(texts):
-        words = [word.lower() for word in inputs.names_of(text)]
-        same = others.count(words)
-        for p, word in enumerate(words):
-            maps[i, p] = math.log((1 + len(others) - same) / (1 + counts[word] - same))
-    return maps.to(texts)
 
 
 def _filtered(x: Tensor, axis: int, weights: tuple[float, float, float]) -> Tensor:

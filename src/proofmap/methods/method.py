@@ -26,12 +26,11 @@ from proofmap.plugins.failures import check_call, note_errors
 from proofmap.plugins.settings import Plugin, Ready, settings_class
 from proofmap.plugins.specs import make_plugin
 
-Need = Literal["gradients", "layer", "attention", "distractors", "masker", "neighbours", "order", "numbers"]
+Need = Literal["gradients", "layer", "attention", "distractors", "masker", "neighbours", "order"]
 """What a method may need from the net, from the study, or from the kind of input (:data:`INPUT_NEEDS`)."""
 INPUT_NEEDS: Mapping[Need, tuple[Callable[[Inputs], bool], str]] = {
     "neighbours": (lambda inputs: inputs.has_neighbours, "have no neighbours"),
     "order": (lambda inputs: inputs.has_order, "come in no order"),
-    "numbers": (lambda inputs: not isinstance(inputs, TextInputs), "are no numbers"),
 }
 """For each need that concerns the kind of input: a function that says whether the inputs meet the need, and the words of the error if they do
 not.
