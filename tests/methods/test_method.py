@@ -88,7 +88,7 @@ def test_a_method_stays_what_it_is() -> None:
         ("", "no method is named ''"),
         (
             "saliency-9000",
-            r"Known are: real-time-saliency, .*, and \d+ more; proofmap list methods lists them",
+            r"Known are: belief-mask, .*real-time-saliency, .*, and \d+ more; proofmap list methods lists them",
         ),
         (
             "learned-mask:tvv=0.1",

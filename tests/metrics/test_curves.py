@@ -593,6 +593,21 @@ def test_infinite_values_have_a_rank_and_are_accepted(
     assert torch.equal(insertion(f, images, infinite, labels).auc, insertion(f, images, maps, labels).auc)
 
 
+def test_arrays_and_one_label_for_each_image_are_taken_as_they_are(
+    f: Classifier, images: Tensor, maps: Tensor, labels: Tensor
+) -> None:
+    expected = insertion(f, images, maps[:, :1], labels[:, :1]).auc
+    one = labels[:, 0]
+    for heat, own in (
+        (maps[:, :1].numpy(), labels[:, :1].numpy()),
+        (maps[:, 0].double().numpy(), one.numpy()),
+        (maps[:, 0], one),
+        (maps[:, :1], one.tolist()),
+    ):
+        assert torch.equal(insertion(f, images, heat, own).auc, expected)
+        assert torch.equal(Judged(f, images, own, heat).play(InsertionGame()).auc, expected)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "shape", [(N, LABELS, 4, 3), (N, 1, *SIZE), (N, LABELS, POSITIONS), (2, LABELS, *SIZE)]
 )
@@ -610,7 +625,8 @@ def test_maps_of_another_shape_are_refused(
         (torch.tensor([[0, -2]] * N), r"0 \.\. 3"),
         (torch.tensor([[-1, 0]] * N), "first column"),
         (torch.tensor([[0.0, 1.0]] * N), "integers"),
-        (torch.tensor([0, 1, 2]), r"\(N, L\)"),
+        (torch.tensor([[[0, 1]]] * N), r"\(N, L\)"),
+        (["cat", "dog", "cup"], r"labels must be integers \(N, L\), or \(N,\).*choose_labels"),
     ],
 )
 def test_labels_that_cannot_be(

@@ -164,7 +164,7 @@ def test_draw_figure_writes_what_was_asked_for(found: pm.Evaluation, tmp_path: P
 @pytest.mark.parametrize(
     "name, options, message",
     [
-        ("pie", {}, "no figure is named 'pie'. Known are: curves, scatter"),
+        ("pie", {}, "no figure is named 'pie'. Known are: artifact, bounds"),
         ("curves", {}, "is drawn from an evaluation"),
         ("artifact", {}, "it needs a classifier and images"),
         ("desk", {"formats": ("gif",)}, "written as pdf, png, svg, not gif"),

@@ -133,7 +133,7 @@ def test_a_researchers_figures_and_the_same_in_python(mine: Path, here: Path, pr
     proofmap(
         *EVALUATE, "--methods", "mine.py:occlusion,random", "--metrics", "completeness,soundness"
     ).works()
-    proofmap("figures", "run", "--names", "curve").refuses("Known are: curves, scatter")
+    proofmap("figures", "run", "--names", "curve").refuses("Known are: artifact, bounds")
     proofmap("figures", "run", "--names", "curves,scatter", "--formats", "png", "--out", "figures").works()
     assert {path.name for path in (here / "figures").iterdir()} == {
         "curves.png", "curves.txt", "scatter.png", "scatter.txt",

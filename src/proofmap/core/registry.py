@@ -74,7 +74,7 @@ class Registry(Generic[T]):
         nearest = sorted(self, key=likeness, reverse=True)[:_SHOWN]
         left = len(self._known) - len(nearest)
         more = f", and {left} more; proofmap list {self.kind}s lists them" if left else ""
-        return f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(nearest)}{more}"
+        return f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(sorted(nearest))}{more}"
 
     def __iter__(self) -> Iterator[str]:
         self._ask_plugins()

@@ -168,11 +168,11 @@ def check_known(kind: str, name: str, known: Collection[str], most: int = 2) -> 
 
     >>> check_known("task", "smke", ["smoke", "photos"])
     Traceback (most recent call last):
-    proofmap.core.errors.InputError: no task is named 'smke'. Did you mean 'smoke'? Known are: smoke, photos
+    proofmap.core.errors.InputError: no task is named 'smke'. Did you mean 'smoke'? Known are: photos, smoke
     """
     if name not in known:
         raise InputError(
-            f"no {kind} is named {name!r}.{did_you_mean(name, known, most)} Known are: {', '.join(known)}"
+            f"no {kind} is named {name!r}.{did_you_mean(name, known, most)} Known are: {', '.join(sorted(known))}"
         )
 
 

@@ -271,7 +271,7 @@ def _split_options(rest: str, spec: str) -> tuple[str, dict[str, str]]:
 
 def _unknown(kind: str) -> InputError:
     hint = did_you_mean(kind, _KINDS)
-    return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(_KINDS)}")
+    return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(sorted(_KINDS))}")
 
 
 _DATASETS: tuple[tuple[str, Callable[..., Dataset], str, str], ...] = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL, check_labels
+from proofmap.core.ranking import as_maps, in_float32
 from proofmap.metrics.games import Game
 
 _VALUES_AT_ONCE = 2**22  # of maps that are ranked together
@@ -89,6 +91,25 @@ class GameBoard:
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
+
+
+def given_pairs(maps: Any, labels: Any, inputs: Inputs) -> tuple[Tensor, Tensor]:
+    """Maps ``(N, L, *positions)`` and labels ``(N, L)`` as tensors, from tensors or arrays. One label for each image may be given as ``(N,)``,
+    with maps ``(N, *positions)``.
+    """
+    maps = as_maps(maps, "maps must be given")
+    if not isinstance(labels, Tensor):
+        try:
+            labels = torch.as_tensor(labels)
+        except (TypeError, ValueError, RuntimeError):
+            raise InputError(
+                f"labels must be integers (N, L), or (N,) for one label for each {inputs.singular}, as a tensor or an array; "
+                "classifier.choose_labels(images, labels) makes them from names or a rule"
+            ) from None
+    if labels.ndim == 1:
+        labels = labels[:, None]
+        maps = maps[:, None] if maps.ndim == 1 + len(inputs.positions) else maps
+    return in_float32(maps), labels
 
 
 def _checked(maps: Tensor, labels: Tensor, inputs: Inputs) -> Tensor:

@@ -19,7 +19,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.tensors import private_copy
 from proofmap.methods.method import ReadyMethod
-from proofmap.metrics.board import GameBoard
+from proofmap.metrics.board import GameBoard, given_pairs
 from proofmap.metrics.curves import Curves, play_on
 from proofmap.metrics.games import Game, ReadyGame
 
@@ -36,8 +36,8 @@ class Judged:
     Attributes:
         classifier: the net that judges.
         images: ``(N, *shape)``.
-        labels: ``(N, L)``, padded with -1 if an image has fewer labels.
-        maps: ``(N, L, *positions)``.
+        labels: ``(N, L)``, padded with -1 if an image has fewer labels. One label for each image may be given as ``(N,)``.
+        maps: ``(N, L, *positions)``, a tensor or an array; ``(N, *positions)`` may be given for labels ``(N,)``.
         method: the method itself, to run it again: see :meth:`maps_again`. None if only its maps are known.
         truth: the true labels ``(N,)``, -1 if unknown. If an image has several: ``(N, T)``, padded with -1. None if no true label is
             known. :attr:`is_true` and :attr:`knows_truth` read both forms.
@@ -65,6 +65,9 @@ class Judged:
     _played: dict[ReadyGame, Curves] = field(default_factory=dict, init=False, repr=False)
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
     _original: Judged | None = field(default=None, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.maps, self.labels = given_pairs(self.maps, self.labels, self.classifier.inputs)
 
     def copy_for(self, found: dict[Hashable, Tensor]) -> Judged:
         """A copy with its own tensors, which a metric may change, and with what the metric has ``found`` so far. Each game is still played

@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from proofmap.classifier import Classifier
@@ -24,7 +25,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import Ties
 from proofmap.core.tensors import drop_repeats, private_copy
 from proofmap.fills import Fill, Pools
-from proofmap.metrics.board import GameBoard
+from proofmap.metrics.board import GameBoard, given_pairs
 from proofmap.metrics.games import Game, ReadyGame, make_game
 from proofmap.metrics.quadrature import Quadrature
 from proofmap.metrics.targets import Target
@@ -84,7 +85,9 @@ class Curves:
         return replace(self, settings=dict(self.settings), **tensors)
 
 
-def insertion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Curves:
+def insertion(
+    classifier: Classifier, images: Tensor, maps: ArrayLike, labels: ArrayLike, **options: Any
+) -> Curves:
     """Play the insertion game (the paper's AUC): the top s positions are shown, the rest is filled.
 
     AUC(x, a, M) = mean over s of f(x~_s, a), where x~_s equals x on the top s positions of M. The options are those of
@@ -101,7 +104,9 @@ def insertion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tens
     return curves("insertion", classifier, images, maps, labels, **options)
 
 
-def deletion(classifier: Classifier, images: Tensor, maps: Tensor, labels: Tensor, **options: Any) -> Curves:
+def deletion(
+    classifier: Classifier, images: Tensor, maps: ArrayLike, labels: ArrayLike, **options: Any
+) -> Curves:
     """Play the deletion game: the top s positions are hidden, s = 1 .. n; lower is better. The options are those of :func:`curves`."""
     return curves("deletion", classifier, images, maps, labels, **options)
 
@@ -110,8 +115,8 @@ def curves(
     game: str | Game,
     classifier: Classifier,
     images: Tensor,
-    maps: Tensor,
-    labels: Tensor,
+    maps: ArrayLike,
+    labels: ArrayLike,
     *,
     curve: str | None = None,
     fill: str | Fill | None = None,
@@ -124,7 +129,8 @@ def curves(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Curves:
-    """Play a game for maps ``(N, L, *positions)`` of labels ``(N, L)``; every option overrides the game's own setting.
+    """Play a game for maps ``(N, L, *positions)`` of labels ``(N, L)``, or for maps ``(N, *positions)`` of one label each ``(N,)``; tensors
+    or arrays. Every option overrides the game's own setting.
 
     Args:
         curve: settings by name: ``paper``, ``released``, ``rise`` or ``restricted``.
@@ -141,6 +147,7 @@ def curves(
     }
     chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
     ready = Pools(lambda: None).bind(chosen).prepare(classifier)
+    maps, labels = given_pairs(maps, labels, classifier.inputs)
     return play(ready, classifier, images, maps, labels, matrix=matrix, seed=seed, progress=progress)
 
 
