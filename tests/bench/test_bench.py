@@ -403,6 +403,16 @@ def test_a_name_with_markup_stays_text_on_the_page(made: Mapping[str, Record], t
     assert "<script>alert" not in write_page(Leaderboard(tmp_path), tmp_path / "page.html").read_text()
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 500 + "1" + "}" * 500])
+def test_a_record_of_lists_inside_lists_is_no_record(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "record.json"
+    path.write_text(text)
+    with pytest.raises(
+        InputError, match="is not a record .* more than 64 lists or objects inside one another"
+    ):
+        Record.read(path)
+
+
 def test_a_record_with_entries_of_other_types_is_no_record(
     made: Mapping[str, Record], tmp_path: Path
 ) -> None:

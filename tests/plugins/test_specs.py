@@ -219,3 +219,15 @@ def test_every_registered_name_can_be_written_alone_or_says_what_it_needs() -> N
     for name in ("gray", "blur", "noise", "images"):
         assert Fill.make(name).title() == name
     assert Gray().title() == "gray"
+
+
+@pytest.mark.parametrize("spec", ["top-label:" * 300 + "random", "blurred:top-label:" * 10**4 + "random"])
+def test_specs_inside_one_another_have_a_limit(spec: str) -> None:
+    with pytest.raises(InputError, match="inside 16 others; at most 16 may be inside one another"):
+        make_method(spec)
+    table: object = "random"
+    for _ in range(300):
+        table = {"method": "top-label", "of": table}
+    with pytest.raises(InputError, match="at most 16"):
+        make_method(table)  # type: ignore[arg-type]
+    assert make_method("top-label:" * 10 + "random").label_free

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import proofmap as pm
+from proofmap.core.text import one_line
 from proofmap.report.figures import draw_figure
 from proofmap.report.html import write_report
 from proofmap.report.runs import save_run, write_run_report
@@ -60,6 +64,29 @@ HOME = "/home/anna"
 )
 def test_absolute_paths_are_cut_to_their_last_part_and_nothing_else_is(text: str, left: str) -> None:
     assert without_folders(text) == left
+
+
+@pytest.mark.parametrize("part", ["a", "a+", "a.", "/a", "a://", "'/a", "url: /", "/api/a", " "])
+def test_long_texts_are_read_in_linear_time(part: str) -> None:
+    text = part * (300_000 // len(part)) + "-"
+    with ended_after(120):  # it was many minutes
+        assert len(without_folders(text)) <= len(text) and len(one_line(text)) <= len(text)
+
+
+@contextmanager
+def ended_after(seconds: int) -> Iterator[None]:
+    """Ends a block that hangs, after so many seconds of processor time."""
+
+    def end(*_: object) -> None:
+        raise AssertionError(f"it did not end in {seconds} s")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 @pytest.fixture(scope="module")

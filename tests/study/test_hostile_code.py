@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,19 @@ from tests.study.studies import facts, net_file, photos, toy_study
 
 OWN = """
 import os
+
+class Mute(Exception):
+    def __str__(self):
+        raise ValueError("no text")
+
+def shouts(classifier, images, labels):
+    raise ValueError("a" * 10**6)
+
+def cuts(classifier, images, labels):
+    raise ValueError("half of \\ud83d a pair")
+
+def mute(classifier, images, labels):
+    raise Mute
 
 def wanders(classifier, images, labels):
     os.chdir({elsewhere!r})
@@ -71,3 +85,23 @@ def test_a_method_that_changes_the_working_folder_does_not_move_the_proofs(
 def test_a_relative_run_of_python_is_not_moved(folder: Path) -> None:
     study = toy_study(folder, 4, methods=["own.py:wanders"])
     assert run_study(study, "run").complete and len(facts(folder / "run")["units"]) == 2
+
+
+@pytest.mark.parametrize(
+    "method, told",
+    [
+        ("shouts", r"ValueError: a{1990,1999}… \(own.py, line 9, in shouts\)"),
+        ("cuts", r"ValueError: half of \\ud83d a pair \(own.py, line 12, in cuts\)"),
+        ("mute", r"Mute \(own.py, line 15, in mute\)"),
+    ],
+)
+def test_any_text_of_an_exception_is_kept_with_what_was_finished(
+    method: str, told: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = (*EVALUATE, "--methods", f"gradient,own.py:{method}", "--images-per-unit", "4", "--no-pictures")
+    assert command(monkeypatch, *asked, "--out", "run") == 3
+    reasons = [reason for _, _, reason in facts(folder / "run")["failures"]]
+    assert len(reasons) == 4 and all(re.fullmatch(told, reason) for reason in reasons), reasons[0][:300]
+    assert len(facts(folder / "run")["per_image"]) == 20, "what gradient gave is kept"
+    assert re.search(told, capsys.readouterr().err)
+    assert f"{method} failed on 4 of 4 images" in (folder / "run" / "report.html").read_text()

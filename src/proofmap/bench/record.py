@@ -28,7 +28,7 @@ import numpy as np
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, digest_of, write_text
+from proofmap.core.files import check_ends, digest_of, parse_json, write_text
 from proofmap.results.intervals import Doubles
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class Record:
         path = Path(path)
         try:
             check_ends(path)
-            content = json.loads(path.read_text(encoding="utf-8"))
+            content = parse_json(path.read_text(encoding="utf-8"))
             digest = content.pop("digest")
             record = cls(**content)
             record._check_form()

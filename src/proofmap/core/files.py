@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from proofmap.core.errors import DiskFull, InputError, NotWritable
 from proofmap.core.text import one_line, suggest_names
@@ -137,6 +139,32 @@ def _sync(path: Path, flags: int) -> None:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+_DEEPEST = 64  # lists and objects inside one another
+
+
+def parse_json(text: str | bytes) -> Any:
+    """The content of JSON that others may have written. Raises a ValueError if it is not JSON, or is nested so deeply that code that walks
+    through it would fail.
+
+    >>> parse_json("[" * 100_000)
+    Traceback (most recent call last):
+        ...
+    ValueError: it has more than 64 lists or objects inside one another
+    """
+    too_deep = ValueError(f"it has more than {_DEEPEST} lists or objects inside one another")
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise too_deep from None
+    level = [found]
+    for _ in range(_DEEPEST + 1):
+        outer = [one for one in level if isinstance(one, (list, dict))]
+        if not outer:
+            return found
+        level = [inner for one in outer for inner in (one.values() if isinstance(one, dict) else one)]
+    raise too_deep
 
 
 def write_text(path: Path, text: str) -> None:

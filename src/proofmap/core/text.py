@@ -15,7 +15,7 @@ from proofmap.core.errors import InputError
 # What a terminal does not print: control characters, marks that change the writing direction, and surrogates from broken names.
 _OBEYED = r"\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _UNPRINTABLE = rf"(?:[^\S ]|[{_OBEYED}])"
-_GAP = re.compile(f" *{_UNPRINTABLE}(?: |{_UNPRINTABLE})*")
+_GAP = re.compile(f"(?<! ) *{_UNPRINTABLE}(?: |{_UNPRINTABLE})*")
 _UNSAFE = re.compile(rf"(?![\n\t])[{_OBEYED}]")
 
 

@@ -3,7 +3,6 @@ VOC."""
 
 from __future__ import annotations
 
-import json
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,7 @@ from xml.etree import ElementTree
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, digest_of, suggest_path
+from proofmap.core.files import check_ends, digest_of, parse_json, suggest_path
 from proofmap.core.inputs.base import Box, read_box
 from proofmap.core.pictures import SUFFIXES, decode_image, files_below
 from proofmap.data.dataset import Dataset
@@ -87,7 +86,7 @@ class ImageFiles(Dataset):
             return () if label is None else tuple(self._objects[i].get(label, ()))
         text = "" if self._boxes is None else self._boxes[i]
         try:
-            rows = list(json.loads(text or "[]"))
+            rows = list(parse_json(text or "[]"))
         except (TypeError, ValueError):
             rows = [[text]]
         return tuple(read_box(row, f"the list of boxes of {self.names[i]}") for row in rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from PIL import Image
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.files import digest_of
+from proofmap.core.files import digest_of, parse_json
 from proofmap.core.pictures import files_below, resize_shorter_side
 from proofmap.data.dataset import Dataset
 from proofmap.data.folders import ImageFiles, existing_folder
@@ -360,7 +359,7 @@ def _real_table(root: Path, named: str) -> Path:
 def _read_real(path: Path) -> list[tuple[int, ...]]:
     """The labels of each photo, in the order of the photos' numbers."""
     try:
-        found: Any = json.loads(text_of(path))
+        found: Any = parse_json(text_of(path))
         labels = [tuple(own) for own in found]
     except (ValueError, TypeError):
         raise InputError(f"{path} must be a JSON list with a list of labels for each photo") from None

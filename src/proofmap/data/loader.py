@@ -17,7 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.data.dataset import Dataset
-from proofmap.plugins.failures import exit_as_error
+from proofmap.plugins.failures import exit_as_error, reason_of
 
 Objects = Mapping[int, Sequence[Box]]
 
@@ -138,8 +138,7 @@ def _read(dataset: Dataset, inputs: Inputs, index: int, place: NDArray[np.float3
         moved = {label: inputs.moved_boxes(boxes, item, cropped=cropped) for label, boxes in objects.items()}
         return {label: boxes for label, boxes in moved.items() if boxes}
     except Exception as error:
-        reason = str(error) if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
-        return Unreadable(index, dataset.names[index], reason)
+        return Unreadable(index, dataset.names[index], reason_of(error))
 
 
 def _finished(

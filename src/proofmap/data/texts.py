@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import digest_of, distinct_names, suggest_path
+from proofmap.core.files import digest_of, distinct_names, parse_json, suggest_path
 from proofmap.core.inputs import Text
 from proofmap.core.inputs.table_files import PARQUET
 from proofmap.core.inputs.text import checked_text
@@ -174,9 +174,10 @@ def _jsonl(file: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(f"line {number} of {file.name} is not JSON: {error.msg}") from None
+            row = parse_json(line)
+        except ValueError as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else error
+            raise InputError(f"line {number} of {file.name} is not JSON: {reason}") from None
         if not isinstance(row, dict):
             raise InputError(
                 f'line {number} of {file.name} must be an object with fields, such as {{"text": ...}}'

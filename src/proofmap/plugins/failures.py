@@ -13,7 +13,9 @@ from types import FrameType
 from typing import Any
 
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.text import shortened
 
+_LONGEST = 2000  # characters of the text of an exception
 _FILES: set[Path] = set()
 """The user's files that were run, and the modules that these files import from their own folders."""
 
@@ -39,13 +41,19 @@ def _last_place(error: BaseException, counts: Callable[[FrameType], bool]) -> st
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception as one line of text. For errors of Proofmap this is the message; for others the type and the place are added.
+    """An exception as one line of text, which can be stored and shown: it is cut if it is very long, and has no surrogates. For errors of
+    Proofmap this is the message; for others the type and the place are added.
 
     >>> reason_of(ValueError("no such layer"))
     'ValueError: no such layer'
     """
-    # XGBoost adds the addresses of its functions
-    text = " ".join(str(error).partition("Stack trace:")[0].split())
+    try:
+        text = str(error)
+    except Exception:  # a class of the user's may fail here, too
+        text = ""
+    text = text.partition("Stack trace:")[0]  # XGBoost adds the addresses of its functions
+    text = " ".join(text[: 2 * _LONGEST].encode("utf-8", "backslashreplace").decode().split())
+    text = shortened(text, _LONGEST)
     if isinstance(error, ProofmapError):
         return text
     place = place_of(error)

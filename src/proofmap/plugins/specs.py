@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from proofmap.core.errors import InputError
@@ -21,6 +22,10 @@ from proofmap.plugins.settings import Plugin, check_names, setting_names, settin
 from proofmap.plugins.values import split_outside_brackets
 
 P = TypeVar("P", bound=Plugin)
+
+_DEEPEST = 16
+_depth: ContextVar[int] = ContextVar("depth", default=0)
+"""The number of specs around the one that is read."""
 
 _FILE = re.compile(r"[^:=(,]+\.py(?=:)")
 """A Python file in a spec: from the start or a separator to the colon before a name."""
@@ -42,6 +47,25 @@ def make_plugin(
     """
     if isinstance(spec, base):
         return spec
+    around = _depth.get()
+    if around >= _DEEPEST:
+        raise InputError(
+            f"the {base.noun} is inside {around} others; at most {_DEEPEST} may be inside one another: leave some out"
+        )
+    token = _depth.set(around + 1)
+    try:
+        return _made(registry, base, spec, defaults, adopt)
+    finally:
+        _depth.reset(token)
+
+
+def _made(
+    registry: Registry[P],
+    base: type[P],
+    spec: Any,
+    defaults: Mapping[str, Any] | None,
+    adopt: Callable[[Any], P | None] | None,
+) -> P:
     if isinstance(spec, Mapping):
         table = dict(spec)
         inner = table.pop(base.noun, None)

@@ -11,11 +11,12 @@ from proofmap.core.files import distinct_names
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
 
-_START = r"(?:[A-Za-z][\w+.-]+://(?:/(?=/))?)?(?:~|[A-Za-z]:)?[/\\]"  # also file:/// and sqlite:///
+_SCHEME = r"[A-Za-z][\w+.-]{1,20}://"  # two letters at least: C: is a drive; bounded, so that long words take linear time
+_START = rf"(?:{_SCHEME}(?:/(?=/))?)?(?:~|[A-Za-z]:)?[/\\]"  # also file:/// and sqlite:///
 _QUOTED = re.compile(rf"(['\"])({_START}[^'\"\n]*)\1")
 _ADDRESS = "|".join(
     (
-        r"(?!file:)[A-Za-z][\w+.-]+://[^\s/'\"<>,;|][^\s'\"<>,;|]*",  # two letters at least: C: is a drive
+        rf"(?!file:){_SCHEME}[^\s/'\"<>,;|][^\s'\"<>,;|]*",
         r"(?<![\w./\\-])/api(?:/[a-z]+)*(?![\w/-]|\.\w)",
         r"(?<=url: )/[^\s'\"]*",  # as requests writes it
     )

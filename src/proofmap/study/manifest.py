@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from proofmap.core.environment import environment, other_versions
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, digest_of, is_disk_full, write_text
+from proofmap.core.files import check_ends, digest_of, is_disk_full, parse_json, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.plugins.reads import unseen_in
 from proofmap.study.selection import Selection
@@ -72,7 +72,7 @@ class Manifest:
             raise _no_run(folder)
         try:
             check_ends(path)
-            return cls._parsed(json.loads(path.read_text(encoding="utf-8")), path)
+            return cls._parsed(parse_json(path.read_text(encoding="utf-8")), path)
         except FileNotFoundError:
             if (folder / SCORES).exists():
                 raise _damaged(path, "it is missing") from None

@@ -141,8 +141,9 @@ class Study:
             raise InputError(f"{path} cannot be read: {error}") from None
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{path} is not TOML: {error}") from None
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
+            raise InputError(f"{path} is not TOML: {reason}") from None
         try:
             return _with_places(cls.from_table(table), path.parent)
         except InputError as error:

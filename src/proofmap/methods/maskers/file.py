@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.files import atomic_write
+from proofmap.core.files import atomic_write, parse_json
 from proofmap.methods.maskers.nets import Scale
 from proofmap.methods.maskers.objective import TrainingRecipe
 from proofmap.methods.method import ReadyMethod
@@ -149,7 +149,7 @@ class Header:
 
     @classmethod
     def parse(cls, text: str) -> Header:
-        found: dict[str, Any] = json.loads(text)
+        found: dict[str, Any] = parse_json(text)
         recipe = found.pop("recipe")
         recipe["layers"] = tuple(recipe["layers"])
         scales = tuple(

@@ -146,6 +146,10 @@ class Connection:
         """Turn errors of SQLite and the disk into errors that name the file and the fix."""
         try:
             yield
+        except UnicodeEncodeError as error:
+            raise StoreError(
+                f"{error.object[:200]!r} has a character that is no Unicode text, so {self.path.name} cannot store it; choose another name"
+            ) from error
         except UnicodeDecodeError as error:
             raise damaged(self.path, str(error)) from error
         except sqlite3.DatabaseError as error:

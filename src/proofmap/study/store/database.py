@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from proofmap.core.files import parse_json
 from proofmap.results.statistics import RunScore
 from proofmap.study.store.connection import Connection
 from proofmap.study.store.errors import damaged
@@ -72,7 +73,7 @@ class Store(Connection):
 
     def _parsed(self, text: str) -> Any:
         try:
-            return json.loads(text)
+            return parse_json(text)
         except ValueError as error:
             raise damaged(self.path, str(error)) from error
 
