@@ -408,7 +408,7 @@ def test_a_record_of_lists_inside_lists_is_no_record(text: str, tmp_path: Path) 
     path = tmp_path / "record.json"
     path.write_text(text)
     with pytest.raises(
-        InputError, match="is not a record .* more than 64 lists or objects inside one another"
+        InputError, match=r"is not a record .* more than 64 lists or objects inside one another"
     ):
         Record.read(path)
 
