@@ -75,8 +75,7 @@ def _rows(net: object, data: Any) -> Rows:
     extra = [] if fitted is None else [name for name in inputs.names if name not in set(map(str, fitted))]
     if extra and inputs.table is not None and inputs.table.library is not None:
         raise InputError(
-            f"the table has the column {extra[0]!r}, which the model was not fitted on. Leave it out: frame.drop(columns={extra[:6]!r}). On the "
-            f"command line, --target {extra[0]} if it has the true labels, or FILE?name={extra[0]} if it has the names of rows"
+            f"the table has the column {extra[0]!r}, which the model was not fitted on. Leave it out: frame.drop(columns={extra[:6]!r})"
         )
     if not isinstance(net, nn.Module):
         check_rounding(net, data, inputs)

@@ -1,11 +1,12 @@
 """Load models from files of other libraries: ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``.
 
 A model of tables needs rows like those that it was fitted on. They are given as ``data``, or the model string names a file of rows:
-``onnx:churn.onnx?data=customers.csv&target=churned``.
+``onnx:churn.onnx?data=customers.csv&target=churned``. Columns of this file that the model was not fitted on are left out, with a warning.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.core.errors import InputError, ModelError, require
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs.table_files import read_frame
+from proofmap.core.text import counted
 from proofmap.models.spec import ModelSpec
 from proofmap.plugins.failures import reason_of
 
 _PICTURE = 4  # axes: images, channels, height, width
+_NAMED = 5  # columns in a warning
 
 
 def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, Any]]:
@@ -39,7 +42,8 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
                 f"{spec.text} is a model of tables and needs rows like those that it was fitted on: write "
                 f"{spec.text}{'&' if '?' in spec.text else '?'}data=FILE.csv&target=COLUMN, or load_classifier(..., data=frame)"
             )
-        data = _table(Path(spec.options["data"]), spec.options.get("target"))
+        file = Path(spec.options["data"])
+        data = _used_columns(model, _table(file, spec.options.get("target")), file.name)
     return model, {**arguments, "data": data}
 
 
@@ -118,3 +122,27 @@ def _table(path: Path, target: str | None) -> Any:
     if target not in frame.columns:
         raise InputError(f"{path} has no column {target!r}; it has {', '.join(map(str, frame.columns))}")
     return frame.drop(columns=[target])
+
+
+def _used_columns(model: Any, frame: Any, title: str) -> Any:
+    """The columns of ``frame`` that the model was fitted on, if the model knows them and all are there. A warning names the others."""
+    fitted = _fitted_columns(model)
+    extra = [name for name in frame.columns if str(name) not in fitted]
+    if not fitted or not extra or not fitted <= set(map(str, frame.columns)):
+        return frame
+    named = ", ".join(map(repr, extra[:_NAMED])) + (", ..." if len(extra) > _NAMED else "")
+    warnings.warn(
+        f"{title}: {counted(len(extra), 'column')} left out, on which the model was not fitted: {named}",
+        stacklevel=2,
+    )
+    return frame.drop(columns=extra)
+
+
+def _fitted_columns(model: Any) -> set[str]:
+    """The names of the columns that a model was fitted on; empty if it does not know them."""
+    if isinstance(model, OnnxModel):
+        return {each.name for each in model.inputs} if len(model.inputs) > 1 else set()
+    known = getattr(model, "feature_names_in_", None)
+    if known is None and callable(own := getattr(model, "feature_name", None)):  # a Booster of LightGBM
+        known = own()
+    return set() if known is None else set(map(str, known))

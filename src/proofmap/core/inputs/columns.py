@@ -259,7 +259,8 @@ class Columns:
         if extra:
             raise InputError(
                 f"the table has the column {extra[0]!r}, which the model does not take; leave it out: "
-                f"frame.drop(columns={extra[:_SHOWN]!r}), or --target {extra[0]} if it has the true labels"
+                f"frame.drop(columns={extra[:_SHOWN]!r}); on the command line, --target {extra[0]} if it has the true labels, or "
+                f"FILE?name={extra[0]} if it has the names of rows"
             )
         if tuple(have) != self.names:
             k = next(k for k, name in enumerate(have) if name != self.names[k])
