@@ -88,7 +88,7 @@ def of(evaluation: pm.Evaluation, *, curves: Sequence[str] = ()) -> dict[str, An
 
 
 def differences(found: Any, expected: Any, tolerances: Mapping[str, float], at: str = "") -> Iterator[str]:
-    """Where two records differ. ``tolerances`` maps parts of a path to the largest difference, relative to numbers above 1; the longest part counts."""
+    """Where two records differ. ``tolerances`` maps parts of a path to the largest difference, relative to numbers above 1; the widest counts."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in [*expected, *(key for key in found if key not in expected)]:
             if key in found and key in expected:
@@ -99,8 +99,7 @@ def differences(found: Any, expected: Any, tolerances: Mapping[str, float], at: 
         for k, pair in enumerate(zip(found, expected, strict=True)):
             yield from differences(*pair, tolerances, f"{at}[{k}]")
     elif type(found) in (int, float) and type(expected) in (int, float):
-        inside = [part for part in tolerances if part in at]
-        tolerance = tolerances[max(inside, key=len)]
+        tolerance = max(size for part, size in tolerances.items() if part in at)
         if not abs(found - expected) <= tolerance * max(1.0, abs(expected)):
             yield f"{at}: {found}, recorded {expected} (tolerance {tolerance:g})"
     elif found != expected:
