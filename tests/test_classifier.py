@@ -695,7 +695,7 @@ def test_rounding_beyond_the_unit_range_is_no_reason_to_refuse() -> None:
         ({"batch_size": 0}, "batch_size must be at least 1"),
         (
             {"outputs": "scores"},
-            "'logits', 'probabilities', 'sigmoid' or 'sigmoid-probabilities', not 'scores'",
+            "'logits', 'probabilities', 'probability', 'sigmoid' or 'sigmoid-probabilities', not 'scores'",
         ),
         ({"names": ["a", "b"]}, "names has 2 entries, but the net returns 5 outputs"),
         ({"device": "meta"}, "the device 'meta' cannot be used here: .*choose another, such as cpu"),

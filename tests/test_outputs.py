@@ -7,14 +7,14 @@ one-output net z is the softmax net with logits (-z / 2, z / 2).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.classifier import Classifier
+from proofmap.classifier import Classifier, Outputs
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.outputs import in_words
@@ -205,6 +205,19 @@ def test_another_declaration_than_what_the_net_returns_is_refused(
 ) -> None:
     with pytest.raises(ModelError, match=message):
         classifier(net, outputs)
+
+
+def test_logits_of_sigmoids_pass_as_those_of_a_softmax_and_the_pages_say_so() -> None:
+    """Nothing in the numbers tells one from the other."""
+    assert classifier(conv_net(3), "logits").outputs == "logits"
+    assert classifier(conv_net(3), "sigmoid").outputs == "sigmoid"
+    pages = [
+        Path(__file__).parents[1] / "docs" / "how-to" / f"{name}.md" for name in ("multi-label", "own-model")
+    ]
+    texts = [page.read_text(encoding="utf-8") for page in pages]
+    assert all(f'outputs="{kind}"' in texts[0] for kind in get_args(Outputs))
+    assert 'tells `"logits"` from `"sigmoid"`, so this choice is not checked' in texts[0]
+    assert not any("wrong declaration is" in text for text in texts)
 
 
 @pytest.mark.parametrize("names", [["a", "b", "c"], []])

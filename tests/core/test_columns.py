@@ -61,7 +61,9 @@ def test_a_model_is_given_numbers_of_few_decimals_to_the_bit() -> None:
     back = columns.decode(columns.encode(frame))
     pd.testing.assert_frame_equal(back[["a", "b"]], frame[["a", "b"]], check_exact=True)
     assert back["c"].tolist() == frame["c"].astype(np.float32).astype(float).tolist()  # has no few decimals
-    net = pm.Classifier(lambda table: np.where(table["a"] >= 0.7, 0.9, 0.2), data=frame)
+    net = pm.Classifier(
+        lambda table: np.where(table["a"] >= 0.7, 0.9, 0.2), data=frame, outputs="probability"
+    )
     assert pm.evaluate(net, frame[:2], methods=["random"], labels=[1]).f[:, 0].tolist() == pytest.approx(
         [0.2, 0.9]
     )

@@ -65,9 +65,43 @@ def test_a_model_gets_the_data_frame_that_it_knows_and_names_its_labels() -> Non
 
 def test_a_function_of_a_data_frame_may_give_the_second_label_alone() -> None:
     data = frame()
-    net = pm.Classifier(lambda table: by_formula(table)[:, 1], data=data, names=["stays", "leaves"])
+
+    def leaves(table: Any) -> Any:
+        return by_formula(table)[:, 1]
+
+    net = pm.Classifier(leaves, data=data, outputs="probability", names=["stays", "leaves"])
     rows = torch.as_tensor(net.inputs.encode(data))
-    assert np.allclose(net.probabilities(rows).numpy(), by_formula(data), atol=1e-5)
+    for f in (net, net.with_net(net.net), copy.deepcopy(net)):
+        assert f.outputs == "probabilities"
+        assert np.allclose(f.probabilities(rows).numpy(), by_formula(data), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(-1,), (-1, 1)])
+def test_one_number_for_each_row_is_a_probability_only_if_declared(shape: tuple[int, ...]) -> None:
+    """The prices of a regressor, divided by the highest price, passed as the probability of a label."""
+
+    def price(table: Any) -> Any:
+        return by_formula(table)[:, 1].reshape(shape)
+
+    with pytest.raises(
+        ModelError, match=r"price returned one number for each row. Pass outputs='probability' if .*regressor"
+    ):
+        pm.Classifier(price, data=frame())
+
+
+def test_a_declared_probability_is_one_number_of_a_function_of_tables() -> None:
+    with pytest.raises(
+        ModelError,
+        match=r"outputs='probability' was declared, but by_formula returned 2 columns. Leave outputs out",
+    ):
+        pm.Classifier(by_formula, data=frame(), outputs="probability")
+    with pytest.raises(
+        InputError,
+        match=r"is for a function of tables or texts.*'sigmoid-probabilities' if it ends in a sigmoid",
+    ):
+        pm.Classifier(
+            torch.nn.Linear(4, 1), inputs=pm.Classifier(Model(), data=frame()).inputs, outputs="probability"
+        )
 
 
 def test_it_is_explained_and_judged_by_the_default_method_without_gradients() -> None:
@@ -220,7 +254,7 @@ def test_a_model_that_needs_more_digits_than_float32_has_is_refused() -> None:
         pm.Classifier(recent, data=rows)
     assert list(rows) == ["age", "seconds"]
     rows["seconds"] -= 1_795_000_000
-    pm.Classifier(lambda table: np.where(table["seconds"] > 200, 0.9, 0.1), data=rows)
+    pm.Classifier(lambda table: np.where(table["seconds"] > 200, 0.9, 0.1), data=rows, outputs="probability")
     thirds = pd.DataFrame(
         {"a": np.arange(1, 41) / 3}
     )  # logits of millions change by more than .01, f does not

@@ -114,7 +114,9 @@ def test_the_study_of_photos_of_series_and_of_texts_runs_as_written(
             names=["a", "b"],
         ),
         "notes.txt": pm.Classifier(
-            lambda texts: [0.2 + 0.6 * ("bad" in text) for text in texts], inputs=Text(length=4)
+            lambda texts: [0.2 + 0.6 * ("bad" in text) for text in texts],
+            inputs=Text(length=4),
+            outputs="probability",
         ),
     }
     for place, net in nets.items():

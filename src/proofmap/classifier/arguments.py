@@ -26,7 +26,12 @@ def described_net(
     they are taken from the model if it states them."""
     function = as_function(net, inputs, outputs, from_data=from_data)
     if isinstance(function, ProbabilityModel):
-        return function, check_outputs(outputs or "probabilities"), function.names if names is None else names
+        return function, check_outputs(function.outputs), function.names if names is None else names
+    if outputs == "probability":
+        raise InputError(
+            "outputs='probability' is for a function of tables or texts. For a net with one output, pass outputs='sigmoid-probabilities' if it "
+            "ends in a sigmoid, and outputs='sigmoid' if it does not"
+        )
     return function, check_outputs(outputs or "logits"), names
 
 

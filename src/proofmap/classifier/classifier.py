@@ -65,8 +65,9 @@ class Classifier:
         size: height and width of the input (one number for a square).
         mean, std: per channel, in [0, 1] pixel units.
         outputs: if exactly one label is right, ``"logits"`` (the default for torch nets) or ``"probabilities"`` (the default otherwise). If
-            labels are independent, or the net has one output, ``"sigmoid"`` (logits) or ``"sigmoid-probabilities"``. Checked on the first
-            batch. See :mod:`proofmap.classifier.outputs`.
+            labels are independent, or the net has one output, ``"sigmoid"`` (logits) or ``"sigmoid-probabilities"``. ``"probability"`` if
+            a function of tables or texts returns the probability of the second label only. Refused if the first outputs cannot be of this
+            kind: see :mod:`proofmap.classifier.outputs`.
         names: one name per output; ``"0", "1", ...`` by default. A net with one output has two labels, no and yes.
         label_set: the labels that count: ``"all"``, or a list of names or indices.
         renormalise: whether the softmax runs over the label set alone, as in the paper (default), or over all outputs.

@@ -4,6 +4,7 @@
     probabilities            f = z                             the same, after the net's own softmax
     sigmoid                  f = 1 / (1 + exp(-z))             labels are independent: several, or none, may be right
     sigmoid-probabilities    f = z                             the same, after the net's own sigmoid
+    probability              f = (1 - z, z)                    a function of tables or texts returns the probability of the second label
 
 A net of independent labels with one output z has two labels, no and yes: its logits are (-z, z), so f = (1 - sigmoid(z), sigmoid(z)).
 """
@@ -21,7 +22,7 @@ from proofmap.core.errors import InputError, ModelError
 from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted
 
-Outputs = Literal["logits", "probabilities", "sigmoid", "sigmoid-probabilities"]
+Outputs = Literal["logits", "probabilities", "probability", "sigmoid", "sigmoid-probabilities"]
 
 _SEE_THROUGH = frozenset(
     ["View", "Reshape", "Squeeze", "Unsqueeze", "ToCopy", "Clone", "Alias", "Clamp", "Cat", "Stack"]

@@ -31,15 +31,18 @@ _KERAS = ("keras", "tensorflow", "tf_keras")
 
 
 class ProbabilityModel:
-    """A model as a function from inputs ``(N, *shape)`` to probabilities ``(N, A)``, or to other declared ``outputs``.
+    """A model as a function from inputs ``(N, *shape)`` to probabilities ``(N, A)``, or to other ``declared`` outputs.
+
+    A function that returns one number for each input needs a declaration: the number could be the output of a regressor.
 
     >>> model = ProbabilityModel(lambda table: [[0.25, 0.75]] * len(table), Rows.of(np.eye(2)))
     >>> model(torch.zeros(1, 2))
     tensor([[0.2500, 0.7500]])
     """
 
-    def __init__(self, model: Any, inputs: Inputs, outputs: Outputs = "probabilities") -> None:
-        self.model, self.inputs, self.outputs = model, inputs, outputs
+    def __init__(self, model: Any, inputs: Inputs, declared: Outputs | None = None) -> None:
+        self.model, self.inputs, self.declared = model, inputs, declared
+        self.outputs: Outputs = "probabilities" if declared in (None, "probability") else declared
         self.columns: Columns | None = inputs.table if isinstance(inputs, Rows) else None
         self.call = _call_of(model)
         self.__qualname__ = _name_of(model)
@@ -72,6 +75,11 @@ class ProbabilityModel:
             )
         values = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found, dtype=np.float64)
         certain = self.outputs == "probabilities"
+        if self.declared == "probability" and values.ndim == 2 and values.shape[1] > 1:
+            raise ModelError(
+                f"outputs='probability' was declared, but {name} returned {values.shape[1]} columns. Leave outputs out if they are the "
+                "probabilities of all labels"
+            )
         if certain and values.ndim == 2 and values.shape[1] == 1:
             if self.names is not None and len(self.names) == 1:
                 raise ModelError(
@@ -80,6 +88,12 @@ class ProbabilityModel:
                 )
             values = values[:, 0]
         if certain and values.ndim == 1:
+            if self.declared is None and not is_probability_model(self.model):
+                raise ModelError(
+                    f"{name} returned one number for each {self.inputs.singular}. Pass outputs='probability' if it is the probability of the second "
+                    "of two labels. Other numbers, such as those of a regressor, cannot be explained: turn them into probabilities of labels, "
+                    "such as of being above a limit"
+                )
             values = np.stack([1 - values, values], axis=1)
         if values.ndim != 2 or len(values) != count:
             raise ModelError(
@@ -100,7 +114,7 @@ class ProbabilityModel:
         return values.clip(0, 1).astype(np.float32)
 
     def __getstate__(self) -> dict[str, object]:
-        return {"model": self.model, "inputs": self.inputs, "outputs": self.outputs}
+        return {"model": self.model, "inputs": self.inputs, "declared": self.declared}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -164,7 +178,7 @@ def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data:
     ``from_data`` or for texts, functions are wrapped too. Other nets are returned unchanged.
     """
     if isinstance(net, ProbabilityModel):  # of another classifier
-        return ProbabilityModel(net.model, inputs, net.outputs if outputs is None else outputs)
+        return ProbabilityModel(net.model, inputs, net.declared if outputs is None else outputs)
     readable = from_data or isinstance(inputs, Text)
     function_of_table = readable and callable(net) and not isinstance(net, nn.Module)
     if not is_probability_model(net) and not function_of_table:
@@ -174,7 +188,7 @@ def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data:
             f"a classifier of {_name_of(net)} needs data=, rows like those that it was fitted on: "
             "pm.Classifier(model, data=frame). They say which columns there are"
         )
-    return ProbabilityModel(net, inputs, outputs or "probabilities")
+    return ProbabilityModel(net, inputs, outputs)
 
 
 def has_gradient(net: Any, x: Tensor) -> bool:
