@@ -31,7 +31,7 @@ from proofmap.results.tables import aligned, number
 
 METHODS = "grad-cam,gradient,gradient-x-input,occlusion,rise,greedy-insertion,belief-mask,edges,centered-gaussian,random"
 METRICS = (
-    "completeness,soundness,best-effort,insertion,deletion,class-sensitivity,second-soundness,proof-size,soft-stability,"
+    "completeness,soundness,best-effort,insertion,deletion,class-sensitivity,second-soundness,proof-size,"
     "li-soundness,li-completeness,merlin-arthur-completeness,merlin-arthur-soundness,roughness,adversarial-soundness"
 )
 TARGET = 0  # airplane

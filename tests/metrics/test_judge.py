@@ -62,17 +62,13 @@ def test_directions() -> None:
     better = {name: METRICS[name].higher_is_better for name in METRICS}
     expected = {
         "adversarial-soundness": True,
-        "certified-pixels": True,
         "class-sensitivity": True,
-        "conformal-bound": False,
-        "conformal-coverage": True,
         "li-completeness": True,
         "li-soundness": True,
         "merlin-arthur-completeness": True,
         "merlin-arthur-soundness": True,
         "proof-size": False,
         "second-soundness": True,
-        "soft-stability": True,
         "sum-to-logit": False,
         "completeness": True,
         "soundness": True,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 from types import ModuleType
 
 import pytest
@@ -16,6 +17,7 @@ from proofmap.metrics import (
     LiSoundness,
     MerlinArthurCompleteness,
     MerlinArthurSoundness,
+    ProofSize,
     SumToLogit,
 )
 from proofmap.testing.nets import conv_classifier, normal, pixels
@@ -129,3 +131,23 @@ def test_the_error_is_captums_convergence_delta(captum: ModuleType) -> None:
     found = SumToLogit()(Judged(f, x, labels, maps.detach().sum(dim=1, keepdim=True)))
     gained = (f.logits(x) - f.logits(blank)).gather(1, labels)[:, 0]
     torch.testing.assert_close(found, (delta.detach() / gained).abs().float(), atol=1e-4, rtol=1e-3)
+
+
+def test_the_size_of_a_proof_is_that_of_a_plain_loop() -> None:
+    f, x = conv_classifier(), pixels(5, 8)
+    labels = f.top(x, 2)
+    heat = normal(5, 2, 8, 8)
+    found = ProofSize(points=16).pairs(Judged(f, x, labels, heat))
+    gray = f.blank(1)
+    for i in range(5):
+        order = heat[i, 0].flatten().argsort(descending=True)
+        size = math.nan
+        for count in [round(j * 64 / 16) for j in range(16, -1, -1)]:
+            keep = torch.zeros(64)
+            keep[order[:count]] = 1
+            mask = keep.view(1, 1, 8, 8)
+            if int(f.top(mask * x[i : i + 1] + (1 - mask) * gray, 1)) != int(labels[i, 0]):
+                break
+            size = count / 64
+        assert found[i, 0] == pytest.approx(size)
+    assert bool(found[:, 1].isnan().all()), "the second label is not the answer to the whole image"

@@ -24,8 +24,6 @@ from proofmap.metrics.games import (
     ReadyGame,
     make_game,
 )
-from proofmap.metrics.guarantees.conformal import ConformalBound, ConformalCoverage
-from proofmap.metrics.guarantees.stability import CertifiedPixels, SoftStability
 from proofmap.metrics.localisation import (
     BoxIoU,
     EnergyInside,
@@ -119,10 +117,7 @@ __all__ = [
     "Peak",
     "ContrastiveRegion",
     "AdversarialSoundness",
-    "CertifiedPixels",
     "ClassSensitivity",
-    "ConformalBound",
-    "ConformalCoverage",
     "ComplexityRise",
     "CurveSettings",
     "Curves",
@@ -177,7 +172,6 @@ __all__ = [
     "SufficientRegion",
     "Target",
     "SecondSoundness",
-    "SoftStability",
     "SumToLogit",
     "Thresholds",
     "TwoObjects",

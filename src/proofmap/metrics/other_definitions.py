@@ -64,8 +64,7 @@ class ProofSize(GameMetric):
     """The smallest share s of positions such that the net gives the label at s and at every larger share tried.
 
     With a random fill the label counts as the answer if it is the answer in more than half of the draws. The value of an image is
-    that of its first label. It is NaN if this label is not the answer for the whole image. ``conformal-bound`` turns the sizes of
-    many images into a share that is enough for 95 % of such images.
+    that of its first label. It is NaN if this label is not the answer for the whole image.
     """
 
     name = "proof-size"

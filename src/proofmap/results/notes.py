@@ -148,15 +148,10 @@ def coverage_notes(evaluation: Evaluation) -> list[str]:
     return notes
 
 
-def certificate_notes(evaluation: Evaluation) -> list[str]:
-    """One note per score with a certificate, which says what it guarantees, and per score with a search, which says how much was searched."""
+def search_notes(evaluation: Evaluation) -> list[str]:
+    """One note per score with a search, which says how much was searched."""
     scores = evaluation.results[0].scores
-    return [
-        f"{s.name}: {s.settings[key]}"
-        for s in scores
-        for key in ("certificate", "searched")
-        if key in s.settings
-    ]
+    return [f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings]
 
 
 def different_images(evaluation: Evaluation) -> list[bool]:

@@ -29,7 +29,6 @@ from proofmap.results.fill_alone import (
 from proofmap.results.named_positions import position_records, proof_names
 from proofmap.results.notes import (
     WRONG_WORDS,
-    certificate_notes,
     counting_notes,
     coverage_notes,
     different_images,
@@ -37,6 +36,7 @@ from proofmap.results.notes import (
     flat_notes,
     one_position_notes,
     run_notes,
+    search_notes,
     subject_words,
     thresholds_words,
     wrong_kind,
@@ -105,7 +105,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
         *coverage_notes(evaluation),
-        *certificate_notes(evaluation),
+        *search_notes(evaluation),
         *distractor_notes(evaluation),
     ]
     if any(r.label_free for r in evaluation.results):
