@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
@@ -151,3 +155,29 @@ def test_a_bar_in_per_cent_is_refused(
 ) -> None:
     assert run(monkeypatch, "audit", "evaluation", "--min-soundness", "80") == 2
     assert "80.0 is not in the range 0<=x<=1" in capsys.readouterr().err
+
+
+class Fitted:
+    def predict_proba(self, rows: object) -> object: ...
+
+
+@pytest.mark.parametrize(
+    "given, told",
+    [
+        (Fitted(), r"not Fitted; write pm.Classifier\(model, data=rows\)"),
+        (nn.Linear(2, 2), r"not Linear; write pm.Classifier\(net, size=224"),
+        ("resnet18", r"not str; write pm.load_classifier\('resnet18'\)"),
+        (len, r"write pm.Classifier\(model, ...\)"),
+    ],
+)
+def test_a_model_that_is_no_classifier_is_answered_with_what_to_write(given: Any, told: str) -> None:
+    x = torch.zeros(2, 3, 4, 4)
+    calls: list[Callable[[], object]] = [
+        lambda: pm.explain(given, x),
+        lambda: pm.evaluate(given, x, methods=["random"]),
+        lambda: pm.sanity_checks(given, x, methods=["random"]),
+        lambda: pm.insertion(given, x, torch.zeros(2, 1, 4, 4), torch.zeros(2, 1, dtype=torch.long)),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match=told):
+            call()

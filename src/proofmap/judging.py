@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
@@ -87,6 +88,7 @@ class Judge:
         progress: Progress | None = None,
         watch: MapWatcher | None = None,
     ) -> None:
+        as_classifier(classifier)
         if not methods:
             raise InputError("there are no methods to evaluate; see: proofmap list methods")
         if metrics is not None and not metrics:
@@ -370,7 +372,7 @@ def explain(
     The method is ``belief-mask`` by default, and ``belief-order`` for a model without gradients. A list of methods compares them on the
     same images and labels: each method has a row of pictures, and ``proof[name]`` is the proof of one method.
     """
-    method = default_method(classifier) if method is None else method
+    method = default_method(as_classifier(classifier)) if method is None else method
     several = isinstance(method, Sequence) and not isinstance(method, str)
     return Proof(
         evaluate(

@@ -104,3 +104,16 @@ def test_without_the_package_the_message_names_the_extra(monkeypatch: pytest.Mon
     f, x = table(4)
     with pytest.raises(pm.MissingExtra, match=r"pip install 'proofmap\[shap\]'"):
         pm.explain(f, x[:1], labels="all", method="shap:PermutationExplainer")
+
+
+def test_an_explainer_object_is_answered_with_what_to_write() -> None:
+    import shap
+
+    f, model, x = forest()
+    with pytest.raises(
+        InputError, match=r"TreeExplainer, is no method; write .*methods=\['shap:TreeExplainer'\]"
+    ):
+        pm.evaluate(f, x[:2], methods=[shap.TreeExplainer(model)])
+    linear = shap.maskers.Independent(x)
+    with pytest.raises(InputError, match=r"Independent, is no method; write a function"):
+        make_method(linear)

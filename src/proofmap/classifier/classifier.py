@@ -409,3 +409,18 @@ class Classifier:
         shape, renormalised = "x".join(map(str, self.inputs.positions)), ", renormalised" * self.renormalise
         labels = f"{len(self.label_set)} of {counted(len(self.names), 'label')}{renormalised}"
         return f"Classifier({self.name}, {shape}, {labels}, {self.device})"
+
+
+def as_classifier(given: Any) -> Classifier:
+    """The classifier itself; for anything else, an error that says how to make one from it."""
+    if isinstance(given, Classifier):
+        return given
+    if isinstance(given, str):
+        advice = f"pm.load_classifier({given!r})"
+    elif isinstance(given, nn.Module):
+        advice = "pm.Classifier(net, size=224, mean=..., std=...), or with inputs= for rows, series or texts"
+    elif hasattr(given, "predict_proba"):
+        advice = "pm.Classifier(model, data=rows), with rows or texts like those that the model was fitted on"
+    else:
+        advice = "pm.Classifier(model, ...)"
+    raise InputError(f"the first argument must be a Classifier, not {type(given).__name__}; write {advice}")

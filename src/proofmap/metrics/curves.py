@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from proofmap.classifier import Classifier
+from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.together import each_length
@@ -146,7 +147,7 @@ def curves(
         "target": target,
     }
     chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
-    ready = Pools(lambda: None).bind(chosen).prepare(classifier)
+    ready = Pools(lambda: None).bind(chosen).prepare(as_classifier(classifier))
     maps, labels = given_pairs(maps, labels, classifier.inputs)
     return play(ready, classifier, images, maps, labels, matrix=matrix, seed=seed, progress=progress)
 

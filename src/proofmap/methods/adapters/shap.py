@@ -20,7 +20,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
 from proofmap.methods.adapters.library import Call, NamedClass, library_errors, own_generators, quietly
-from proofmap.methods.method import METHODS, Cost, ReadyMethod
+from proofmap.methods.method import ADOPTED, METHODS, Cost, Method, ReadyMethod
 from proofmap.methods.perturbation.passes import MaskedNet
 from proofmap.methods.perturbation.regions import RegionMethod, Regions
 from proofmap.plugins.settings import required
@@ -158,3 +158,21 @@ _EXPLAINERS = {
     "KernelExplainer": _kernel,
     "PermutationExplainer": _permutation,
 }
+
+
+def _no_explainer(thing: Any) -> Method | None:
+    """None; for an explainer object of shap, which reads data in a form of its own, an error that says what to write."""
+    kinds = [kind.__name__ for kind in type(thing).__mro__ if kind.__module__.partition(".")[0] == "shap"]
+    if not kinds:
+        return None
+    name = next((kind for kind in kinds if kind in (*_EXPLAINERS, _TREE)), "")
+    named = (
+        f"write its name instead, methods=['shap:{name}'] (options in brackets), or " if name else "write "
+    )
+    raise InputError(
+        f"an object of shap, such as this {type(thing).__name__}, is no method; {named}a function (classifier, images, labels) -> maps "
+        "(N, L, *positions) that returns its values for each label in labels"
+    )
+
+
+ADOPTED.insert(0, _no_explainer)  # before functions: explainers can be called too
