@@ -20,7 +20,7 @@ VARIANTS = [
     "lerf",
     "soft-insertion",
     "soft-insertion:share=0.3,ties=random",
-    "soft-deletion:fill=noise,draws=2",
+    "soft-insertion:fill=noise,draws=2",
     "deletion:within=0.2:0.6,fill=gray(color=0:0.5:1)",
 ]
 

@@ -704,7 +704,7 @@ def test_a_random_background_is_drawn_once_for_an_image_and_the_same_in_any_batc
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("fill", ["gray", "gray:color=0.2", "blur", "noise"])
-@pytest.mark.parametrize("game", [*GAMES, "soft-deletion"])
+@pytest.mark.parametrize("game", [*GAMES, "soft-insertion"])
 def test_bits_are_those_of_composites_that_are_normalised_last(
     game: str, fill: str, dtype: torch.dtype
 ) -> None:

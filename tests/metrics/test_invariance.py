@@ -25,13 +25,12 @@ BY_RANK = (
     "lerf:points=4",
     "srg:points=4",
     "average-drop:share=0.3",
+    "sufficient-region:points=4",
     "soundness:points=4,base=lerf,target=rival",
-    "contrastive-region:points=4",
-    "complete-region:points=4",
     "two-objects",
     "pointing-game:tolerance=0",
 )
-BY_SCALED_VALUE = ("average-drop", "drop-in-deletion", "increase-in-confidence", "saliency-metric", "box-iou")
+BY_SCALED_VALUE = ("average-drop", "increase-in-confidence", "saliency-metric", "box-iou")
 
 
 def judged(maps: Tensor, *, images: Tensor | None = None, **options: Any) -> Judged:

@@ -1,4 +1,4 @@
-"""The smallest regions that suffice, contrast and complete: against loops over every size, and on nets made for it."""
+"""The smallest regions that suffice: against loops over every size, and on nets made for it."""
 
 from __future__ import annotations
 
@@ -20,74 +20,49 @@ def judged(f: pm.Classifier | None = None) -> Judged:
     return Judged(f or conv_classifier(SIZE, 4), pixels(N, SIZE), LABELS, normal(N, 2, SIZE, SIZE, seed=6))
 
 
-def by_hand(j: Judged, i: int, k: int, kind: str, keeps: str, level: float) -> float:
-    """Try every size, one pass for what is shown and one for what is hidden."""
+def by_hand(j: Judged, i: int, k: int, keeps: str, level: float) -> float:
+    """Try every size."""
     order = j.maps[i, k].flatten().argsort(descending=True)
     x, gray, a = j.images[i].flatten(1), j.classifier.gray[:, None], int(LABELS[i, k])
 
-    def ask(shown: Tensor) -> tuple[float, bool]:
+    def kept(shown: Tensor) -> bool:
         p = j.classifier.probabilities(torch.where(shown, x, gray).view(1, 3, SIZE, SIZE))[0]
         if keeps == "label":
-            return float(p[a]), int(p.argmax()) == a
-        return float(p[a]), float(p[a]) >= (level * f if keeps == "share" else level)
+            return int(p.argmax()) == a
+        return float(p[a]) >= (level * f if keeps == "share" else level)
 
     f = float(j.classifier.probabilities(j.images[i : i + 1])[0, a])
-    whole = ask(torch.ones(SIZE * SIZE, dtype=torch.bool))
+    whole = kept(torch.ones(SIZE * SIZE, dtype=torch.bool))
     for s in range(SIZE * SIZE + 1):
         top = torch.zeros(SIZE * SIZE, dtype=torch.bool)
         top[order[:s]] = True
-        (p, kept), (_, rest) = ask(top), ask(~top)
-        does = whole[1] and kept
-        if kind != "sufficient":
-            does = does and not rest
-        if kind == "complete":
-            does = does and abs(p - f) <= 0.05 * f
-        if does:
+        if whole and kept(top):
             return s / (SIZE * SIZE)
     return math.nan
 
 
-@pytest.mark.parametrize(
-    "kind, keeps, level",
-    [
-        ("sufficient", "share", 0.9),
-        ("sufficient", "value", 0.2),
-        ("contrastive", "share", 0.9),
-        ("contrastive", "label", 0.9),
-        ("complete", "value", 0.2),
-        ("complete", "label", 0.9),
-    ],
-)
-def test_sizes_are_those_found_by_trying_every_one(kind: str, keeps: str, level: float) -> None:
+@pytest.mark.parametrize("keeps, level", [("share", 0.9), ("value", 0.2), ("label", 0.9)])
+def test_sizes_are_those_found_by_trying_every_one(keeps: str, level: float) -> None:
     j = judged()
-    found = make_metric(f"{kind}-region:points=all,keeps={keeps},level={level}").pairs(j)
+    found = make_metric(f"sufficient-region:points=all,keeps={keeps},level={level}").pairs(j)
     assert found is not None and math.isnan(found[2, 1].item())
     for i, k in (LABELS >= 0).nonzero().tolist():
-        expected = by_hand(j, i, k, kind, keeps, level)
+        expected = by_hand(j, i, k, keeps, level)
         assert found[i, k].item() == pytest.approx(expected, abs=1e-6, nan_ok=True)
 
 
-def test_sizes_grow_from_sufficient_to_complete_and_regions_have_them() -> None:
+def test_regions_have_their_sizes() -> None:
     j = judged()
-    sizes = []
-    for kind in ("sufficient", "contrastive", "complete"):
-        metric = make_metric(f"{kind}-region")
-        assert isinstance(metric, pm.metrics.minimality.RegionMetric)
-        found = metric.pairs(j)
-        regions = metric.regions(j).flatten(2).sum(dim=2) / (SIZE * SIZE)
-        torch.testing.assert_close(regions, found.nan_to_num(0))
-        sizes.append(found.nan_to_num(2))
-    assert bool((sizes[0] <= sizes[1]).all()) and bool((sizes[1] <= sizes[2]).all())
+    regions = SufficientRegion().regions(j).flatten(2).sum(dim=2) / (SIZE * SIZE)
+    torch.testing.assert_close(regions, SufficientRegion().pairs(j).nan_to_num(0))
 
 
-def test_they_cost_nothing_beside_insertion_and_deletion() -> None:
+def test_they_cost_nothing_beside_insertion() -> None:
     f, tally = counted_classifier(size=SIZE)
     j = judged(f)
-    for name in ("insertion", "deletion"):
-        make_metric(name)(j)
+    make_metric("insertion")(j)
     before = tally.images
-    for kind in ("sufficient", "contrastive", "complete"):
-        make_metric(f"{kind}-region")(j)
+    make_metric("sufficient-region")(j)
     assert tally.images == before
 
 
@@ -119,8 +94,6 @@ def test_a_net_with_two_reasons_has_two_subsets() -> None:
     subsets = sufficient_subsets(j, every)
     shown = [set(mask.flatten().nonzero()[:, 0].tolist()) for mask in subsets]
     assert shown == [{4, 5, 2, 8}, {0, 1}]
-    contrast = make_metric("contrastive-region:points=all")(j)
-    assert (contrast * 9).round().item() == 5  # both reasons must be broken: one pixel of the other, too
 
 
 def test_one_reason_gives_one_subset_and_most_is_a_limit() -> None:
@@ -134,10 +107,8 @@ def test_one_reason_gives_one_subset_and_most_is_a_limit() -> None:
     assert len(sufficient_subsets(j, every)) == 3 and len(sufficient_subsets(j, every, most=2)) == 2
 
 
-def test_a_label_that_nothing_shows_has_no_contrastive_region() -> None:
-    """The fill alone keeps it: that is the net's and the fill's doing, so that the image does not count."""
+def test_a_label_that_the_fill_alone_keeps_needs_no_position() -> None:
     f = pm.Classifier(Linear(torch.zeros(2, 9), torch.tensor([1.0, -1.0])), size=3, mean=[0.0], std=[1.0])
     j = Judged(f, torch.ones(1, 1, 3, 3), torch.tensor([[0]]), normal(1, 1, 3, 3))
     assert make_metric("sufficient-region")(j).item() == 0.0
-    assert make_metric("contrastive-region")(j).isnan().all()
     assert make_metric("sufficient-region:keeps=value,level=0.99")(j).isnan().all()

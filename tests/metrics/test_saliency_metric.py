@@ -47,14 +47,13 @@ def by_hand(j: Judged, i: int, k: int, delta: float, reading: str) -> tuple[floa
 @pytest.mark.parametrize("delta", [0.0, 0.6, 1.6, 5.0])
 def test_it_is_the_formula(delta: float, reading: str) -> None:
     j, settings = judged(), f"delta={delta},reading={reading}"
-    names = ("saliency-metric", "saliency-area", "saliency-confidence", "saliency-tiny")
-    s, a, p, tiny = (make_metric(f"{name}:{settings}").pairs(j) for name in names)
-    assert s is not None and a is not None and p is not None and tiny is not None
+    names = ("saliency-metric", "saliency-area", "saliency-confidence")
+    s, a, p = (make_metric(f"{name}:{settings}").pairs(j) for name in names)
+    assert s is not None and a is not None and p is not None
     for i in range(N):
         for k in range(2):
             expected = by_hand(j, i, k, delta, reading)
             assert (s[i, k].item(), a[i, k].item(), p[i, k].item()) == pytest.approx(expected, abs=1e-4)
-            assert tiny[i, k].item() == float(expected[1] < 0.05)
 
 
 def test_the_whole_picture_known_for_sure_has_zero_and_above_one_no_value_is_kept() -> None:
@@ -105,7 +104,7 @@ def test_the_largest_piece_gives_a_smaller_box() -> None:
 def test_score_and_confidence_share_their_passes() -> None:
     f, tally = counted_classifier(size=8)
     j = Judged(f, pixels(N, 8), LABELS, normal(N, 2, 8, 8))
-    for name in ("saliency-metric", "saliency-confidence", "saliency-area", "saliency-tiny"):
+    for name in ("saliency-metric", "saliency-confidence", "saliency-area"):
         make_metric(name)(j)
         make_metric(name).pairs(j)
     assert tally.images == N * 2

@@ -5,9 +5,7 @@ from proofmap.metrics.areas import SRG, Deletion, GameMetric, Insertion, LeRF, M
 from proofmap.metrics.axioms import AxiomFinding, AxiomReport, check_axioms
 from proofmap.metrics.confidence import (
     AverageDrop,
-    DropInDeletion,
     IncreaseInConfidence,
-    SoftDeletionGame,
     SoftInsertionGame,
 )
 from proofmap.metrics.context import Judged
@@ -43,8 +41,6 @@ from proofmap.metrics.metric import (
     prepare_metrics,
 )
 from proofmap.metrics.minimality import (
-    CompleteRegion,
-    ContrastiveRegion,
     SufficientRegion,
     sufficient_subsets,
 )
@@ -83,7 +79,6 @@ from proofmap.metrics.saliency_metric import (
     SaliencyConfidence,
     SaliencyMetric,
     SaliencySweep,
-    SaliencyTiny,
     saliency_sweep,
 )
 from proofmap.metrics.targets import (
@@ -109,13 +104,11 @@ __all__ = [
     "AxiomReport",
     "BestEffort",
     "BoxIoU",
-    "CompleteRegion",
     "Completeness",
     "Steadiness",
     "ProofReach",
     "PeakSoundness",
     "Peak",
-    "ContrastiveRegion",
     "AdversarialSoundness",
     "ClassSensitivity",
     "ComplexityRise",
@@ -124,7 +117,6 @@ __all__ = [
     "Decision",
     "Deletion",
     "DeletionGame",
-    "DropInDeletion",
     "EnergyInside",
     "Game",
     "GameMetric",
@@ -165,8 +157,6 @@ __all__ = [
     "SaliencyConfidence",
     "SaliencyMetric",
     "SaliencySweep",
-    "SaliencyTiny",
-    "SoftDeletionGame",
     "SoftInsertionGame",
     "Soundness",
     "SufficientRegion",

@@ -1,4 +1,4 @@
-"""The net's confidence when it sees only the explanation, or only the rest: two games of one step, and the metrics that read them."""
+"""The net's confidence when it sees only the explanation: a game of one step, and the metrics that read it."""
 
 from __future__ import annotations
 
@@ -61,26 +61,11 @@ class SoftInsertionGame(Game):
         return None
 
 
-@GAMES.register
-class SoftDeletionGame(SoftInsertionGame):
-    """The net sees everything except the explanation, in one step: (1 - w) x + w x', with w the map scaled to run from 0 to 1 and x'
-    the fill.
-    """
-
-    name = "soft-deletion"
-    description = "one step: each position is hidden as much as the map says"
-    reference = "Jung and Oh 2021 (LIFT-CAM)"
-
-    def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
-        return 1 - ranks
-
-
 @dataclass(frozen=True, kw_only=True)
 class ConfidenceMetric(Metric):
     """A metric that compares f(x, a) with o, the same probability for one modified input. The value of an image is that of its first label."""
 
     limits = (0.0, 1.0)
-    plays: ClassVar[type[SoftInsertionGame]] = SoftInsertionGame
 
     fill: Fill = setting(Gray(), "what hidden positions show")
     share: float | None = setting(
@@ -97,7 +82,7 @@ class ConfidenceMetric(Metric):
 
     @cached_property
     def game(self) -> Game:
-        return self.plays(fill=self.fill, share=self.share, ties=self.ties, draws=self.draws)
+        return SoftInsertionGame(fill=self.fill, share=self.share, ties=self.ties, draws=self.draws)
 
     def games(self) -> tuple[Game, ...]:
         return (self.game,)
@@ -152,14 +137,3 @@ class IncreaseInConfidence(ConfidenceMetric):
 
     def compare(self, f: Tensor, o: Tensor) -> Tensor:
         return (o > f).float()
-
-
-@METRICS.register
-class DropInDeletion(AverageDrop):
-    """The relative drop max(0, f - o) / f, with o the confidence when each position is hidden in proportion to the map's value."""
-
-    name = "drop-in-deletion"
-    plays = SoftDeletionGame
-    higher_is_better = True
-    description = "share of the confidence that is lost when the explanation is hidden"
-    reference = "Jung and Oh 2021 (LIFT-CAM)"

@@ -99,8 +99,7 @@ class BoxMetric(Metric):
 class SaliencyMetric(BoxMetric):
     """s(a, p) = log(max(a, 0.05)) - log p, with a the box's share of the picture and p the label's f on the crop.
 
-    Lower is better. The whole picture with p = 1 scores 0. Also read the area, p, and the share of tiny boxes: if the net has few
-    labels, a crop of one pixel scores well without showing anything. With ten labels, a guess (p = .1) on a tiny box scores log 0.05 +
+    Lower is better. The whole picture with p = 1 scores 0. Also read the area and p: if the net has few labels, a crop of one pixel scores well without showing anything. With ten labels, a guess (p = .1) on a tiny box scores log 0.05 +
     2.3 = -0.7.
     """
 
@@ -145,20 +144,6 @@ class SaliencyConfidence(BoxMetric):
 
     def cost(self, labels: int, method: Cost | None) -> Cost:
         return Cost(forward=labels)
-
-
-@METRICS.register
-class SaliencyTiny(BoxMetric):
-    """1 if the saliency metric's box covers less than 0.05 of the picture (the metric then uses 0.05), otherwise 0."""
-
-    name = "saliency-tiny"
-    higher_is_better = False
-    limits = (0.0, 1.0)
-    description = "whether the saliency metric's box is degenerate: below 0.05 of the picture"
-
-    def pairs(self, judged: Judged) -> Tensor:
-        area = self.area(judged)
-        return (area < LEAST_AREA).float().where(~area.isnan(), torch.nan)
 
 
 DELTAS = tuple(round(0.2 * k, 1) for k in range(26))
