@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,6 +124,56 @@ def test_a_run_on_a_full_disk_is_not_half_exported(
     err = capsys.readouterr().err
     assert "cannot be written: No space left on device. Free some space" in err and "Traceback" not in err
     assert left(full) == ["ballast", "more"]
+
+
+READING = (("report",), ("export",), ("figures",), ("audit", "--min-soundness", "0", "--no-controls"))
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root may mount a small disk")
+def test_a_run_on_a_full_disk_can_be_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--data", "photos", "--methods", "gradient,random", "--no-pictures", "--quiet", "--out", "run")
+    assert run(monkeypatch, "evaluate", *flags, *MODEL) == 0
+    with small_disk(folder / "disk", "2m"):
+        shutil.copytree("run", "disk/run")
+        with suppress(OSError), open("disk/ballast", "wb", buffering=0) as ballast:
+            while True:
+                ballast.write(bytes(512))
+        before = left(folder / "disk")
+        for name, *rest in READING:
+            out = () if name == "audit" else ("--out", f"out/{name}.html")
+            assert run(monkeypatch, name, "disk/run", *rest, *out) in (0, 1), capsys.readouterr().err
+        for name in ("report", "export", "figures"):
+            out = ("--out", "disk/figures") if name == "figures" else ()
+            capsys.readouterr()
+            assert run(monkeypatch, name, "disk/run", *out) == 2
+            err = capsys.readouterr().err
+            assert (
+                "cannot be written: No space left on device. Free some space" in err and "sqlite" not in err
+            )
+        there = [name for name in left(folder / "disk") if not name.startswith("run/scores.sqlite-")]
+        assert there in (before, sorted([*before, "figures"]))  # SQLite's own files, and an empty folder
+
+
+@pytest.mark.parametrize("text", ["database or disk is full", "disk I/O error"])
+def test_a_query_that_finds_the_disk_full_says_that_it_reads(
+    text: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--data", "photos", "--methods", "gradient", "--no-pictures", "--quiet", "--out", "run")
+    assert run(monkeypatch, "evaluate", *flags, *MODEL) == 0
+
+    class Full(sqlite3.Connection):
+        def execute(self, query: str, *rest: Any) -> sqlite3.Cursor:
+            if query.startswith("SELECT") and "ORDER BY" in query:
+                raise sqlite3.OperationalError(text)
+            return super().execute(query, *rest)
+
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Full))
+    capsys.readouterr()
+    assert run(monkeypatch, "export", "run") == 2
+    err = capsys.readouterr().err
+    assert f"scores.sqlite cannot be read: {text}" in err and "written" not in err
 
 
 # ---- Ctrl-C ---------------------------------------------------------------------------------------------------

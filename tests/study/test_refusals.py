@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO
 
 import pytest
@@ -18,6 +19,7 @@ from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, run_study, verify_run
 from proofmap.study.manifest import Manifest, check_same
 from proofmap.study.store import lock
+from proofmap.study.store.errors import StoreError
 from proofmap.study.store.lock import locked
 from tests.study.studies import facts, photos, toy_study
 
@@ -178,3 +180,12 @@ def test_another_python_is_named_where_a_digest_alone_differs(tmp_path: Path) ->
     with pytest.raises(InputError) as refused:  # the seed is reason enough
         check_same(tmp_path, old, {**new, "seed": 1}, [{**made_here, "python": "3.1.0"}])
     assert "perhaps" not in str(refused.value)
+
+
+def test_maps_that_do_not_fit_are_said_in_fitting_units(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = toy_study(tmp_path, 3, methods=["random"])
+    monkeypatch.setattr("proofmap.study.resume.shutil.disk_usage", lambda _: SimpleNamespace(free=300))
+    with pytest.raises(StoreError, match="the maps will take 384 bytes, but only 300 bytes are free"):
+        run_study(study, tmp_path / "run")

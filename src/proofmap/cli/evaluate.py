@@ -18,7 +18,7 @@ from proofmap.cli.tracking import TRACKERS, trackers_of
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
 from proofmap.core.pictures import Fit
-from proofmap.core.text import counted
+from proofmap.core.text import counted, size_text
 from proofmap.methods.method import default_method, make_method
 from proofmap.models import load_classifier
 from proofmap.models.languages import NAME as LANGUAGES
@@ -301,7 +301,7 @@ def preview_text(found: Preview) -> str:
         lines.append("nothing left to do")
     else:
         lines.append(plan.expected.time_text(found.speed))
-        lines.append(f"maps: {plan.map_bytes / 1e9:.2g} GB on disk (--maps none saves them)")
+        lines.append(f"maps: {size_text(plan.map_bytes)} on disk (--maps none saves them)")
     if found.distractors:
         lines.append(f"distractors: {found.distractors}")
     return "\n".join(lines)

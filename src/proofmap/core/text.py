@@ -130,6 +130,20 @@ def counted(n: float, what: str) -> str:
     )
 
 
+def size_text(size: float) -> str:
+    """A number of bytes in a fitting unit.
+
+    >>> size_text(312), size_text(4_096), size_text(999_960), size_text(2.5e9)
+    ('312 bytes', '4.1 kB', '1.0 MB', '2.5 GB')
+    """
+    if size < 1000:
+        return f"{size:.0f} bytes"
+    for unit, factor in (("kB", 1e3), ("MB", 1e6)):
+        if size < 999.95 * factor:
+            return f"{size / factor:.1f} {unit}"
+    return f"{size / 1e9:,.1f} GB"
+
+
 def csv_lines(rows: Iterable[Iterable[object]]) -> Iterator[str]:
     """Rows as lines of CSV, without line ends.
 

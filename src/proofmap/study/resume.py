@@ -14,6 +14,7 @@ import torch
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_folder
 from proofmap.core.labels import LabelRule
+from proofmap.core.text import size_text
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method, PlannedMethod
 from proofmap.plugins.code import provenance
@@ -203,8 +204,7 @@ def check_disk_space(folder: Path, plan: Plan) -> None:
     free = shutil.disk_usage(folder).free
     if plan.map_bytes > free:
         raise StoreError(
-            f"the maps will take {plan.map_bytes / 1e9:.1f} GB, but only {free / 1e9:.1f} GB are free in "
-            f"{folder}. Use --maps none, choose another --out, or make room"
+            f"the maps will take {size_text(plan.map_bytes)}, but only {size_text(free)} are free in {folder}. Use --maps none, choose another --out, or make room"
         )
 
 

@@ -1,7 +1,7 @@
 """The connection to an SQLite database, opened for writing or reading, with errors that name the file and the fix.
 
-SQLite keeps the last commits in a second file, the write-ahead log, and must write to the folder to read them. In a read-only folder, both
-files are copied to a temporary folder and read there.
+SQLite keeps the last commits in a second file, the write-ahead log, and must write to the folder to read them. In a read-only folder, or on
+a full disk, both files are copied to a temporary folder and read there.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def copied(path: Path) -> TemporaryDirectory[str]:
     except OSError as error:
         folder.cleanup()
         raise StoreError(
-            f"{path} cannot be read completely: this folder cannot be written to, so the database and its log "
+            f"{path} cannot be read completely: this folder cannot be written to or its disk is full, so the database and its log "
             f"({log_of(path).name}) must be copied to {folder.name}, which failed: {error.strerror}. "
-            "Read the run as a user who may write to it, or set TMPDIR to a folder with room"
+            "Read the run as a user who may write to it, make room, or set TMPDIR to a folder with room"
         ) from None
     folder.cleanup()
     raise StoreError(f"{path} is being written by another process; try again when it has ended")
@@ -60,6 +60,11 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
+def _is_full(text: str) -> bool:
+    """Whether a message of SQLite is about a disk that is full, or does not work."""
+    return "full" in text or "disk I/O" in text
+
+
 class Connection:
     """An open connection to the database file of a run directory.
 
@@ -67,7 +72,7 @@ class Connection:
     """
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        self.path = path
+        self.path, self._creates = path, create
         if not (create or path.is_file()):
             raise StoreError(
                 f"{path.parent} has no {path.name}: nothing was judged before it was stopped, or the file was lost. The command that "
@@ -81,17 +86,29 @@ class Connection:
         self._copy: TemporaryDirectory[str] | None = None
         try:
             with self._store_errors():
-                self.database = self._opened(create)
-                self._prepare(create)
+                self._open(create)
                 self._file = os.stat(path)
         except BaseException:
             self.close()
             raise
 
+    def _open(self, create: bool) -> None:
+        try:
+            self.database = self._opened(create)
+            self._prepare(create)
+        except sqlite3.OperationalError as error:
+            if create or self.read_only or not _is_full(str(error)):
+                raise
+            self.close()  # a full disk has no room for SQLite's own files, and none is needed to read
+            self.read_only = True
+            self.database = self._opened(create)
+            self._prepare(create)
+
     def _opened(self, create: bool) -> sqlite3.Connection:
         if not self.read_only:
             return self._connect(self.path, "rwc" if create else "rw")
-        if not log_of(self.path).exists():
+        log = _stamp(log_of(self.path))
+        if log is None or log[1] == 0:
             # the file alone has everything, and SQLite needs no further files
             return self._connect(self.path, "ro&immutable=1")
         self._copy = copied(self.path)
@@ -154,7 +171,11 @@ class Connection:
             raise damaged(self.path, str(error)) from error
         except sqlite3.DatabaseError as error:
             text = str(error)
-            if "full" in text or "disk I/O" in text:
+            if _is_full(text) and not self._creates:
+                raise StoreError(
+                    f"{self.path} cannot be read: {text}. SQLite needs some room to read: make room, or set TMPDIR to a folder with room"
+                ) from error
+            if _is_full(text):
                 raise disk_full(self.path, text) from error
             if "locked" in text:
                 raise StoreError(f"{self.path} is in use by another program: {text}") from error
