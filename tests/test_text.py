@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -271,11 +272,13 @@ def test_texts_are_given_as_strings_lists_and_columns() -> None:
 
 def test_data_describes_texts() -> None:
     f = pm.Classifier(reviewer, data=TEXTS, names=["bad", "mixed", "good"])
-    assert isinstance(f.inputs, Text) and f.inputs.length == 20 and len(f.inputs.pool) == 5
+    assert isinstance(f.inputs, Text) and f.inputs.length == 512 and len(f.inputs.pool) == 5
+    assert Text.of([*TEXTS, "word " * 600]).length == 600 and Text.of(TEXTS, length=30).length == 30
+    assert Text().length == 512 and Text(units="sentences").length == 64
     found = pm.evaluate(
         f, TEXTS[:1], methods=["occlusion"], metrics=["insertion:fill=images,draws=2"], labels="top1"
     )
-    assert "5 of the texts" in str(found.results[0].insertion.settings["pool"])
+    assert re.match("[2-5] of the texts", str(found.results[0].insertion.settings["pool"]))
 
 
 def test_a_scikit_learn_pipeline_is_explained() -> None:
@@ -286,6 +289,11 @@ def test_a_scikit_learn_pipeline_is_explained() -> None:
 
     truth = ["good", "bad", "good", "good", "bad"]
     model = make_pipeline(CountVectorizer(), LogisticRegression()).fit(TEXTS, truth)
+    longer = " ".join([*TEXTS, *TEXTS])
+    assert torch.equal(
+        pm.Classifier(model).probabilities(Text().encode([longer])),  # it takes texts, and any length
+        pm.Classifier(model, data=TEXTS).probabilities(Text.of(TEXTS).encode([longer])),
+    )
     f = pm.Classifier(model, data=TEXTS)
     assert f.names == ("bad", "good") and not f.differentiable
     proof = pm.explain(f, TEXTS[:2], labels="all")
@@ -293,6 +301,38 @@ def test_a_scikit_learn_pipeline_is_explained() -> None:
     assert torch.allclose(
         f.probabilities(f.inputs.encode(TEXTS)).double(), torch.tensor(model.predict_proba(TEXTS)), atol=1e-6
     )
+
+
+def test_a_file_of_a_scikit_learn_pipeline_of_texts_is_explained(tmp_path: Path) -> None:
+    joblib = pytest.importorskip("joblib", reason="scikit-learn is not installed")
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(
+        TEXTS, ["good", "bad", "good", "good", "bad"]
+    )
+    joblib.dump(model, tmp_path / "m.joblib")
+    spec = f"sklearn:{tmp_path / 'm.joblib'}?pickle=true"
+    f = pm.load_classifier(spec)
+    assert isinstance(f.inputs, Text) and f.inputs.length == 512 and f.names == ("bad", "good")
+    x = f.inputs.encode(TEXTS)
+    assert torch.allclose(f.probabilities(x).double(), torch.tensor(model.predict_proba(TEXTS)), atol=1e-6)
+    letters = pm.load_classifier(f"{spec}&units=characters&length=30&longer=cut").inputs
+    assert isinstance(letters, Text) and (letters.units, letters.length, letters.longer) == (
+        "characters",
+        30,
+        "cut",
+    )
+    (tmp_path / "t.csv").write_text("id,text,mark\n1,a good film,1\n2,bad,0\n", encoding="utf-8")
+    sampled = pm.load_classifier(f"{spec}&data={tmp_path / 't.csv'}&target=mark").inputs
+    assert isinstance(sampled, Text) and sampled.pool == ("a good film", "bad")
+    table = LogisticRegression().fit([[0.0], [1.0]], [0, 1])
+    joblib.dump(table, tmp_path / "table.joblib")
+    with pytest.raises(InputError, match="is a model of tables, without length"):
+        pm.load_classifier(f"sklearn:{tmp_path / 'table.joblib'}?pickle=true&length=30")
+    with pytest.raises(InputError, match="is a model of tables, and the data are texts"):
+        pm.load_classifier(f"sklearn:{tmp_path / 'table.joblib'}?pickle=true", data=TEXTS)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from proofmap.classifier.probability_models import (
     as_function,
     check_rounding,
     is_probability_model,
+    takes_texts,
 )
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Text
@@ -50,6 +51,8 @@ def described_inputs(
             raise InputError("give data= (rows like those that the model was fitted on) or inputs=, not both")
         is_texts = not isinstance(data, (str, bytes)) and Text().takes(data)
         inputs = Text.of(data) if is_texts else _rows(net, data)
+    elif inputs is None and size is None and takes_texts(net):
+        inputs = Text()
     if inputs is not None:
         if size is not None:
             raise InputError("give either the size of pictures or inputs=, not both")

@@ -166,6 +166,16 @@ def check_rounding(model: Any, data: Any, inputs: Rows) -> None:
         )
 
 
+def takes_texts(model: Any) -> bool:
+    """Whether a fitted model takes a list of strings, as a pipeline of scikit-learn that begins with a vectorizer does."""
+    if any(hasattr(model, name) for name in ("n_features_in_", "feature_names_in_")):
+        return False
+    try:
+        return bool(np.shape(model.predict_proba(["a text", "and another one"]))[:1] == (2,))
+    except Exception:
+        return False
+
+
 def is_probability_model(net: object) -> bool:
     """Whether an object is a model, but neither a torch net nor a function."""
     if isinstance(net, nn.Module):

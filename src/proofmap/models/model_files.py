@@ -1,6 +1,7 @@
 """Load models from files of other libraries: ``onnx:FILE``, ``xgboost:FILE``, ``sklearn:FILE``.
 
-A model of tables needs rows like those that it was fitted on. They are given as ``data``, or the model string names a file of rows:
+A pipeline of scikit-learn that begins with a vectorizer takes texts, and may have the options ``units``, ``length`` and ``longer``:
+``sklearn:spam.joblib?pickle=true&length=1000``. A model of tables needs rows like those that it was fitted on. They are given as ``data``, or the model string names a file of rows:
 ``onnx:churn.onnx?data=customers.csv&target=churned``. Columns of this file that the model was not fitted on are left out, with a warning.
 """
 
@@ -12,8 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from proofmap.classifier.onnx_model import OnnxModel
+from proofmap.classifier.probability_models import takes_texts
 from proofmap.core.errors import InputError, ModelError, require
 from proofmap.core.files import suggest_path
+from proofmap.core.inputs import Text
+from proofmap.core.inputs.frames import library_of
 from proofmap.core.inputs.table_files import read_frame
 from proofmap.core.text import counted
 from proofmap.models.spec import ModelSpec
@@ -36,6 +40,13 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         arguments["names"] = _names(spec.options["names"])
     if isinstance(model, OnnxModel) and len(model.shape) == _PICTURE:
         return model, {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model, spec)}
+    if spec.scheme == "sklearn" and takes_texts(model):
+        return model, {**arguments, "inputs": _texts(spec, data)}
+    unread = [key for key in ("units", "length", "longer") if key in spec.options]
+    if unread or (data is not None and Text().takes(data)):
+        raise InputError(
+            f"{spec.text} is a model of tables, {'without ' + unread[0] if unread else 'and the data are texts'}"
+        )
     if data is None:
         if "data" not in spec.options:
             raise InputError(
@@ -122,6 +133,28 @@ def _table(path: Path, target: str | None) -> Any:
     if target not in frame.columns:
         raise InputError(f"{path} has no column {target!r}; it has {', '.join(map(str, frame.columns))}")
     return frame.drop(columns=[target])
+
+
+def _texts(spec: ModelSpec, data: Any) -> Text:
+    """The description of the texts that a model takes, with ``data`` or the file that the model string names as a sample."""
+    settings: dict[str, Any] = {key: spec.options[key] for key in ("units", "longer") if key in spec.options}
+    if "length" in spec.options:
+        if not spec.options["length"].isdecimal():
+            raise InputError(f"length of {spec.text} must be a number, not {spec.options['length']!r}")
+        settings["length"] = int(spec.options["length"])
+    if data is None and "data" in spec.options:
+        data = _table(Path(spec.options["data"]), spec.options.get("target"))
+    if data is None:
+        return Text(**settings)
+    if library_of(data) is not None:
+        column = "text" if "text" in data.columns else data.columns[0]
+        if len(data.columns) > 1 and column != "text":
+            raise InputError(
+                f"{spec.text} is a model of texts, and its data has the columns {', '.join(map(str, data.columns[:12]))}; name the column of "
+                "texts text, or leave the other columns out"
+            )
+        data = [text for text in data[column].to_list() if isinstance(text, str) and text.strip()]
+    return Text.of(data, **settings)
 
 
 def _used_columns(model: Any, frame: Any, title: str) -> Any:

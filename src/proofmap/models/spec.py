@@ -13,6 +13,7 @@ onnx:net.onnx?mean=0.5&std=0.25           a model of pictures in the ONNX format
 onnx:churn.onnx?data=c.csv&target=churned a model of tables; its columns are those of a file, without the target
 xgboost:model.json?data=c.csv             a classifier of XGBoost; likewise lightgbm:
 sklearn:model.joblib?pickle=true          a model of scikit-learn; a pickle runs code, so it needs this flag
+sklearn:spam.joblib?pickle=true&length=99 ... a pipeline of texts; texts may have up to 99 words (512 by default)
 hf-text:FOLDER                            a model of texts: see :mod:`proofmap.models.text_models`
 hf-nli:FOLDER?labels=sport,politics       ... zero-shot by entailment; likewise minilm-zero-shot?labels=sport,politics
 hf-lm:FOLDER?labels=yes,no                a language model whose labels are continuations
@@ -45,7 +46,7 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "onnx": (*_TABLE, "size", "mean", "std"),
     "xgboost": _TABLE,
     "lightgbm": _TABLE,
-    "sklearn": (*_TABLE, "pickle"),
+    "sklearn": (*_TABLE, *_TEXT, "pickle"),
 }
 
 READERS: Mapping[str, str] = {

@@ -18,6 +18,7 @@ from proofmap.core.text import counted, one_line, shortened
 
 Longer = Literal["refuse", "cut", "windows"]
 _WIDTHS = {"words": 24, "tokens": 24, "characters": 8, "sentences": 400}
+_LENGTHS = {"sentences": 64}  # others: 512
 _LAST = 0x10FFFF
 _EXAMPLES = 1024
 _CELL, _BAND, _PER_LINE = 72, 16, 6  # pixels of a word in a picture, and words of a line
@@ -153,8 +154,9 @@ class TextInputs(Inputs):
         if len(positions) > self.length:
             if self.longer == "refuse":
                 raise InputError(
-                    f"{which} has {len(positions):,} {self.units}, and at most {self.length:,} are taken; make the classifier with "
-                    f"a larger length, or with longer='cut' to use the first {self.length:,} alone"
+                    f"{which} has {len(positions):,} {self.units}, and at most {self.length:,} are taken; give a larger length, such as "
+                    f"inputs={type(self).__name__}(length={len(positions)}) or, in a model string, ?length={len(positions)}, or longer='cut' to "
+                    f"use the first {self.length:,} alone"
                 )
             positions = positions[: self.length]
         return self._encoded(positions)
@@ -217,7 +219,7 @@ class Text(TextInputs):
     positions are exactly the text. A hidden position that shows nothing (zeros) is deleted, with its white space.
 
     Args:
-        length: the largest number of positions of a text.
+        length: the largest number of positions of a text; 512 by default, and 64 sentences.
         units: what a position is: ``words``, ``characters`` or ``sentences``; ``tokens`` needs ``split``.
         width: the largest number of characters of a position. A longer word, such as a web address, is split into several positions.
         longer: what happens to a text with more than ``length`` positions: ``refuse`` it, or ``cut`` it after the first ``length``.
@@ -238,6 +240,7 @@ class Text(TextInputs):
     form = "(N, characters, positions)"
     fills = ("gray", "delete", "mask", "unknown", "images")
 
+    length: int = 0
     width: int = 0
     mask_token: str = "[MASK]"
     unknown_token: str = "[UNK]"
@@ -248,6 +251,7 @@ class Text(TextInputs):
         if self.units not in _WIDTHS:
             raise InputError(f"units must be one of {', '.join(_WIDTHS)}, not {self.units!r}")
         object.__setattr__(self, "width", self.width or _WIDTHS[self.units])
+        object.__setattr__(self, "length", self.length or _LENGTHS.get(self.units, 512))
         object.__setattr__(self, "pool", tuple(self.pool))
         super().__post_init__()
         if self.width < 2:
@@ -255,18 +259,19 @@ class Text(TextInputs):
 
     @classmethod
     def of(cls, texts: Sequence[str], **settings: Any) -> Self:
-        """The description of texts like ``texts``. ``length`` is the number of positions of the longest text. Up to 1,024 texts, chosen at
-        random with a fixed seed, are the ``pool``.
+        """The description of texts like ``texts``. Longer texts are taken too: ``length`` is that of the longest text, and at least the
+        default. Up to 1,024 texts, chosen at random with a fixed seed, are the ``pool``.
 
         >>> Text.of(["one two", "one two three"]).length
-        3
+        512
         """
         kept = [checked_text(text, f"text {i}") for i, text in enumerate(texts)]
         if not kept:
             raise InputError("there are no texts to describe; give at least one")
         described = cls(**settings)
         if "length" not in settings:
-            described = replace(described, length=max(len(described.split_text(text)) for text in kept))
+            longest = max(len(described.split_text(text)) for text in kept)
+            described = replace(described, length=max(longest, described.length))
         from proofmap.core import streams
 
         order = streams.permutations(torch.tensor(streams.key_of(0, "examples of texts")), len(kept))
