@@ -22,10 +22,10 @@ from proofmap.data.distractors import from_images
 from proofmap.data.given import images_as_tensor
 from proofmap.fills import Pools
 from proofmap.methods.method import MethodLike, ReadyMethod
-from proofmap.metrics.randomisation import complexity_rise, smooth_maps
+from proofmap.metrics.randomisation import smooth_maps
 from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.randomisation import RISE, Order, SanityChecks, SanityLine, sanity_notes
+from proofmap.results.randomisation import Order, SanityChecks, SanityLine, sanity_notes
 from proofmap.results.statistics import mean_score
 from proofmap.study.session import prepare_session
 from proofmap.study.study import Study
@@ -184,17 +184,12 @@ def _lines(
     """One line for each similarity measure of a method's maps before and after a step: the mean over labels, then over images, with its
     interval."""
     a, b = before.flatten(0, 1), after.flatten(0, 1)
-    values: dict[str, Tensor] = {measure: similarity(a, b, measure) for measure in measures}
-    if step.number:
-        values[RISE] = complexity_rise(a, b)
     lines = []
-    for measure, found in values.items():
-        pairs = found.view(labels.shape).masked_fill(labels == NO_LABEL, torch.nan)
-        rise = measure == RISE
-        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=rise)
+    for measure in measures:
+        pairs = similarity(a, b, measure).view(labels.shape).masked_fill(labels == NO_LABEL, torch.nan)
+        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=False)
         # similarities of 1 on all images are no accident: maps that do not depend on the net have no interval around it
-        within = (-1.0, math.inf if rise else 1.0)
-        low, high = torch.tensor([score.low, score.high], dtype=torch.float64).clamp(*within).tolist()
+        low, high = torch.tensor([score.low, score.high], dtype=torch.float64).clamp(-1.0, 1.0).tolist()
         place = (step.order, step.number, step.layers, step.drawn, step.of)
         lines.append(SanityLine(method, *place, measure, score.value, low, high, score.n))
     return lines

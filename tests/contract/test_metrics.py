@@ -57,7 +57,6 @@ VARIANTS = [
     "inter-method",
     "inter-rater",
     "internal-consistency",
-    "complexity-rise",
     "randomisation:layers=last,similarity=ssim",
     "randomisation:similarity=abs-rank,samples=2",
     "ranking-agreement",

@@ -15,9 +15,9 @@ import proofmap as pm
 from proofmap.classifier.randomised import grouped, layers_of, randomised
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.metrics import ComplexityRise, Judged, Randomisation
-from proofmap.metrics.randomisation import complexity_rise, smooth_maps, unlearned
-from proofmap.metrics.similarity import entropy, similarity, ssim
+from proofmap.metrics import Judged, Randomisation
+from proofmap.metrics.randomisation import smooth_maps, unlearned
+from proofmap.metrics.similarity import similarity, ssim
 from proofmap.testing.nets import ROWS, classifier_of, values
 from tests.toys import conv_classifier, conv_net, normal, pixels
 
@@ -80,14 +80,6 @@ def test_a_constant_map_is_like_none_and_two_cannot_be_compared(how: str) -> Non
     some, still = normal(1, 12, 12), torch.ones(1, 12, 12)
     assert similarity(some, still, how).item() == similarity(still, some, how).item() == 0  # type: ignore[arg-type]
     assert similarity(still, 2 * still, how).isnan().all()  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("bins", [2, 10, 100])
-def test_entropy_is_that_of_numpys_histogram(bins: int) -> None:
-    maps = normal(5, 9, 11).double()
-    expected = [scipy.stats.entropy(np.histogram(m.numpy(), bins=bins)[0]) for m in maps]
-    assert entropy(maps, bins).tolist() == pytest.approx(expected)
-    assert entropy(torch.ones(1, 4, 4), bins).item() == 0
 
 
 # ---- nets randomised ----------------------------------------------------------------------------------------------
@@ -216,7 +208,6 @@ def test_randomisation_is_the_correlation_of_two_maps(layers: str, names: list[s
 def test_what_knows_nothing_of_the_net_stays_and_what_does_changes() -> None:
     for control in ("edges", "random", "centered-gaussian"):
         assert Randomisation()(judged(control)).tolist() == pytest.approx([1.0] * 3)
-        assert ComplexityRise()(judged(control)).tolist() == pytest.approx([0.0] * 3)
     assert Randomisation()(judged("gradient-x-input")).abs().max() < 0.9
 
 
@@ -251,17 +242,6 @@ def test_the_smooth_variant_averages_maps_over_noisy_copies() -> None:
     assert pm.make_metric("randomisation:preset=smooth").settings()["samples"] == 50
 
 
-def test_the_efficient_variant_is_the_relative_rise_of_entropy() -> None:
-    j = judged("gradient-x-input")
-    again = other_maps("gradient-x-input", ["0", "2", "6"])
-    before, after = (entropy(m.flatten(0, 1), 100).view(3, 2) for m in (j.maps, again))
-    rise = (after - before) / before
-    assert ComplexityRise()(j).tolist() == pytest.approx(
-        [*rise[:2].mean(dim=1).tolist(), rise[2, 0].item()], abs=1e-5
-    )
-    assert complexity_rise(torch.ones(1, 4, 4), normal(1, 4, 4)).isnan().all()
-
-
 def test_maps_of_the_other_net_are_made_once_for_all_metrics() -> None:
     calls: list[int] = []
 
@@ -271,7 +251,7 @@ def test_maps_of_the_other_net_are_made_once_for_all_metrics() -> None:
 
     ready = pm.make_method(counted_maps).prepare(NET)
     j = Judged(NET, IMAGES, LABELS, ready(IMAGES, LABELS), method=ready)
-    for metric in (Randomisation(), Randomisation(similarity="ssim"), ComplexityRise()):
+    for metric in (Randomisation(), Randomisation(similarity="ssim")):
         metric(j)
         metric.pairs(j)
     assert len(calls) == 2

@@ -71,7 +71,7 @@ from proofmap.metrics.proof_scores import (
     default_metrics,
 )
 from proofmap.metrics.quadrature import Quadrature
-from proofmap.metrics.randomisation import ComplexityRise, Randomisation
+from proofmap.metrics.randomisation import Randomisation
 from proofmap.metrics.reliability import InterMethod, InternalConsistency, InterRater, RankingAgreement
 from proofmap.metrics.roughness import Roughness
 from proofmap.metrics.saliency_metric import (
@@ -111,7 +111,6 @@ __all__ = [
     "Peak",
     "AdversarialSoundness",
     "ClassSensitivity",
-    "ComplexityRise",
     "CurveSettings",
     "Curves",
     "Decision",

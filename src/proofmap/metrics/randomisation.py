@@ -21,7 +21,7 @@ from proofmap.core.progress import Progress
 from proofmap.methods.method import Cost, ReadyMethod
 from proofmap.metrics.context import Judged
 from proofmap.metrics.metric import METRICS, Metric
-from proofmap.metrics.similarity import Similarity, entropy, similarity
+from proofmap.metrics.similarity import Similarity, similarity
 from proofmap.plugins.settings import Shortcuts, setting
 
 Layers = Literal["last", "all"]
@@ -145,36 +145,3 @@ class Randomisation(UnlearnedMetric):
         second = self.other_maps(judged, self.samples, self.noise)
         found = similarity(first.flatten(0, 1), second.flatten(0, 1), self.similarity)
         return found.view(judged.labels.shape).masked_fill(judged.labels == NO_LABEL, torch.nan).float()
-
-
-@METRICS.register
-class ComplexityRise(UnlearnedMetric):
-    """eMPRT: how much more complex a method's maps are for a net that has learned nothing; the mean over an image's labels.
-
-        (h(maps of the randomised net) - h(maps)) / h(maps)
-
-    with h the entropy of a map's histogram. A value above 0 means that the maps had structure and lost it. The metric needs one
-    randomised net, not one for each layer, and no measure of similarity. The value is NaN for a constant map.
-    """
-
-    name = "complexity-rise"
-    higher_is_better = True
-    limits = (-1.0, float("inf"))
-    description = "eMPRT: relative rise of a map's entropy when all weights are randomised"
-    reference = "Hedstroem et al. 2024"
-
-    bins: int = setting(100, "number of bins of the histogram of a map's values", least=2)
-
-    def cost(self, labels: int, method: Cost | None) -> Cost | None:
-        return method
-
-    def pairs(self, judged: Judged) -> Tensor:
-        other = self.other_maps(judged)
-        found = complexity_rise(judged.maps.flatten(0, 1), other.flatten(0, 1), self.bins)
-        return found.view(judged.labels.shape).masked_fill(judged.labels == NO_LABEL, torch.nan).float()
-
-
-def complexity_rise(maps: Tensor, other: Tensor, bins: int = 100) -> Tensor:
-    """The relative rise of entropy ``(P,)`` from the first maps ``(P, *positions)`` to the second; NaN if the first map is constant."""
-    before, after = entropy(maps, bins), entropy(other, bins)
-    return torch.where(before > 0, (after - before) / before, torch.nan)

@@ -94,21 +94,6 @@ def ssim(a: Tensor, b: Tensor) -> Tensor:
     return found
 
 
-def entropy(maps: Tensor, bins: int) -> Tensor:
-    """The entropy ``(P,)`` of the histogram of each map ``(P, *positions)``: equal bins from its least to its greatest value.
-
-        h = - sum over bins of p log p
-
-    0 for a constant map, log(bins) at most.
-    """
-    scaled = _scaled(maps).flatten(1)
-    place = (scaled * bins).long().clamp_max(bins - 1)
-    counts = torch.zeros(len(maps), bins, device=maps.device, dtype=torch.float64)
-    counts.scatter_add_(1, place, torch.ones_like(place, dtype=torch.float64))
-    p = counts / scaled.shape[1]
-    return -(p * p.clamp_min(1e-300).log()).sum(dim=1)
-
-
 def _scaled(maps: Tensor) -> Tensor:
     """Each map scaled to run from 0 to 1; a constant map becomes 0 everywhere."""
     flat = maps.flatten(1).double()

@@ -21,7 +21,6 @@ BAR = 0.5
 """If maps correlate more than this with the maps of a randomised net, they hardly depend on what the net has learned."""
 DECISIVE = ("rank", "abs-rank")
 """The similarities that decide the verdict. SSIM is not among them: SSIM of smooth maps is high whatever they show."""
-RISE = "complexity-rise"
 FLOOR = "other image"
 
 
@@ -34,7 +33,7 @@ class SanityLine:
         step: the number of groups of layers that were randomised, from 1.
         layers: the randomised layers, in words.
         drawn, of: the number of randomised layers, and the number of all layers.
-        measure: ``rank``, ``abs-rank``, ``ssim`` or ``complexity-rise``.
+        measure: ``rank``, ``abs-rank`` or ``ssim``.
     """
 
     method: str
@@ -146,7 +145,7 @@ def sanity_notes(
     """Notes on how the similarities were computed, and on a missing label randomisation."""
     notes = [
         f"{counted(images, inputs.singular)}, labels {labels}, model {model}, seed {seed}; {draws}; 95 % intervals over {inputs.noun}; "
-        f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; {RISE}: above 0 where they lose what they said; "
+        f"{', '.join(SIMILARITIES)}: 1 where maps stay as they are; "
         f"{FLOOR}: maps of two {inputs.noun} of the net as it is"
     ]
     if "labels" not in orders:

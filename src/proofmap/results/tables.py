@@ -230,10 +230,9 @@ def decimals(value: float, places: int) -> str:
 
 
 _OF_SEVERAL_WORDS = """
-adversarial-soundness average-drop best-effort box-iou class-sensitivity complexity-rise energy-inside increase-in-confidence inter-method
-inter-rater internal-consistency li-completeness li-soundness merlin-arthur-completeness merlin-arthur-soundness peak-soundness
-pointing-game proof-size ranking-agreement saliency-area saliency-confidence saliency-metric second-soundness sufficient-region sum-to-logit
-two-objects
+adversarial-soundness average-drop best-effort box-iou class-sensitivity energy-inside increase-in-confidence inter-method inter-rater
+internal-consistency li-completeness li-soundness merlin-arthur-completeness merlin-arthur-soundness peak-soundness pointing-game proof-size
+ranking-agreement saliency-area saliency-confidence saliency-metric second-soundness sufficient-region sum-to-logit two-objects
 """
 """Proofmap's metrics whose names have several words. They are listed here because importing the registry of metrics would import torch. A
 test checks that this list and the registry agree."""
