@@ -13,6 +13,8 @@ from proofmap.classifier.view import has_hooks
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.progress import CallbackTask
+from proofmap.data.distractors import from_images
+from proofmap.fills import Pools
 from proofmap.methods import Method
 from proofmap.methods.method import INPUT_NEEDS, Family, Need
 from proofmap.testing.nets import (
@@ -41,6 +43,8 @@ from proofmap.testing.plugins import (
 check_method = plugin_contract(Method)
 """Checks a method: raises one AssertionError that names every broken promise."""
 
+_POOL = 12
+"""Number of random images from which methods may draw."""
 N, SIZE = 3, PICTURES.size
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
 NEEDS, FAMILIES = {*get_args(Need)}, {*get_args(Family)}
@@ -64,10 +68,16 @@ def images() -> Tensor:
     return values(PICTURES, N)
 
 
+def maps_of(method: Method, f: Classifier, images: Tensor, labels: Any, **options: Any) -> Tensor:
+    """The method's maps. Random images are drawn from a fixed pool, as in a study, and not from the other images of the call."""
+    pool = Pools(lambda: from_images(values(f.inputs, _POOL, seed=7), f.inputs))
+    return pool.bind(method)(f, images, labels, **options)
+
+
 @remembered
 def usual(method: Method) -> Tensor:
     """The method's maps for all test images and labels, for comparison."""
-    return method(classifier(method), images(), LABELS)
+    return maps_of(method, classifier(method), images(), LABELS)
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ class MethodCall:
 @remembered
 def called(method: Method) -> MethodCall:
     f, x, labels = classifier_of(PICTURES, attention=attends(method)), images(), LABELS.clone()
-    maps, untouched = with_another_seed(lambda: method(f, x, labels))
+    maps, untouched = with_another_seed(lambda: maps_of(method, f, x, labels))
     return MethodCall(f, x, labels, maps, untouched)
 
 
@@ -124,7 +134,7 @@ def maps_are_not_constant(method: Method) -> None:
 
 @check_method.promise
 def one_image_with_one_label_is_enough(method: Method) -> None:
-    shape = tuple(method(classifier(method), images()[:1], LABELS[:1, :1]).shape)
+    shape = tuple(maps_of(method, classifier(method), images()[:1], LABELS[:1, :1]).shape)
     assert shape == (1, 1, *SIZE), f"got maps {shape}, expected {(1, 1, *SIZE)}"
 
 
@@ -139,7 +149,7 @@ def label_free_means_one_map_for_all_labels(method: Method) -> None:
 @check_method.promise
 def stochastic_means_that_the_seed_matters(method: Method) -> None:
     one, again = usual(method), called(method).maps
-    other = method(classifier(method), images(), LABELS, seed=1)
+    other = maps_of(method, classifier(method), images(), LABELS, seed=1)
     assert torch.equal(one, again), "the same seed gives two different maps"
     found = "the same map" if torch.equal(one, other) else "different maps"
     assert torch.equal(one, other) != method.stochastic, (
@@ -152,7 +162,7 @@ def places_without_a_label_are_zero_and_disturb_no_other(method: Method) -> None
     expected = usual(method)
     padded = LABELS.clone()
     padded[1, 1:], padded[2, 1] = -1, -1
-    maps = method(classifier(method), images(), padded)
+    maps = maps_of(method, classifier(method), images(), padded)
     assert maps[padded < 0].count_nonzero() == 0, "a map for the label -1 is not zero"
     assert_close(maps[padded >= 0], expected[padded >= 0], "maps", "where another place has the label -1")
 
@@ -163,11 +173,11 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
     for inputs in (SERIES, ROWS):
         f, x = shared_classifier(inputs), values(inputs, N)
         with may_be_refused(inputs):
-            maps = method(f, x, LABELS)
+            maps = maps_of(method, f, x, LABELS)
             expected = (*LABELS.shape, *inputs.positions)
             assert maps.shape == expected, f"{inputs.noun} get maps {tuple(maps.shape)}, expected {expected}"
             assert bool(maps.isfinite().all()), f"a map of {inputs.noun} has NaN or infinity"
-            alone = method(f, x[1:2], LABELS[1:2])
+            alone = maps_of(method, f, x[1:2], LABELS[1:2])
             assert_close(alone, maps[1:2], f"maps of {inputs.noun}", "when one is alone")
 
 
@@ -192,7 +202,9 @@ def pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps(method: Method) -> Non
         inputs = Pictures(size=size, mean=(0.4,) * channels, std=(0.25,) * channels)
         what = f"pictures of {channels} channels and {size[0]} x {size[1]} pixels"
         with may_be_refused(inputs, what, allowed=channels != 3 or is_trained(method)):
-            maps = method(shared_classifier(inputs, attention=attends(method)), values(inputs, 1), LABELS[:1])
+            maps = maps_of(
+                method, shared_classifier(inputs, attention=attends(method)), values(inputs, 1), LABELS[:1]
+            )
             assert_usable(maps, size, what)
 
 
@@ -201,7 +213,7 @@ def nets_of_half_precision_get_maps(method: Method) -> None:
     for dtype in (torch.float16, torch.bfloat16):
         net = picture_net(PICTURES, attention=attends(method)).to(dtype)
         with may_be_refused(PICTURES, f"a net of {dtype}", allowed=is_trained(method)):
-            maps = method(Classifier(net, inputs=PICTURES, batch_size=64), images()[:1], LABELS[:1])
+            maps = maps_of(method, Classifier(net, inputs=PICTURES, batch_size=64), images()[:1], LABELS[:1])
             assert maps.dtype == torch.float32, f"a net of {dtype} gets maps of {maps.dtype}"
             assert_usable(maps, SIZE, f"a net of {dtype}")
 
@@ -213,7 +225,7 @@ def nets_without_convolution_and_functions_get_maps_or_are_refused(method: Metho
     for what, given in (("a net without convolution", net), ("a function", lambda x: net(x))):
         with may_be_refused(PICTURES, what):
             f = Classifier(given, inputs=PICTURES, batch_size=64)
-            assert_usable(method(f, images()[:1], LABELS[:1]), SIZE, what)
+            assert_usable(maps_of(method, f, images()[:1], LABELS[:1]), SIZE, what)
 
 
 @check_method.promise
@@ -226,7 +238,7 @@ def a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused(method: Metho
         return
     with may_be_refused(PICTURES, "a net that ignores the image"):
         blind = blinded(picture_net(PICTURES, attention=attends(method)))
-        maps = method(Classifier(blind, inputs=PICTURES, batch_size=64), images(), LABELS)
+        maps = maps_of(method, Classifier(blind, inputs=PICTURES, batch_size=64), images(), LABELS)
         found, seeing = spread(maps).max(), spread(usual(method)).max()
         most = (0.05 if method.stochastic else 0.001) * seeing
         assert bool(found <= most), (
@@ -254,7 +266,7 @@ def assert_usable(maps: Tensor, size: tuple[int, ...], what: str) -> None:
 def the_batch_size_changes_nothing(method: Method) -> None:
     expected = usual(method)
     for batch_size, n in ((1, 1), (5, N)):
-        maps = method(classifier(method, batch_size), images()[:n], LABELS[:n])
+        maps = maps_of(method, classifier(method, batch_size), images()[:n], LABELS[:n])
         assert_close(maps, expected[:n], "maps", f"with batches of {batch_size}")
 
 
@@ -262,14 +274,14 @@ def the_batch_size_changes_nothing(method: Method) -> None:
 def the_order_of_images_and_labels_changes_nothing(method: Method) -> None:
     expected = usual(method)
     turned, shuffled = torch.tensor([2, 0, 1]), torch.tensor([1, 2, 0])
-    maps = method(classifier(method), images()[turned], LABELS[turned][:, shuffled])
+    maps = maps_of(method, classifier(method), images()[turned], LABELS[turned][:, shuffled])
     assert_close(maps, expected[turned][:, shuffled], "maps", "with the order")
 
 
 @check_method.promise
 def an_image_alone_gets_the_map_it_gets_among_others(method: Method) -> None:
     together = usual(method)
-    alone = method(classifier(method), images()[1:2], LABELS[1:2])
+    alone = maps_of(method, classifier(method), images()[1:2], LABELS[1:2])
     assert_close(alone, together[1:2], "maps", "when an image is alone")
 
 
@@ -279,7 +291,7 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
     for off in (torch.no_grad, torch.inference_mode):
         with off():  # where the net and the images are made, too
             f = classifier_of(PICTURES, attention=attends(method))
-            maps = method(f, images()[:1], labels)
+            maps = maps_of(method, f, images()[:1], labels)
             assert not torch.is_grad_enabled(), "gradients are left switched on"
         assert_close(maps, expected, "maps", f"inside torch.{off.__name__}()")
 
@@ -290,7 +302,8 @@ def it_works_where_gradients_are_switched_off(method: Method) -> None:
 @check_method.promise
 def the_net_is_afterwards_what_it_was(method: Method) -> None:
     assert_net_stays_as_it_is(
-        lambda classifier: method(classifier, images(), LABELS), attention="attention" in method.needs
+        lambda classifier: maps_of(method, classifier, images(), LABELS),
+        attention="attention" in method.needs,
     )
 
 
@@ -335,7 +348,7 @@ class CountedProgress:
 @check_method.promise
 def progress_does_what_it_announced(method: Method) -> None:
     progress = CountedProgress()
-    method(classifier(method, 2), images()[:2], LABELS[:2], progress=progress)
+    maps_of(method, classifier(method, 2), images()[:2], LABELS[:2], progress=progress)
     assert progress.done == progress.announced, (
         f"{progress.announced} passes were announced and {progress.done} done"
     )
@@ -351,4 +364,4 @@ def labels_and_images_that_do_not_fit_are_refused(method: Method) -> None:
     ]
     for message, x, labels in refused:
         with raises(InputError, message):
-            method(classifier(method), x, labels)
+            maps_of(method, classifier(method), x, labels)
