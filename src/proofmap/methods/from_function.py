@@ -57,7 +57,8 @@ class FromFunction(Method):
 
     With ``per_label`` the function is called once for each column of labels, with one label ``(N,)`` per image, and returns ``(N,
     *positions)``; :func:`per_label` sets this. By default, a function whose third parameter is named ``label`` is called per label, and
-    every other function once. Maps may be NumPy arrays, and coarser than the input: see :func:`given_maps`.
+    every other function once. If all labels of the net are judged, as with ``labels="all"``, a function that is called once gets them in the
+    order of the net's outputs. Maps may be NumPy arrays, and coarser than the input: see :func:`given_maps`.
     """
 
     name = "function"
@@ -80,7 +81,11 @@ class FromFunction(Method):
         name, positions = self._title_name(), classifier.inputs.positions
         who, labels = f"the function {name}", torch.where(labels == NO_LABEL, labels[:, :1], labels)
         if not self.per_label:
-            maps = given_maps(self.function(classifier, images, labels), classifier.inputs, who)
+            order = _own_order(labels, classifier)
+            found = given_maps(self.function(classifier, images, labels.gather(1, order)), classifier.inputs, who)
+            maps = found
+            if maps.shape[:2] == labels.shape:
+                maps = found.to(order.device)[torch.arange(len(order), device=order.device)[:, None], order.argsort(dim=1)]
             if maps.ndim == 1 + len(positions):
                 raise InputError(
                     f"{who} returned maps {tuple(maps.shape)}, expected {(*labels.shape, *positions)}; if it makes maps of one "
@@ -137,6 +142,17 @@ def _third_parameter(function: MapFunction) -> str | None:
     except (TypeError, ValueError):  # some that are not written in Python have no signature
         return None
     return names[2] if len(names) > 2 else None
+
+
+def _own_order(labels: Tensor, classifier: Classifier) -> Tensor:
+    """The order ``(N, L)`` in which a function gets an image's labels: that of the net's outputs if all labels of the label set are asked for,
+    so that an array with the maps of all outputs can be returned; otherwise the order of ``labels`` ``(N, L)``.
+    """
+    members = torch.tensor(sorted(classifier.label_set), device=labels.device)
+    order = labels.argsort(dim=1)
+    if labels.shape[1] == len(members) and bool((labels.gather(1, order) == members).all()):
+        return order
+    return torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
 
 
 def _from_function(thing: object) -> Method | None:
