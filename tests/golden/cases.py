@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+import torch
+from torch import nn
 
 import proofmap as pm
 from tests.golden import nets, record
@@ -270,3 +274,171 @@ def methods_on_tokens() -> Any:
         fills=["closed", "mask", "zero", "mean-embedding"],
     )
     return {"every method": record.of(found), "fills": record.of(fills)}
+
+
+TWO = ["gradient-x-input", "random"]
+INSIDE = dict[str, Any](
+    truth=[0, 3, 2],
+    boxes=[[(2, 1, 6, 5)], [(3, 2, 7, 6)], [(4, 3, 8, 7)]],
+    objects=[{0: [(0, 0, 4, 8)], 1: [(5, 0, 10, 8)]}, {3: [(3, 2, 7, 6)]}, {}],
+)
+
+
+@case()
+def metrics() -> Any:
+    """Every metric, on the maps of three methods, with the objects of the images known."""
+    metrics = [
+        *SCORES,
+        "morf",
+        "lerf",
+        "srg",
+        "class-sensitivity",
+        "second-soundness",
+        "adversarial-soundness:passes=40,search=greedy",
+        "pointing-game:tolerance=1",
+        "energy-inside",
+        "box-iou",
+        "two-objects",
+        "average-drop",
+        "average-drop:share=0.3,fill=noise,draws=2",
+        "increase-in-confidence",
+        "peak",
+        "peak:q=0.9",
+        "peak-soundness",
+        "reach",
+        "steadiness",
+        "sufficient-region:points=8",
+        "sufficient-region:keeps=label,points=all",
+        "proof-size",
+        "li-soundness",
+        "li-completeness:levels=7",
+        "merlin-arthur-completeness",
+        "merlin-arthur-soundness",
+        "sum-to-logit",
+        "randomisation",
+        "randomisation:layers=last,similarity=ssim",
+        "roughness",
+        "saliency-metric:delta=0.5",
+        "saliency-area:delta=0.5",
+        "saliency-confidence:delta=0.5",
+        "inter-rater",
+        "inter-method",
+        "internal-consistency",
+        "ranking-agreement",
+    ]
+    found = pm.evaluate(
+        nets.conv(),
+        nets.photos(3),
+        methods=["gradient-x-input", "grad-cam", "random"],
+        labels=[[0, 1, 2], [3, 1, 0], [2, 0]],
+        metrics=metrics,
+        **INSIDE,
+    )
+    return record.of(found)
+
+
+def coarse(net: pm.Classifier, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """Maps with few different values: the brightness of the image, turned round for odd labels."""
+    return (6 * images.mean(1)).round() * (1 - 2 * (labels % 2))[:, None, None]
+
+
+@case()
+def settings_of_games() -> Any:
+    """What the games have as settings: rules, shares, ties, fills, draws, targets, thresholds, bases."""
+    photos = (255 * nets.photos(24, seed=8)).permute(0, 2, 3, 1).byte().numpy()
+    pool = pm.Images(source=photos, size=10, crop="none", seed=4)
+    metrics = [
+        *(f"completeness:curve={name}" for name in ("released", "rise", "restricted", "road")),
+        *(f"insertion:ties={ties},points=all" for ties in ("index", "random", "center")),
+        *(f"soundness:points=8,target={target}" for target in ("decision", "rival")),
+        *(f"insertion:points=8,target={target}" for target in ("margin", "logit", "log-probability")),
+        *(f"soundness:points=8,thresholds={name}" for name in ("restricted", "released")),
+        *(f"insertion:points=8,draws=2,fill={fill}" for fill in ("noise", "median", "blur(sigma=2)")),
+        "completeness:points=8,base=deletion",
+        "soundness:points=8,top=1",
+        "deletion:points=6,rule=trapezoid,within=0.1:0.7",
+        pm.make_metric({"metric": "soundness", "fill": pool, "draws": 3, "points": 6}),
+        pm.make_metric({"metric": "deletion", "fill": pm.Gray(color=(0.1, 0.2, 0.9)), "points": 6}),
+    ]
+    f, x = nets.conv(), nets.photos(3)
+    found = pm.evaluate(
+        f, x, methods=["gradient-x-input", pm.per_label(coarse)], labels=ROWS, metrics=metrics
+    )
+    maps = nets.normal(3, 3, 8, 10, seed=6).round(decimals=1)
+    labels = torch.tensor([[0, 1, 2], [3, 1, -1], [2, -1, -1]])
+    plain = {
+        game: function(f, x, maps, labels, points=6, fill="noise", draws=2, matrix=True, seed=3)
+        for game, function in (("insertion", pm.insertion), ("deletion", pm.deletion))
+    }
+    curves = {
+        name: {key: getattr(curve, key) for key in ("f", "counts", "probabilities", "auc", "error", "matrix")}
+        for name, curve in plain.items()
+    }
+    return {**record.of(found), "curves": curves}
+
+
+@case(learned_mask=1e-5)
+def labels_and_outputs() -> Any:
+    """Rules that choose labels, label sets, independent labels, one output, probabilities, other precisions."""
+    x, net = nets.photos(4), nets.conv_net(6)
+    settings = dict[str, Any](size=(8, 10), mean=nets.MEAN, std=nets.STD, batch_size=64)
+    names = ["ant", "bee", "cat", "dog", "eel", "fly"]
+
+    def judged(f: pm.Classifier, labels: Any, **options: Any) -> Any:
+        options = {"methods": ["gradient", "top-label:gradient", "random"], **options}
+        return record.of(pm.evaluate(f, x, labels=labels, metrics=SCORES, **options))
+
+    f = pm.Classifier(net, names=names, **settings)
+    one = nets.conv_net(1, seed=2)
+    return {
+        "top2+wrong": judged(f, "top2+wrong"),
+        "p>=0.2": judged(f, "p>=0.2"),
+        "true": judged(f, "true", truth=["ant", ["bee", "dog"], 2, 5]),
+        "names": judged(f, ["cat", "fly"]),
+        "one for each": judged(f, torch.tensor([0, 5, 2, 1])),
+        "label set": judged(pm.Classifier(net, label_set=[0, 2, 5], **settings), [[0, 2], [2], [5, 0], [0]]),
+        "not renormalised": judged(
+            pm.Classifier(net, label_set=[0, 2, 5], renormalise=False, **settings), [[0, 2], [2], [5, 0], [0]]
+        ),
+        "restricted": judged(f.restricted(["ant", "fly"]), "top2"),
+        "sigmoid": judged(
+            pm.Classifier(net, outputs="sigmoid", **settings),
+            [[0, 2], [2, 5, 1], [4], [0]],
+            methods=["gradient", "grad-cam", "learned-mask:steps=3,scale=2,fill=noise", "random"],
+        ),
+        "one output": judged(
+            pm.Classifier(one, outputs="sigmoid", names=["no", "yes"], **settings), ["no", "yes"]
+        ),
+        "probabilities": judged(
+            pm.Classifier(nn.Sequential(*net, nn.Softmax(dim=1)), outputs="probabilities", **settings), "top2"
+        ),
+        "in 64 bits": judged(pm.Classifier(copy.deepcopy(net).double(), **settings), "top2"),
+        "a function": judged(
+            pm.Classifier(lambda images: net(images), **settings),
+            "top2",
+            methods=["occlusion:window=3", "gradient", "random"],
+        ),
+    }
+
+
+@case(learned_mask=1e-5, belief_mask=1e-5)
+def many_images() -> Any:
+    """24 images: intervals, random images as fills, one half to learn with and the other to judge with, updates one after the other."""
+    x = nets.photos(24)
+    judge = pm.Judge(
+        nets.conv(),
+        methods=[
+            "learned-mask:steps=3,scale=2",
+            "belief-mask:passes=8,grid=5,fills=gray+images,closing=none",
+            *TWO,
+        ],
+        labels="top2",
+        metrics=["completeness:points=8", "soundness:points=8", "insertion:points=8,fill=images,draws=2"],
+        distractors=nets.photos(300, seed=12),
+        seed=7,
+    )
+    for k in range(0, 24, 8):
+        judge.update(x[k : k + 8])
+    found = judge.compute()
+    again = found.select_images(range(2, 24))
+    return {"24": record.of(found), "22": {r.name: record.of_method(r)["scores"] for r in again.results}}
