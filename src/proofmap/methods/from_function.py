@@ -82,10 +82,14 @@ class FromFunction(Method):
         who, labels = f"the function {name}", torch.where(labels == NO_LABEL, labels[:, :1], labels)
         if not self.per_label:
             order = _own_order(labels, classifier)
-            found = given_maps(self.function(classifier, images, labels.gather(1, order)), classifier.inputs, who)
+            found = given_maps(
+                self.function(classifier, images, labels.gather(1, order)), classifier.inputs, who
+            )
             maps = found
             if maps.shape[:2] == labels.shape:
-                maps = found.to(order.device)[torch.arange(len(order), device=order.device)[:, None], order.argsort(dim=1)]
+                maps = found.to(order.device)[
+                    torch.arange(len(order), device=order.device)[:, None], order.argsort(dim=1)
+                ]
             if maps.ndim == 1 + len(positions):
                 raise InputError(
                     f"{who} returned maps {tuple(maps.shape)}, expected {(*labels.shape, *positions)}; if it makes maps of one "
