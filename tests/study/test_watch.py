@@ -127,6 +127,8 @@ def test_time_left_is_a_range_from_the_rates_so_far_and_what_was_expected_before
     expected = replace(recent, seconds_expected=900.0)
     assert expected.seconds_left_range == pytest.approx((so_far, 891.0))
     assert "3 to 15 min left" in status_line(expected) and "3 min left" in status_line(RUNNING)
+    apart = replace(RUNNING, passes_done=53_800, seconds=84.1, seconds_expected=7764.1)
+    assert ", up to 2 h 8 min left, " in status_line(apart)  # not 82 s to 2 h 8 min
     late = replace(recent, seconds_expected=5.0)  # taken longer than was expected: the rates alone count
     assert late.seconds_left_range == pytest.approx((so_far, slower))
     over = replace(expected, passes_done=106_200)

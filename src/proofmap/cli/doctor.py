@@ -73,7 +73,7 @@ OPTIONAL = (
     OptionalPackage("py3langid", "py3langid", "theory", "reproduce theory: languages"),
 )
 _REQUIRED = ("numpy", "pillow", "safetensors")
-_WIDTH = 80
+_WIDTH, _LEAST = 80, 20  # letters of a line, and of its last column
 
 
 def doctor(as_json: Annotated[bool, options.AS_JSON] = False) -> None:
@@ -170,7 +170,7 @@ def _pass_time(device: torch.device, clock: Callable[[], float], problems: list[
 
 
 def as_text(found: Mapping[str, Any]) -> str:
-    """The report in lines of at most 80 characters."""
+    """The report in lines of at most 80 characters, or more if the name of a package is very long."""
     gpu = f", {found['gpu_memory_gb']:g} GB on the GPU" if found["gpu_memory_gb"] else ""
     built = f"torch is built for CUDA {found['cuda']}" if found["cuda"] else "torch is built for the CPU only"
     time = "failed" if found["pass_ms"] is None else f"{found['pass_ms']:g} ms"
@@ -184,19 +184,21 @@ def as_text(found: Mapping[str, Any]) -> str:
         "one pass": f"{time} (ResNet-20, 16 images of 32 x 32)",
     }
     lines = [line for name, value in facts.items() for line in _row(f"{name:<13}", value)]
-    lines += ["", f"{'state':<11}{'optional package':<40}for"]
-    for item in found["optional"]:
-        package = f"{item['package']} {item['version'] or ''}"
-        lines += _row(f"{item['state']:<11}{package:<40}", item["for"])
+    packages = [f"{item['package']} {item['version'] or ''}".rstrip() for item in found["optional"]]
+    wide = max(40, *(len(package) + 2 for package in packages))
+    lines += ["", f"{'state':<11}{'optional package':<{wide}}for"]
+    for item, package in zip(found["optional"], packages, strict=True):
+        lines += _row(f"{item['state']:<11}{package:<{wide}}", item["for"])
     features: dict[str, list[str]] = {}
     for item in found["optional"]:
         if item["state"] == "missing":
             features.setdefault(item["extra"], []).append(item["for"])
     if features:
-        lines += ["", f"{'to install what is missing':<35}for"]
+        wide = max(35, *(len(f"pip install 'proofmap[{extra}]'  ") for extra in features))
+        lines += ["", f"{'to install what is missing':<{wide}}for"]
     for extra, names in features.items():
         command = f"pip install 'proofmap[{extra}]'"
-        lines += _row(f"{command:<35}", "; ".join(dict.fromkeys(names)))
+        lines += _row(f"{command:<{wide}}", "; ".join(dict.fromkeys(names)))
     for problem in found["problems"]:
         lines += ["", *_row("", problem)]
     return "\n".join(lines)
@@ -204,5 +206,5 @@ def as_text(found: Mapping[str, Any]) -> str:
 
 def _row(start: str, text: str) -> list[str]:
     """The lines of one entry: ``start``, then the text, which is wrapped and indented below its first line."""
-    indent = " " * len(start)
-    return textwrap.wrap(text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)
+    indent, width = " " * len(start), max(_WIDTH, len(start) + _LEAST)
+    return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)

@@ -215,7 +215,7 @@ def status_line(status: Status) -> str:
     if rate is not None:
         parts.append(f"{counted(status.passes_done, 'pass')}, {rate:,.0f}/s")
     if running and left is not None:
-        parts.append(f"{duration_range(*left)} left")
+        parts.append(time_left(*left))
     if running and status.last:
         parts.append(f"last: {status.last}")
     if status.state in ("finished", "failed", "interrupted"):
@@ -249,6 +249,15 @@ def duration_range(low: float, high: float) -> str:
         return second
     number, _, unit = first.partition(" ")
     return f"{number} to {second}" if second.split(" ")[1:] == [unit] else f"{first} to {second}"
+
+
+def time_left(low: float, high: float) -> str:
+    """An estimate of the time left as text. Ends that are far apart are no range to plan with: then only the upper one is given.
+
+    >>> time_left(125, 290), time_left(82, 7680)
+    ('2 to 5 min left', 'up to 2 h 8 min left')
+    """
+    return f"up to {duration(high)} left" if high > 10 * low else f"{duration_range(low, high)} left"
 
 
 @dataclass(frozen=True)

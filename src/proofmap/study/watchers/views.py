@@ -28,10 +28,10 @@ from proofmap.study.watchers.status import (
     Watcher,
     Watchers,
     duration,
-    duration_range,
     finite,
     memory_of,
     status_line,
+    time_left,
 )
 
 
@@ -201,7 +201,7 @@ class LiveView:
         if left is None:
             times = [f"  {elapsed}", ""]
         else:
-            still = f"{duration_range(*(max(0.0, end - since) for end in left))} left"
+            still = time_left(*(max(0.0, end - since) for end in left))
             times = [f"  {elapsed}, {still}", f"  {still}", ""]
         failed = f", {now.units_failed} failed" if now.units_failed else ""
         units = (
