@@ -3,8 +3,9 @@
     python benchmarks/studies/interval_coverage.py [--studies 4000] [--real RUN] [--only near-equal] [--out intervals.json]
 
 Prints three tables: the coverage and mean width of the product's interval for each shape and number of images; for each
-interval the smallest and largest coverage over all shapes; and near-equal values, by the product's rule, by the rule before it, and
-with other choices of its constant. ``--real`` adds shapes: each score of a run directory, and each difference between its first two
+interval the smallest and largest coverage over all shapes; and values that are equal or nearly equal, with the share of studies whose values are
+all equal. Such a study has no interval (tables print "n equal values"), so coverage is over the other studies. ``--real`` adds shapes: each score of a
+run directory, and each difference between its first two
 methods, is a population of values per image, from which studies are drawn with replacement. Values of scores lie in [0, 1], and all
 intervals are cut to that. Studies of n images are drawn with seed n. ``--out`` also writes every cell to a file.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import platform
 from collections.abc import Callable
 from pathlib import Path
@@ -28,10 +30,9 @@ from proofmap.core.files import output_file
 from proofmap.results.intervals import NO_LIMITS, Limits, mean_intervals
 
 Ends = tuple[np.ndarray, np.ndarray]
-IMAGES = (3, 5, 10, 20, 50, 200)
+IMAGES = (2, 3, 5, 10, 20, 50, 200)
 UNIT = (0.0, 1.0)
 RESAMPLES = 500
-NEAR_IMAGES = (5, 10, 20, 50, 100, 200)
 
 
 def shapes() -> dict[str, tuple[Callable[..., np.ndarray], float, Limits]]:
@@ -221,39 +222,23 @@ def ours(x: np.ndarray, limits: Limits) -> Ends:
     return low, high
 
 
-def before(x: np.ndarray, limits: Limits) -> Ends:
-    """The rule before: the same without hidden values, but for samples whose values are all equal."""
-    low, high = mean_intervals(x.T).T
-    equal, at = x.std(axis=1) <= 1e-12, x.mean(axis=1)
-    q = 1 - 0.025 ** (1 / x.shape[1])
-    low, high = (
-        np.where(equal, at + q * (limit - at), end) for end, limit in zip((low, high), limits, strict=True)
-    )
-    return low.clip(*limits), high.clip(*limits)
-
-
-def hidden_beyond(shown: float) -> Callable[[np.ndarray, Limits], Ends]:
-    """The product's rule where a sample shows what lies within ``shown`` standard deviations."""
-
-    def rule(x: np.ndarray, limits: Limits) -> Ends:
-        low, high = mean_intervals(x.T).T
-        at, spread, q = x.mean(axis=1), x.std(axis=1, ddof=1), 1 - 0.025 ** (1 / x.shape[1])
-        low = np.minimum(low, at - q * np.maximum(at - limits[0] - shown * spread, 0))
-        high = np.maximum(high, at + q * np.maximum(limits[1] - at - shown * spread, 0))
-        return low.clip(*limits), high.clip(*limits)
-
-    return rule
-
-
 # ---- the tables ---------------------------------------------------------------------------------------------------
 
 
 Shape = tuple[Callable[..., np.ndarray], float, Limits]
 
 
-def result_of(ends: Ends, truth: float, limits: Limits) -> tuple[float, float]:
-    """Coverage in %, and mean width; a truth at the end itself is covered, whatever the last digit."""
-    low, high = ends
+def unequal(x: np.ndarray) -> np.ndarray:
+    """Which studies (K,) have values that are not all equal."""
+    different: np.ndarray = np.ptp(x, axis=1) > 1e-6 * np.abs(x).max(axis=1)
+    return different
+
+
+def result_of(ends: Ends, truth: float, limits: Limits, some: np.ndarray) -> tuple[float, float]:
+    """Coverage in %, and mean width, over ``some`` studies; a truth at the end itself is covered, whatever the last digit."""
+    low, high = ends[0][some], ends[1][some]
+    if not len(low):
+        return math.nan, math.nan
     covered = float(((low <= truth + 1e-12) & (truth - 1e-12 <= high)).mean())
     return 100 * covered, float((high.clip(*limits) - low.clip(*limits)).mean())
 
@@ -273,7 +258,6 @@ def usual_tables(every: dict[str, Shape], studies: int) -> list[dict[str, Any]]:
             x = draw(rng, (studies, n))
             intervals = {
                 "Proofmap": ours(x, limits),
-                "the rule before": before(x, limits),
                 "Student's t": student(x),
                 "Johnson's t": johnson(x),
                 "Hall's t": hall(x),
@@ -284,7 +268,9 @@ def usual_tables(every: dict[str, Shape], studies: int) -> list[dict[str, Any]]:
                 "empirical likelihood": empirical_likelihood(x[:500]),  # slow
             }
             for name, ends in intervals.items():
-                found.setdefault(name, {}).setdefault(n, []).append(result_of(ends, truth, limits))
+                found.setdefault(name, {}).setdefault(n, []).append(
+                    result_of(ends, truth, limits, unequal(x[: len(ends[0])]))
+                )
             covered, width = found["Proofmap"][n][-1]
             rows.append({"table": "coverage", "values": shape, "n": n, "coverage": round(covered, 2), "width": round(width, 4)})  # fmt: skip
             cells.append(f"{covered:.1f} ({width:.2f})")
@@ -306,23 +292,20 @@ def usual_tables(every: dict[str, Shape], studies: int) -> list[dict[str, Any]]:
 
 def near_equal_table(studies: int) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    rules = {
-        "Proofmap": ours,
-        "before": before,
-        "shown: 0 s": hidden_beyond(0),
-        "10 s": hidden_beyond(10),
-        "40 s": hidden_beyond(40),
-    }
-    print(f"\nNear-equal values, {studies} studies each: coverage in % (mean width)\n")
-    print(header("values | rule", NEAR_IMAGES).replace("\n|", "\n|---|"))
+    print(
+        f"\nNear-equal values, {studies} studies each: coverage in % (mean width), and the share of studies with equal values\n"
+    )
+    print(header("values", IMAGES))
     for shape, (draw, truth, limits) in near_equal().items():
-        drawn = {n: draw(np.random.default_rng(n), (studies, n)) for n in NEAR_IMAGES}
-        for name, rule in rules.items():
-            results = [result_of(rule(x, limits), truth, limits) for x in drawn.values()]
-            cells = " | ".join(f"{covered:.1f} ({width:.3f})" for covered, width in results)
-            print(f"| {shape} | {name} | {cells} |", flush=True)
-            for n, (covered, width) in zip(NEAR_IMAGES, results, strict=True):
-                rows.append({"table": "near-equal values", "values": shape, "rule": name, "n": n, "coverage": round(covered, 2), "width": round(width, 5)})  # fmt: skip
+        cells = []
+        for n in IMAGES:
+            x = draw(np.random.default_rng(n), (studies, n))
+            some = unequal(x)
+            covered, width = result_of(ours(x, limits), truth, limits, some)
+            equal = 100 * float((~some).mean())
+            cells.append(f"{covered:.1f} ({width:.3f})" + (f", {equal:.0f} equal" if equal >= 0.5 else ""))
+            rows.append({"table": "near-equal values", "values": shape, "n": n, "coverage": round(covered, 2), "width": round(width, 5), "equal": round(equal, 2)})  # fmt: skip
+        print(f"| {shape} | {' | '.join(cells)} |", flush=True)
     return rows
 
 
@@ -344,8 +327,9 @@ def main() -> None:
         record = {
             "title": "Coverage of intervals",
             "asked": "In how many simulated studies does an interval contain the true mean?",
-            "command": "python benchmarks/studies/interval_coverage.py --real RUN --out intervals.json",
+            "command": "python benchmarks/studies/interval_coverage.py --out intervals.json",
             "studies": args.studies,
+            "seed": "the number of images",
             "environment": {
                 "numpy": np.__version__,
                 "python": platform.python_version(),

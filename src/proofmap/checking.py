@@ -187,9 +187,7 @@ def _lines(
     lines = []
     for measure in measures:
         pairs = similarity(a, b, measure).view(labels.shape).masked_fill(labels == NO_LABEL, torch.nan)
-        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=False)
-        # similarities of 1 on all images are no accident: maps that do not depend on the net have no interval around it
-        low, high = torch.tensor([score.low, score.high], dtype=torch.float64).clamp(-1.0, 1.0).tolist()
+        score = mean_score(measure, pairs.nanmean(dim=1).cpu(), higher_is_better=False, limits=(-1.0, 1.0))
         place = (step.order, step.number, step.layers, step.drawn, step.of)
-        lines.append(SanityLine(method, *place, measure, score.value, low, high, score.n))
+        lines.append(SanityLine(method, *place, measure, score.value, score.low, score.high, score.n))
     return lines

@@ -63,6 +63,17 @@ def test_one_image_has_a_mean_but_no_interval() -> None:
     assert line.reason == "one image has no interval"
 
 
+@pytest.mark.parametrize("n, passes", [(19, False), (20, True)])
+def test_equal_values_pass_by_their_interval_from_twenty_images_on(n: int, passes: bool) -> None:
+    found = with_values({"m": {"completeness": [1.0] * n}}, limits=(0.0, 1.0))
+    assert audit(found, min_completeness=0.8).passes
+    result = audit(found, min_completeness=0.8, use="interval")
+    assert result.passes == passes and f"{n} equal values" in result.table()
+    assert passes or result.lines[0].reason == "19 equal values give no interval; 20 are needed"
+    assert "mean 1.0000, equal values, n = " in junit(result)
+    assert not audit(found, bars={"completeness": 1.1}, use="interval").passes
+
+
 def test_nonsense_is_refused() -> None:
     found = judged()
     with pytest.raises(InputError, match="needs a bar"):

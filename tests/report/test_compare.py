@@ -113,10 +113,30 @@ def test_an_interval_ends_at_the_largest_possible_difference_and_the_verdict_sta
     spread = {"a": {"m": [1.0, 1.0, 0.0]}, "b": {"m": [0.0, 0.0, 1.0]}}
     free, cut = (compare(with_values(spread, limits=limits)).differences[0] for limits in (ANY, (0.0, 1.0)))
     assert free.low < -1 and free.high > 1 and (cut.low, cut.high) == (-1.0, 1.0)
-    # equal differences: limits widen the interval of a mean of five equal values, but not that of a difference
     clear = {"a": {"m": [0.5] * 8}, "b": {"m": [0.75] * 8}}
     free, cut = (compare(with_values(clear, limits=limits)).differences[0] for limits in (ANY, (0.0, 1.0)))
     assert cut == free and cut.verdict == "better"
+
+
+def test_equal_differences_are_called_so_and_no_interval_is_printed() -> None:
+    table = compare(with_values({"a": {"m": [0.5, 0.75]}, "b": {"m": [0.5, 0.75]}})).table()
+    assert "2 equal values" in table and "[+.000, +.000]" not in table
+
+
+def test_a_difference_below_the_numerical_error_of_a_curve_is_never_decided() -> None:
+    base = [i / 10 for i in range(10)]
+    found = with_values({"a": {"m": base}, "b": {"m": [v + 0.0009 + 0.00001 * (v > 0.5) for v in base]}})
+    exact = compare(found)
+    assert exact.differences[0].verdict == "better", "a metric that reads no curve has no such error"
+    scores = [tuple(dataclasses.replace(s, settings={"points": 28}) for s in r.scores) for r in found.results]
+    of_curves = found.replaced(
+        results=tuple(dataclasses.replace(r, scores=s) for r, s in zip(found.results, scores, strict=True))
+    )
+    compared = compare(of_curves)
+    (d,) = compared.differences
+    assert (d.verdict, d.images_needed) == ("undecided", None) and d.corrected_p < 0.05
+    assert any("smaller than the numerical error of an AUC" in note for note in compared.notes)
+    assert not any("numerical error" in note for note in exact.notes)
 
 
 # ---- who is compared with whom -----------------------------------------------------------------------------

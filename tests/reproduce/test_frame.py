@@ -360,7 +360,10 @@ def test_thresholds_stand_side_by_side_with_the_printed_number_and_the_nearest_i
     other, soundness = score_tables(found, settings)
     assert other.header == ("method", "deletion") and other.rows[0][1].endswith("(paper .50)")
     assert soundness.header == ("method", "a, e2 = 0.001", "b, e2 = 0.1")
-    assert soundness.rows[0][1:] == (".30 [.30, .30] (paper .84)", ".85 [.85, .85] (paper .84)")
+    assert soundness.rows[0][1:] == (
+        ".30 (6 equal values) (paper .84)",
+        ".85 (6 equal values) (paper .84)",
+    )
     table = epsilon_table(found, settings)
     assert table is not None and table.rows == [("a", "0.01", "0.001", ".54"), ("b", "0.1", "0.1", ".01")]
     claims = list(claims_of(found, settings, orderings_of(found, settings)))

@@ -28,7 +28,7 @@ from proofmap.core.files import write_text
 from proofmap.core.text import counted
 from proofmap.report import scatter
 from proofmap.results import tables
-from proofmap.results.compare import LEVEL, resamples_for
+from proofmap.results.compare import LEVEL, NUMERICAL_ERROR, resamples_for
 from proofmap.results.intervals import Doubles, Limits, mean_intervals
 from proofmap.results.paired import fewest_images, holm, sign_flip_p
 from proofmap.results.statistics import Score, mean_score
@@ -177,11 +177,12 @@ class Board:
         for kind in DECIDED if pairs and not self.is_undecidable else ():
             sign = 1 if _higher(self.records[0], kind) else -1
             d = np.stack([sign * (values[a][kind] - values[b][kind]) for a, b in pairs], axis=1)
+            large = (np.abs(np.nanmean(d, axis=0)) >= NUMERICAL_ERROR).tolist()
             p = holm(sign_flip_p(d, resamples=resamples_for(len(pairs))))
-            for (a, b), corrected, (low, high) in zip(
-                pairs, p.tolist(), mean_intervals(d).tolist(), strict=True
+            for (a, b), corrected, (low, high), decidable in zip(
+                pairs, p.tolist(), mean_intervals(d).tolist(), large, strict=True
             ):
-                if corrected < LEVEL and (low > 0 or high < 0):
+                if decidable and corrected < LEVEL and (low > 0 or high < 0):
                     first, second = (a, b) if low > 0 else (b, a)
                     better[first][kind] += (names[second],)
                     worse[second][kind] += (names[first],)
@@ -287,7 +288,7 @@ def _total(decided: Mapping[str, Sequence[str]]) -> int:
 def _text(score: Score) -> str:
     if score.n == 0:
         return "-"
-    return f"{tables.number(score.value)} [{tables.number(score.low)}, {tables.number(score.high)}]"
+    return tables.with_interval(score.value, score.low, score.high, score.n)
 
 
 # ---- its page -----------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.intervals import mean_intervals
 from proofmap.results.paired import fewest_images
 from proofmap.results.records import MethodResult
-from proofmap.results.tables import cells_of, number
+from proofmap.results.tables import cells_of, interval, number
 
 
 def claims_of(
@@ -167,7 +167,7 @@ class Pair:
 
     @property
     def numbers(self) -> str:
-        return f"{signed(self.difference)} [{signed(self.low)}, {signed(self.high)}]"
+        return f"{signed(self.difference)} {interval(self.low, self.high, self.n, signed)}"
 
     def describe(self) -> str:
         """The pair as text. If the pair is undecided and its interval excludes the paper's own difference, the text says so.
@@ -283,7 +283,7 @@ def orderings_table(compared: Sequence[Ordering]) -> PaperTable:
         ("better, says the paper", lambda p: p.better),
         ("than", lambda p: p.than),
         ("difference", lambda p: signed(p.difference)),
-        ("95 % interval", lambda p: f"[{signed(p.low)}, {signed(p.high)}]"),
+        ("95 % interval", lambda p: interval(p.low, p.high, p.n, signed)),
         ("the paper's", lambda p: "-" if p.paper is None else signed(p.paper)),
         ("n", lambda p: str(p.n)),
         ("verdict", lambda p: f"margin {p.margin:g}: {p.verdict}" if p.margin else p.verdict),

@@ -37,7 +37,7 @@ class PaperTable:
 def score_cell(score: Score, printed: float | None = None) -> str:
     """The text of a table cell: a mean with its interval, and the number that the paper prints, if there is one."""
     beside = "" if printed is None else f" (paper {tables.number(float(printed))})"
-    return f"{tables.with_interval(score.value, score.low, score.high)}{beside}"
+    return f"{tables.with_interval(score.value, score.low, score.high, score.n)}{beside}"
 
 
 def verdict_of(holds: bool | None) -> Verdict:

@@ -35,6 +35,7 @@ from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.compare import signed
 from proofmap.results.randomisation import BAR, FLOOR, Order, SanityChecks
 from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.tables import interval
 
 SHARE = 0.3
 Maps = Mapping[str, tuple[Tensor, Tensor]]
@@ -111,7 +112,12 @@ def _roughness_table(rough: Mapping[str, tuple[Tensor, Tensor]]) -> PaperTable:
             records.append({"method": row, "layers": when, "score": score.name, **score_numbers(score)})
         rise = mean_score("rise", both[1] - both[0], higher_is_better=True)
         rows.append(
-            (row, *cells, f"{signed(rise.value)} [{signed(rise.low)}, {signed(rise.high)}]", str(rise.n))
+            (
+                row,
+                *cells,
+                f"{signed(rise.value)} {interval(rise.low, rise.high, rise.n, signed)}",
+                str(rise.n),
+            )
         )
     header = ("method", "trained", "last layer randomised", "difference", "n")
     return PaperTable(f"Roughness of the top {SHARE:.0%} of the maps", header, rows, records)

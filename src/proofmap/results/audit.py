@@ -21,6 +21,7 @@ from proofmap.results.drops import DropLine, Use, drop_cells, find_drops
 from proofmap.results.evaluation import Results, evaluation_of
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.tables import Cells, Tables, metric_words
+from proofmap.results.verdict import ENOUGH
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,7 @@ class AuditResult(Tables):
             ("method", lambda line: line.method),
             ("metric", lambda line: metric_words(line.metric)),
             ("mean", lambda line: tables.number(line.value)),
-            ("95 % interval", lambda line: tables.interval(line.low, line.high)),
+            ("95 % interval", lambda line: tables.interval(line.low, line.high, line.n)),
             ("n", lambda line: str(line.n)),
             ("bar", lambda line: line.what),
             ("verdict", self._verdict),
@@ -175,7 +176,8 @@ def audit(
         bars: more bars by the name of a score: a minimum if higher is better, a maximum if lower is better.
         method: names of the methods to audit; by default all methods that are not controls.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` requires that the whole 95 % interval
-            is on the good side, so that few images cannot pass by luck. A score that counts no image fails.
+            is on the good side, so that few images cannot pass by luck. Equal values of fewer than 20 images have no interval and fail. A score
+            that counts no image fails.
         against: another evaluation of the same images, such as that of yesterday's net. A drop is the mean difference over the images
             that both evaluations count.
         max_drop: how much any score may get worse; or a limit for each named score, in which case only these scores are checked.
@@ -250,6 +252,8 @@ def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:
         reason = f"{what} is {tables.decimals(judged, 4)}"
     else:
         reason = ""
+    if use == "interval" and not reason and score.low == score.high and score.n < ENOUGH:
+        reason = f"{counted(score.n, 'equal value')} give no interval; {ENOUGH} are needed"
     numbers = (bar, score.value, score.low, score.high, score.n)
     return AuditLine(result.name, metric, score.higher_is_better, *numbers, not reason, reason)
 
@@ -292,14 +296,20 @@ def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None 
 
 
 def _of_line(line: AuditLine) -> tuple[str, str, str, str]:
-    found = f"(mean {line.value:.4f}, 95 % interval {line.low:.4f} to {line.high:.4f}, n = {line.n})"
+    found = f"(mean {line.value:.4f}{_ends(line, '.4f')}n = {line.n})"
     return line.method, f"{line.metric} {line.what}", line.reason, found
+
+
+def _ends(line: AuditLine | DropLine, places: str) -> str:
+    if line.low == line.high:
+        return ", equal values, "
+    return f", 95 % interval {line.low:{places}} to {line.high:{places}}, "
 
 
 def _of_drop(line: DropLine) -> tuple[str, str, str, str]:
     found = (
-        f"(mean {line.value:.4f}, before {line.value_against:.4f}, difference {line.difference:+.4f}, "
-        f"95 % interval {line.low:+.4f} to {line.high:+.4f}, n = {line.n})"
+        f"(mean {line.value:.4f}, before {line.value_against:.4f}, difference {line.difference:+.4f}"
+        f"{_ends(line, '+.4f')}n = {line.n})"
     )
     return line.method, f"{line.metric} against the other run: {line.bar}", line.reason, found
 

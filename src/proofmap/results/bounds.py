@@ -171,7 +171,9 @@ class PairMean:
 
     @property
     def cell(self) -> str:
-        return tables.with_interval(self.value, self.low, self.high)
+        if self.low == self.high:
+            return f"{tables.number(self.value)} (equal on all images)"
+        return tables.with_interval(self.value, self.low, self.high, self.n)
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,14 @@ from proofmap.results.paired import (
     sign_flip_p,
     smallest_p,
 )
-from proofmap.results.tables import Cells, Table, cells_of, metric_with_arrow
+from proofmap.results.tables import Cells, Table, cells_of, interval, metric_with_arrow
 
 Verdict = Literal["better", "worse", "undecided"]
 
 LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
+NUMERICAL_ERROR = 0.001
+"""The numerical error of an area under a curve. A smaller difference of a metric that reads curves is never decided."""
 _MOST_NEEDED = 10_000
 
 
@@ -55,13 +57,20 @@ class Difference:
     """p corrected for the number of comparisons in the table (Holm)."""
     images_needed: int | None
     """Number of images with which a difference of this size is decided in four of five cases; None if no number is enough."""
+    least: float = 0.0
+    """Smaller differences are never decided: the numerical error of the metric."""
 
     @property
     def verdict(self) -> Verdict:
-        """Better or worse if the interval excludes zero and the corrected p is below .05, otherwise undecided."""
-        if not (self.low > 0 or self.high < 0) or not self.corrected_p < LEVEL:
+        """Better or worse if the interval excludes zero, the corrected p is below .05, and the difference is not below the numerical error;
+        otherwise undecided."""
+        if not self.is_significant or abs(self.difference) < self.least:
             return "undecided"
         return "better" if (self.low > 0) == self.higher_is_better else "worse"
+
+    @property
+    def is_significant(self) -> bool:
+        return (self.low > 0 or self.high < 0) and self.corrected_p < LEVEL
 
     def record(self) -> dict[str, object]:
         """The difference as plain data."""
@@ -93,7 +102,7 @@ class Comparison(Table):
             ("against", lambda d: d.baseline),
             ("mean", lambda d: three_decimals(d.baseline_value)),
             ("difference", lambda d: signed(d.difference)),
-            ("95 % interval", lambda d: signed_interval(d.low, d.high)),
+            ("95 % interval", lambda d: interval(d.low, d.high, d.n, signed)),
             ("n", lambda d: str(d.n)),
             ("wins", lambda d: "-" if math.isnan(d.wins) else f"{d.wins:.0%}"),
             ("p", lambda d: p_text(d.p)),
@@ -184,6 +193,10 @@ def _test_notes(
         f"corrected for the {counted(lines, 'line')} (Holm): of twenty tables without any difference one has a decided line",
         f"{inputs.noun} needed: the number that decides a line in four of five cases, for {one_of} and the spread that was found",
     ]
+    if any(d.is_significant and abs(d.difference) < d.least for d in differences):
+        notes.append(
+            f"a difference below {signed(NUMERICAL_ERROR)[1:]} is never decided: it is smaller than the numerical error of an AUC"
+        )
     sizes = sorted({d.n for d in differences if d.n})
     notes += [
         f"{counted(n, inputs.singular)} can never decide: the smallest possible p is {smallest_p(n):.4g}".replace(
@@ -256,6 +269,8 @@ class _Column:
     values: Doubles
     baseline_values: Doubles
     limits: Limits
+    least: float
+    """The numerical error of the metric: 0 if it reads no curve."""
 
 
 def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[_Column]:
@@ -269,7 +284,8 @@ def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> li
         score = method.result.score(name)
         (low, high), (other_low, other_high) = score.limits, against.result.score(name).limits
         limits = low - other_high, high - other_low
-        columns.append(_Column(name, score.higher_is_better, method.name, against.name, a, b, limits))
+        least = NUMERICAL_ERROR if "points" in score.settings else 0.0
+        columns.append(_Column(name, score.higher_is_better, method.name, against.name, a, b, limits, least))
     return columns
 
 
@@ -296,8 +312,8 @@ def _difference(
     better = known if column.higher_is_better else -known
     mean = _mean(d)
     spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-    # cut only: mean_interval(limits=...) would also widen it for hidden values, and decide less than the sign-flip test
-    low, high = np.clip(mean_interval(known), *column.limits).tolist()
+    size = mean if detect is None else detect
+    low, high = mean_interval(known, limits=column.limits)
     return Difference(
         metric=column.metric,
         higher_is_better=column.higher_is_better,
@@ -312,7 +328,10 @@ def _difference(
         p=tested[0],
         wins=_mean((better > 0) + 0.5 * (better == 0)),
         corrected_p=tested[1],
-        images_needed=images_needed(mean if detect is None else detect, spread, comparisons=comparisons),
+        images_needed=None
+        if abs(size) < column.least
+        else images_needed(size, spread, comparisons=comparisons),
+        least=column.least,
     )
 
 
@@ -347,12 +366,7 @@ def signed(value: float) -> str:
     >>> signed(0.0412), signed(-0.5), signed(1.25)
     ('+.041', '-.500', '+1.250')
     """
-    return "-" if math.isnan(value) else f"{value:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
-
-
-def signed_interval(low: float, high: float) -> str:
-    """The interval as text, such as ``[+.012, +.034]``, or a dash if there is no interval."""
-    return "-" if math.isnan(low) else f"[{signed(low)}, {signed(high)}]"
+    return "-" if math.isnan(value) else f"{value + 0.0:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
 
 
 def _needed(images: int | None) -> str:

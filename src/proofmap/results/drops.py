@@ -12,7 +12,7 @@ import numpy as np
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results import tables
-from proofmap.results.compare import Difference, compare, signed, signed_interval
+from proofmap.results.compare import Difference, compare, signed
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult, setting_text
 
@@ -67,7 +67,7 @@ def drop_cells(lines: Sequence[DropLine]) -> tables.Cells:
         ("mean", lambda d: tables.number(d.value)),
         ("before", lambda d: tables.number(d.value_against)),
         ("difference", lambda d: signed(d.difference)),
-        ("95 % interval", lambda d: signed_interval(d.low, d.high)),
+        ("95 % interval", lambda d: tables.interval(d.low, d.high, d.n, signed)),
         ("n", lambda d: str(d.n)),
         ("allowed", lambda d: d.bar),
         ("verdict", lambda d: d.verdict),

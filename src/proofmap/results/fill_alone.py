@@ -180,7 +180,7 @@ def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
         [
             result.name + label_free_mark * result.label_free if k == 0 else "",
             fill + marks[fill],
-            *(with_interval(s.value, s.low, s.high) for s in (of_fill[kind] for kind in kinds)),
+            *(with_interval(s.value, s.low, s.high, s.n) for s in (of_fill[kind] for kind in kinds)),
         ]
         for result in evaluation.results
         for k, (fill, of_fill) in enumerate(scores_by_fill(result.scores).items())

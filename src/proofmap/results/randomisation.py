@@ -49,7 +49,7 @@ class SanityLine:
     n: int
 
     def __str__(self) -> str:
-        return tables.with_interval(self.value, self.low, self.high)
+        return tables.with_interval(self.value, self.low, self.high, self.n)
 
 
 @dataclass(frozen=True)

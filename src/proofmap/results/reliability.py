@@ -47,7 +47,8 @@ class Number:
     n: int
 
     def __str__(self) -> str:
-        return tables.with_interval(self.value, self.low, self.high)
+        ends = "" if math.isnan(self.low) else f" [{tables.number(self.low)}, {tables.number(self.high)}]"
+        return tables.number(self.value) + ends
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,7 @@ from proofmap.results.statistics import Score
 from proofmap.results.tables import (
     Cells,
     aligned,
+    interval,
     latex_text,
     markdown,
     metric_with_arrow,
@@ -275,16 +276,13 @@ def latex(
     )
 
 
-def _latex_score(score: Score, bold: bool, interval: bool, with_n: bool) -> str:
+def _latex_score(score: Score, bold: bool, intervals: bool, with_n: bool) -> str:
     if math.isnan(score.value):
         return "--"
     value = _latex_number(score.value)
     shown = rf"\textbf{{{value}}}" if bold else value
-    small = (
-        [f"[{_latex_number(score.low)}, {_latex_number(score.high)}]"]
-        if interval and not math.isnan(score.low)
-        else []
-    )
+    ends = interval(score.low, score.high, score.n, _latex_number)
+    small = [ends] if intervals and not math.isnan(score.low) else []
     small += [f"n={score.n}"] if with_n else []
     return rf"{shown} {{\scriptsize {' '.join(small)}}}" if small else shown
 
@@ -332,8 +330,8 @@ def _flat(score: Score) -> dict[str, object]:
 
 
 def _score_cell(score: Score, with_n: bool) -> str:
-    size = f" n={score.n}" if with_n and not math.isnan(score.value) else ""
-    return with_interval(score.value, score.low, score.high) + size
+    size = f" n={score.n}" if with_n and not math.isnan(score.value) and score.low != score.high else ""
+    return with_interval(score.value, score.low, score.high, score.n) + size
 
 
 def pairs_html(evaluation: Evaluation) -> str:

@@ -15,7 +15,7 @@ from proofmap.results.intervals import NO_LIMITS, Limits, doubles, mean_interval
 
 @dataclass(frozen=True)
 class Score:
-    """A mean over n images with its 95 % interval, direction and settings.
+    """A mean over n images with its 95 % interval, direction and settings. If all n values are equal, both ends are the mean.
 
     >>> print(Score("soundness", 0.84, 0.80, 0.88, 20, True, {"e2": 0.001}))
     soundness 0.840 [0.800, 0.880], n = 20, higher is better (e2 = 0.001)
@@ -50,7 +50,9 @@ class Score:
         return f'<span title="{escape(settings)}"><b>{escape(self.name)}</b>{escape(plain[len(self.name) :])}</span>'
 
     def _interval(self) -> str:
-        return "" if math.isnan(self.low) else f" [{self.low:.3f}, {self.high:.3f}]"
+        if math.isnan(self.low) or self.low == self.high:
+            return "" if math.isnan(self.low) else " (equal values)"
+        return f" [{self.low:.3f}, {self.high:.3f}]"
 
     @classmethod
     def unmeasured(

@@ -193,14 +193,26 @@ def _without_nan(value: object) -> object:
     return value
 
 
-def with_interval(value: float, low: float, high: float) -> str:
-    """The value and its interval as text, such as ``.84 [.80, .88]``. Without an interval, as for one image, only the value."""
-    return number(value) + ("" if math.isnan(value) or math.isnan(low) else f" {interval(low, high)}")
+def with_interval(value: float, low: float, high: float, n: int) -> str:
+    """The mean of n images and its interval as text. Without an interval, as for one image, only the mean.
+
+    >>> with_interval(0.84, 0.8, 0.88, 20), with_interval(1.0, 1.0, 1.0, 20)
+    ('.84 [.80, .88]', '1.00 (20 equal values)')
+    """
+    if math.isnan(value) or math.isnan(low):
+        return number(value)
+    ends = interval(low, high, n)
+    return f"{number(value)} {ends}" if low < high else f"{number(value)} ({ends})"
 
 
-def interval(low: float, high: float) -> str:
-    """The interval as text, such as ``[.80, .88]``, or a dash if there is no interval."""
-    return "-" if math.isnan(low) else f"[{number(low)}, {number(high)}]"
+def interval(low: float, high: float, n: int, text: Callable[[float], str] | None = None) -> str:
+    """The interval of the mean of n images as text, such as ``[.80, .88]``; ``20 equal values`` if it has no width; a dash if there is none.
+    ``text`` prints its ends."""
+    if math.isnan(low):
+        return "-"
+    if low == high:
+        return f"{n:,} equal values"
+    return "[{}, {}]".format(*map(text or number, (low, high)))
 
 
 def number(value: object) -> str:

@@ -231,7 +231,7 @@ def _above_words(evaluation: Evaluation, result: MethodResult) -> str:
 
 def _scores_words(result: MethodResult) -> str:
     parts = [
-        f"{metric_words(s.kind)} {with_interval(s.value, s.low, s.high)}" for s in counted_scores(result)
+        f"{metric_words(s.kind)} {with_interval(s.value, s.low, s.high, s.n)}" for s in counted_scores(result)
     ]
     return f"{result.name}: {', '.join(parts)}."
 
