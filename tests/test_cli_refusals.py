@@ -36,11 +36,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name in ("first", "second"):
             asked = ("evaluate", "--data", "photos", *MODEL, "--methods", "random", "--labels", "top1", "-q")
             assert run(patch, *asked, "--no-pictures", "--out", f"runs/{name}") == 0
-    for name, lost in (("no-manifest", "manifest.json"), ("no-scores", "scores.sqlite"), ("cut", "")):
+    for name, lost in (("no-manifest", "run.json"), ("no-scores", "scores.sqlite"), ("cut", "")):
         shutil.copytree(folder / "runs" / "first", folder / "half" / name)
         if lost:
             (folder / "half" / name / lost).unlink()
-    (folder / "half" / "cut" / "manifest.json").write_text("{}")
+    (folder / "half" / "cut" / "run.json").write_text("{}")
     return folder
 
 
@@ -128,11 +128,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (
             ("analyse", "reliability", "runs"),
-            "has no manifest.json. Near it: runs/first, runs/second; proofmap evaluate",
+            "has no run.json. Near it: runs/first, runs/second; proofmap evaluate",
         ),
         (
             ("analyse", "frontier", "empty"),
-            "no manifest.json. proofmap evaluate --data PHOTOS --out RUN makes one",
+            "no run.json. proofmap evaluate --data PHOTOS --out RUN makes one",
         ),
         (("verify", "net.py"), "there is no run directory net.py"),
         (("analyse", "bounds", "r" * 300), "there is no run directory rrr"),
@@ -141,7 +141,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ("analyse", "seeds", "runs/first", "runs/second"),
             "the same seed; they have 0, 0. Judge again with another",
         ),
-        (("analyse", "frontier", "half/no-manifest"), "proofmap verify half/no-manifest --repair"),
+        (
+            ("analyse", "frontier", "half/no-manifest"),
+            "half/no-manifest/run.json is damaged: it is missing. Put the file back",
+        ),
         (("report", "half/no-scores"), "The command that made the run computes it again"),
         (("analyse", "reliability", "half/cut"), "is damaged: it has no 'schema'"),
         (("analyse", "frontier", "runs/first", "--metrics", ","), "--metrics names nothing"),

@@ -323,12 +323,12 @@ def test_a_run_of_another_version_is_read_but_not_continued(
 ) -> None:
     study = toy_study(tmp_path, 3, methods=["random"], metrics=["soundness"])
     pm.run_study(study, tmp_path / "run")
-    before = (tmp_path / "run" / "manifest.json").read_bytes()
+    before = (tmp_path / "run" / "run.json").read_bytes()
     for module in ("core.environment", "study.resume"):
         monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: "9.9")
     with pytest.raises(StoreError, match=r"made with Proofmap .* numbers of 9\.9 may differ"):
         pm.run_study(study, tmp_path / "run")
-    assert (tmp_path / "run" / "manifest.json").read_bytes() == before
+    assert (tmp_path / "run" / "run.json").read_bytes() == before
     with pm.Run(tmp_path / "run") as run:
         assert len(run.evaluation()) == 3
     manifest = Manifest.read(tmp_path / "run")

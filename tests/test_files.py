@@ -182,7 +182,7 @@ def test_the_numbers_count_up() -> None:
 
 def test_unfinished_files_of_killed_processes_are_removed_by_the_next_start(tmp_path: Path) -> None:
     gone = 2**22 + 1  # above the largest number a process can have
-    ours = tmp_path / f".manifest.json.part{gone}.json"
+    ours = tmp_path / f".run.json.part{gone}.json"
     kept = [
         tmp_path / f".page.html.part{os.getpid()}.html",  # its process runs
         tmp_path / f".notes.txt.part{gone}.json",  # not a name that atomic_write gives

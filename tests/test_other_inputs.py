@@ -130,7 +130,7 @@ def test_a_study_stores_resumes_and_reports_them(case: tuple[pm.Classifier, Tens
         page = write_run_report(run, tmp_path / "report.html", dataset=data)
     text = page.read_text(encoding="utf-8")
     assert f.inputs.position_noun in text and "data:image/" in text
-    record = json.loads((tmp_path / "run" / "manifest.json").read_text())["identity"]
+    record = json.loads((tmp_path / "run" / "run.json").read_text())["identity"]
     assert record["inputs"] == f.inputs.kind
 
 

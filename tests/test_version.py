@@ -36,7 +36,7 @@ def test_the_changelog_stays_short_enough_to_read() -> None:
 
 def test_a_run_stores_the_version_and_the_digest_of_the_source(tmp_path: Path) -> None:
     pm.run_study(toy_study(tmp_path, 1, methods=["random"]), tmp_path / "run", threads=1)
-    manifest = json.loads((tmp_path / "run" / "manifest.json").read_text(encoding="utf-8"))
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
     (made_with,) = manifest["environments"]
     assert made_with["proofmap"] == source_version()
     assert re.fullmatch(rf"{re.escape(pm.__version__)}\+src\.[0-9a-f]{{8}}", made_with["proofmap"])

@@ -107,7 +107,7 @@ def facts(folder: Path) -> dict[str, Any]:
         "JOIN metrics ON metrics.id = metric ORDER BY 1, 2, 3",
         "failures": "SELECT methods.name, images.name, reason FROM failures JOIN methods ON methods.id = method "
         "JOIN images ON images.id = image ORDER BY 1, 2",
-        "notes": "SELECT key, value FROM notes WHERE key != 'manifest.json' ORDER BY 1",
+        "notes": "SELECT key, value FROM notes ORDER BY 1",
     }
     with closing(sqlite3.connect(folder / "scores.sqlite")) as database:
         found: dict[str, Any] = {name: database.execute(query).fetchall() for name, query in queries.items()}

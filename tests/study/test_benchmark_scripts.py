@@ -57,8 +57,8 @@ def hide(monkeypatch: pytest.MonkeyPatch, *packages: str) -> None:
         ("label_readings", ["one-label"], "one-label has one label of each image"),
         (
             "joined_samples",
-            ["one-label/manifest.json", "one-label"],
-            "one-label/manifest.json does not have the scores of every image",
+            ["one-label/run.json", "one-label"],
+            "one-label/run.json does not have the scores of every image",
         ),
         ("roar", ["--data", "missing"], "missing has no file data_batch_1"),
     ],

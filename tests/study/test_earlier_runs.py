@@ -33,15 +33,15 @@ def test_an_earlier_run_is_refused_in_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
-    content = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps({**content, "schema": 1}))
-    before = (folder / "manifest.json").read_text(), facts(folder)
+    content = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**content, "schema": 1}))
+    before = (folder / "run.json").read_text(), facts(folder)
     refusal = "made by an earlier Proofmap.*another --out"
     for attempt in (
         lambda: Run(folder),
         lambda: run_study(study, folder),
         lambda: preview(study, folder),
-        lambda: verify_run(folder, repair=True),
+        lambda: verify_run(folder),
     ):
         with pytest.raises(StoreError, match=refusal):
             attempt()
@@ -49,7 +49,7 @@ def test_an_earlier_run_is_refused_in_words(
     assert command(monkeypatch, "evaluate", *flags, "--out", str(folder)) == 2
     printed = capsys.readouterr()
     assert "earlier Proofmap" in printed.err and "another --out" in printed.err and not printed.out
-    assert ((folder / "manifest.json").read_text(), facts(folder)) == before
+    assert ((folder / "run.json").read_text(), facts(folder)) == before
 
 
 def test_a_run_of_other_source_is_read_but_not_continued(
@@ -59,7 +59,7 @@ def test_a_run_of_other_source_is_read_but_not_continued(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
-    before = (folder / "manifest.json").read_text(), facts(folder)
+    before = (folder / "run.json").read_text(), facts(folder)
     other = "0.1.0+src.00000000"
     for module in ("core.environment", "study.resume"):
         monkeypatch.setattr(f"proofmap.{module}.source_version", lambda: other)
@@ -81,22 +81,15 @@ def test_a_run_of_other_source_is_read_but_not_continued(
         evaluation = run.evaluation()
     made = evaluation.settings["proofmap"]
     assert evaluation_record(evaluation)["proofmap"] == made == source_version(), "not the one that reads"
-    assert ((folder / "manifest.json").read_text(), facts(folder)) == before
+    assert ((folder / "run.json").read_text(), facts(folder)) == before
 
 
-def test_a_damaged_manifest_is_restored_by_the_command_that_its_message_names(
-    finished: tuple[Study, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+def test_a_run_with_the_files_of_an_earlier_version_is_refused_in_words(
+    finished: tuple[Study, Path], tmp_path: Path
 ) -> None:
-    folder = shutil.copytree(finished[1], tmp_path / "run")
-    (folder / "manifest.json").write_bytes(b"")
-    assert command(monkeypatch, "audit", str(folder), "--min-soundness", "0") == 2
-    assert f"proofmap verify {folder} --repair" in " ".join(capsys.readouterr().err.split())
-    assert command(monkeypatch, "verify", str(folder)) == 1
-    assert "manifest.json" in capsys.readouterr().out
-    assert command(monkeypatch, "verify", str(folder), "--repair") == 0
-    assert capsys.readouterr().err.strip() == "restored"
-    audit = ["audit", str(folder), "--min-soundness", "0", "--method", "random", "--no-controls"]
-    assert command(monkeypatch, *audit) == 0
+    study, folder = finished[0], shutil.copytree(finished[1], tmp_path / "run")
+    (folder / "run.json").rename(folder / "manifest.json")
+    for attempt in (lambda: Run(folder), lambda: run_study(study, folder), lambda: preview(study, folder)):
+        with pytest.raises(StoreError, match=r"made by an earlier Proofmap.*another --out"):
+            attempt()
+    assert not (folder / "run.json").exists()

@@ -120,7 +120,7 @@ def test_a_power_cut_takes_back_no_finished_unit(
     done = facts(tmp_path / "seen")["units"]
     disk.cut_power()
     assert facts(folder)["units"] == done
-    assert all("belongs to no finished unit" in problem.what for problem in verify_run(folder))
+    assert verify_run(folder) == []
     assert processes.run(study, folder) == {"units": 6 - len(done), "failed": 0}
     assert facts(folder) == facts(tmp_path / "whole") and verify_run(folder) == []
 

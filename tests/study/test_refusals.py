@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import shutil
-import sqlite3
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import torch
 
 from proofmap import cli
 from proofmap.core.errors import InputError
-from proofmap.study import Run, RunBusy, Selection, run_study, verify_run
+from proofmap.study import Run, RunBusy, Selection, run_study
 from proofmap.study.manifest import Manifest, check_same
 from proofmap.study.store import lock
 from proofmap.study.store.errors import StoreError
@@ -40,11 +39,11 @@ def test_a_retry_touches_only_what_the_study_will_do_again(tmp_path: Path) -> No
 def test_a_refused_study_leaves_the_run_as_it_was(tmp_path: Path) -> None:
     study = toy_study(tmp_path, 6, methods=["random"], metrics=["completeness"], images=Selection(number=2))
     run_study(study, tmp_path / "run")
-    before = (tmp_path / "run" / "manifest.json").read_text(), facts(tmp_path / "run")
+    before = (tmp_path / "run" / "run.json").read_text(), facts(tmp_path / "run")
     larger = replace(study, images=Selection(number=6), metrics=("completeness:e1=0.3",))
     with pytest.raises(InputError, match=r"e1: 0\.01 there, 0\.3 now"):
         run_study(larger, tmp_path / "run")
-    assert ((tmp_path / "run" / "manifest.json").read_text(), facts(tmp_path / "run")) == before
+    assert ((tmp_path / "run" / "run.json").read_text(), facts(tmp_path / "run")) == before
     assert Manifest.read(tmp_path / "run").selection.number == 2
 
 
@@ -54,7 +53,7 @@ def test_a_run_without_results_may_be_replaced(tmp_path: Path, monkeypatch: pyte
         patch.setattr("proofmap.study.run.work_of", stop)
         with pytest.raises(KeyboardInterrupt):
             run_study(replace(study, seed=5), tmp_path / "run")
-    assert (tmp_path / "run" / "manifest.json").exists()
+    assert (tmp_path / "run" / "run.json").exists()
     assert (
         run_study(study, tmp_path / "run").complete and Manifest.read(tmp_path / "run").identity["seed"] == 0
     )
@@ -152,20 +151,6 @@ def test_a_repaired_picture_is_looked_at_again_and_only_those_that_mattered_coun
     (tmp_path / "photos" / "zz.png").write_bytes(b"no picture")
     first = replace(study, images=Selection(names=("00.png",)))
     assert run_study(first, tmp_path / "one").complete, "a picture that nobody asked for does not count"
-
-
-def test_values_without_a_unit_are_named_and_removed(tmp_path: Path) -> None:
-    study = toy_study(tmp_path, 3, methods=["random"])
-    run_study(study, tmp_path / "run")
-    before = facts(tmp_path / "run")["per_label"]
-    with sqlite3.connect(tmp_path / "run" / "scores.sqlite") as database:
-        database.execute("DELETE FROM done")
-        database.execute("DELETE FROM units")
-    database.close()
-    assert any("no finished unit" in problem.what for problem in verify_run(tmp_path / "run"))
-    verify_run(tmp_path / "run", repair=True)
-    run_study(study, tmp_path / "run")
-    assert facts(tmp_path / "run")["per_label"] == before
 
 
 def test_another_python_is_named_where_a_digest_alone_differs(tmp_path: Path) -> None:

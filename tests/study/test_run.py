@@ -422,7 +422,7 @@ def test_maps_of_pictures_are_stored_as_the_same_bytes_in_every_version(
 ) -> None:
     """The digests are those of version 0.1.0: files are named by them, and stored runs refer to them."""
     maps = torch.arange(120, dtype=torch.float32).view(2, 3, 4, 5) / 8 - 3
-    assert write_maps(tmp_path, maps, ["0", "1"], dtype).digest == digest
+    assert write_maps(tmp_path, maps, ["0", "1"], dtype).name.startswith(f"maps/{digest}")
 
 
 @pytest.mark.parametrize("positions", [(7,), (4, 5), (2, 3, 4)])

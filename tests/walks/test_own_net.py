@@ -69,7 +69,7 @@ def test_an_engineer_with_an_own_net(net: Path, here: Path, proofmap: Proofmap) 
     answer = proofmap(*XRAYS, "--out", "run")
     answer.works()
     assert "15 of 15 right" in answer.err
-    assert {"manifest.json", "report.html", "scores.csv", "scores.sqlite"} <= {
+    assert {"run.json", "report.html", "scores.csv", "scores.sqlite"} <= {
         p.name for p in (here / "run").iterdir()
     }
 

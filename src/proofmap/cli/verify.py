@@ -1,4 +1,4 @@
-"""``verify``: finds and removes damage in a run, and removes methods."""
+"""``verify``: finds damaged files of a run, and removes methods."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import typer
 from proofmap.cli import options
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.errors import InputError
-from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.reading.stored_run import Run
 from proofmap.study.reading.verify import verify_run
 from proofmap.study.store.database import Store
@@ -19,13 +18,6 @@ from proofmap.study.store.lock import locked
 
 def verify(
     run: Annotated[Path, options.RUN],
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="Remove what is damaged, so that the next evaluate computes it again, and restore the manifest.",
-        ),
-    ] = False,
     forget: Annotated[
         str | None,
         typer.Option(
@@ -37,20 +29,12 @@ def verify(
     if forget is not None:
         _forget(run, forget)
         return
-    problems = verify_run(run, repair=repair)
+    problems = verify_run(run)
     for problem in problems:
         print_result(problem)
-    if not problems:
-        stderr.print(f"{run} is intact")
-        return
-    after = "the same evaluate command computes it again"
-    removed = any(problem.path.name != MANIFEST for problem in problems)  # the manifest is restored
-    if repair:
-        stderr.print(f"removed; {after}" if removed else "restored")
-        return
-    if removed:
-        stderr.print(f"verify --repair removes what is damaged; {after}")
-    raise typer.Exit(1)
+    if problems:
+        raise typer.Exit(1)
+    stderr.print(f"{run} is intact")
 
 
 def _forget(run: Path, method: str) -> None:

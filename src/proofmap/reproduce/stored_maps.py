@@ -40,7 +40,7 @@ def copied_from(start: Path | None, folder: Path) -> Iterator[None]:
         yield
         return
     with Run(start) as run:
-        run.check()
+        _ = run.images  # raises if it cannot be read
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     copied = _copy(start, folder)

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from proofmap.study.reading.verify import verify_run
     from proofmap.study.run import run_study
     from proofmap.study.selection import Selection
-    from proofmap.study.store.checks import Problem
     from proofmap.study.store.errors import StoreError
     from proofmap.study.store.lock import RunBusy
     from proofmap.study.study import Study
@@ -33,7 +32,6 @@ __getattr__, __dir__ = lazy_names(
         "reading.stored_run": "Run",
         "run": "run_study",
         "reading.run_notes": "Failure",
-        "store.checks": "Problem",
         "store.errors": "StoreError",
         "store.lock": "RunBusy",
         "selection": "Selection",
@@ -50,7 +48,6 @@ __all__ = [
     "Lost",
     "Outcome",
     "Plan",
-    "Problem",
     "RayExecutor",
     "Run",
     "RunBusy",

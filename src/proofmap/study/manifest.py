@@ -1,4 +1,4 @@
-"""The manifest of a run, ``manifest.json``: the settings and the net of the run, and the machines and versions it was made with.
+"""The manifest of a run, ``run.json``: the settings and the net of the run, and the machines and versions it was made with.
 
 A run can only grow: methods, metrics and images may be added. Any other difference would change numbers. So a study that differs in any
 other way is refused, with a list of the differences.
@@ -19,22 +19,23 @@ from typing import TYPE_CHECKING, Any
 
 from proofmap.core.environment import environment, other_versions
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, digest_of, is_disk_full, parse_json, write_text
+from proofmap.core.files import check_ends, is_disk_full, parse_json, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.plugins.reads import unseen_in
 from proofmap.study.selection import Selection
 from proofmap.study.store.database import FILE as SCORES
-from proofmap.study.store.database import Store
-from proofmap.study.store.errors import Damaged, StoreError, disk_full
+from proofmap.study.store.errors import StoreError, disk_full
 
 if TYPE_CHECKING:
     from proofmap.study.session import Session
     from proofmap.study.study import Study
 
-FILE = "manifest.json"
+FILE = "run.json"
+_EARLIER = "manifest.json"
+"""The name of this file in runs of Proofmap 0.2 and before."""
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
 _SHOWN = 4
-SCHEMA = 3
+SCHEMA = 4
 """Version of the manifest and of the records in a run. Runs of other versions are refused."""
 
 
@@ -66,10 +67,12 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
-        """Read the manifest of a run directory. Raises :class:`Damaged` if the file has changed since it was written."""
+        """Read the manifest of a run directory. Raises :class:`StoreError` if the file is missing or cannot be read."""
         path = folder / FILE
         if not os.path.isdir(folder):
             raise _no_run(folder)
+        if not path.exists() and (folder / _EARLIER).exists() and (folder / SCORES).exists():
+            raise _of_earlier(folder)
         try:
             check_ends(path)
             return cls._parsed(parse_json(path.read_text(encoding="utf-8")), path)
@@ -83,36 +86,20 @@ class Manifest:
             raise _damaged(path, str(error)) from None
 
     @classmethod
-    def stored_in(cls, store: Store) -> Manifest | None:
-        """The copy of the manifest in the database, from which a damaged file is restored; None if there is no copy."""
-        content: Any = store.note(FILE)
-        return None if content is None else cls._parsed(content, store.path)
-
-    @classmethod
     def _parsed(cls, content: Any, path: Path) -> Manifest:
         if content["schema"] > SCHEMA:
             raise StoreError(f"{path} was written by a newer Proofmap; install that version")
         if content["schema"] < SCHEMA:
-            raise StoreError(
-                f"{path.parent} was made by an earlier Proofmap. Read it with that version, or run the study again with another --out"
-            )
-        digest, written = content.pop("digest", None), _digest(content)
+            raise _of_earlier(path.parent)
         for key in ("batches", "environments", "commands", "asked"):
             content[key] = tuple(content[key])
         manifest = cls(**content)
         _ = manifest.selection
-        if digest != written:
-            raise ValueError("its content is not what was written")
         return manifest
-
-    def _content(self) -> dict[str, object]:
-        """The manifest as plain data, with a digest."""
-        content: dict[str, object] = json.loads(json.dumps(asdict(self), default=str))
-        return {**content, "digest": _digest(content)}
 
     def write(self, folder: Path) -> None:
         """Write the manifest to its file in the run directory, unless the file has this content already."""
-        path, text = folder / FILE, json.dumps(self._content(), indent=1) + "\n"
+        path, text = folder / FILE, json.dumps(asdict(self), indent=1, default=str) + "\n"
         try:
             if not path.is_file() or path.read_bytes() != text.encode():
                 write_text(path, text)
@@ -120,12 +107,6 @@ class Manifest:
             if is_disk_full(error):
                 raise disk_full(path, str(error.strerror)) from None
             raise StoreError(f"{path} cannot be written: {error.strerror}") from None
-
-    def store_in(self, store: Store) -> None:
-        """Store a copy of the manifest in the database."""
-        content = self._content()
-        if store.note(FILE) != content:
-            store.set_note(FILE, content)
 
     @property
     def versions(self) -> set[str]:
@@ -177,15 +158,16 @@ class Manifest:
         return replace(self, environments=environments, commands=commands)
 
 
-def _digest(content: object) -> str:
-    return digest_of(json.dumps(content, sort_keys=True))
+def _damaged(path: Path, what: str) -> StoreError:
+    return StoreError(
+        f"{path} is damaged: {what}. Put the file back if you have a copy; without it nobody knows which net and data the numbers belong "
+        "to, so the run cannot be continued: choose another --out"
+    )
 
 
-def _damaged(path: Path, what: str) -> Damaged:
-    return Damaged(
-        f"{path} is damaged: {what}. Restore it with: proofmap verify {path.parent} --repair; where that cannot be done, "
-        "the run cannot be continued: choose another --out",
-        what,
+def _of_earlier(folder: Path) -> StoreError:
+    return StoreError(
+        f"{folder} was made by an earlier Proofmap. Read it with that version, or run the study again with another --out"
     )
 
 

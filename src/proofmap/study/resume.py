@@ -14,7 +14,7 @@ import torch
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_folder
 from proofmap.core.labels import LabelRule
-from proofmap.core.text import size_text
+from proofmap.core.text import counted, size_text
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method, PlannedMethod
 from proofmap.plugins.code import provenance
@@ -33,13 +33,12 @@ from proofmap.study.planning.blocks import block_size
 from proofmap.study.planning.cost import expected_labels, unit_cost
 from proofmap.study.planning.plan import Plan
 from proofmap.study.session import Session
-from proofmap.study.store.checks import check_references
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
-from proofmap.study.store.errors import StoreError, damaged
+from proofmap.study.store.errors import StoreError
 from proofmap.study.store.lock import FILE as LOCK
 from proofmap.study.store.lock import locked
-from proofmap.study.store.maps import check_folder, problem_with, remove_file, unused_files
+from proofmap.study.store.maps import check_folder, is_whole, remove_file, unused_files
 from proofmap.study.store.records import SIGNED, Registered
 from proofmap.study.study import Study
 
@@ -78,10 +77,7 @@ def resolve_manifest(
         if has_results or (same and existing.versions == {source_version()}):
             return existing.extended(study, session.distractors), False
     elif (folder / SCORES).exists():
-        raise StoreError(
-            f"{folder} has {SCORES} but no {MANIFEST}: it is unknown which net and data its numbers belong to, so nothing is added to "
-            f"them. Restore it with: proofmap verify {folder} --repair; or choose another --out"
-        )
+        Manifest.read(folder)  # raises: it is unknown which net and data the numbers belong to
     rule = LabelRule.parse(study.labels, session.classifier.names)
     labels, metrics = expected_labels(rule, session.classifier), list(session.metrics.values())
     threads = torch.get_num_threads()
@@ -183,19 +179,21 @@ def failed_units(store: Store, session: Session) -> list[int]:
 
 
 def check_stored(folder: Path, store: Store) -> None:
-    """Raise if rows of the database or files of maps are missing, or a file is truncated, before hours of work depend on them.
+    """Delete the units whose file of maps is missing or incomplete, so that they are computed again, and say so.
 
     Files that belong to no unit, left by a run that was killed, are removed.
     """
-    check_references(store)
     check_folder(folder)
-    query = "SELECT DISTINCT maps, maps_bytes, maps_digest FROM units WHERE maps IS NOT NULL"
-    known = store.rows(query)
-    for name, size, content in known:
-        problem = problem_with(folder, name, size, content, thorough=False)
-        if problem:
-            raise damaged(folder / name, problem, folder)
-    for path in unused_files(folder, {name for name, _, _ in known}):
+    known = store.rows("SELECT id, maps, maps_bytes FROM units WHERE maps IS NOT NULL")
+    lost = [unit for unit, name, size in known if not is_whole(folder, name, size)]
+    if lost:
+        units = f"{counted(len(lost), 'file')} of maps in {folder}"
+        warnings.warn(
+            f"{units} {'is' if len(lost) == 1 else 'are'} missing or incomplete, and computed again",
+            stacklevel=2,
+        )
+        store.delete_units(lost)
+    for path in unused_files(folder, {name for unit, name, _ in known if unit not in {*lost}}):
         remove_file(path)
 
 

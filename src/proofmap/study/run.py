@@ -192,7 +192,6 @@ class _Run:
             self.watchers.end(replace(self.tally.status(state), files=files))
 
     def _execute(self) -> Outcome:
-        self.manifest.store_in(self.store)
         if self.retry:
             self.store.delete_units(failed_units(self.store, self.session))
         check_stored(self.folder, self.store)

@@ -43,7 +43,7 @@ class RunSink:
         self._record_environment(result)
         row, file = self._row(unit, result), self._write_maps(unit, result)
         if file is not None:
-            row = replace(row, maps=file.name, maps_bytes=file.size, maps_digest=file.digest)
+            row = replace(row, maps=file.name, maps_bytes=file.size)
         self.store.add_unit(row)
         self.finished.add((unit.method, unit.block))
 
@@ -54,7 +54,6 @@ class RunSink:
         manifest = replace(manifest, batches=(forward, gradient))
         if manifest != self.manifest:
             manifest.write(self.folder)
-            manifest.store_in(self.store)
             self.manifest = manifest
 
     def _row(self, unit: Unit, result: UnitResult) -> UnitRow:

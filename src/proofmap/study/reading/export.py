@@ -67,7 +67,6 @@ def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]
         # NaN is empty, as in the other tables
         rows = [tuple(None if value != value else value for value in record.values()) for record in records]
         return list(records[0]), iter(rows)
-    run.check()
     cursor = run.store.database.execute(f"SELECT * FROM {name}")
     columns = [column[0] for column in cursor.description]
     at, names = columns.index("method"), dict(zip(run.methods, shared_names(list(run.methods)), strict=True))

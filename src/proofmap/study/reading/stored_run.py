@@ -24,11 +24,9 @@ from proofmap.study.manifest import Manifest
 from proofmap.study.reading.run_notes import Failure, gaps
 from proofmap.study.sanity import stored_sanity
 from proofmap.study.selection import chosen_images, unlabelled_images, unreadable_images
-from proofmap.study.store.checks import check_values
 from proofmap.study.store.database import Store
-from proofmap.study.store.errors import StoreError, damaged
+from proofmap.study.store.errors import StoreError
 from proofmap.study.store.records import SIGNED, ImageRow, Registered, curve_values
-from proofmap.study.store.schema import is_sealed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -165,13 +163,6 @@ class Run:
         """The numbers as a pandas DataFrame: ``scores`` (means with intervals), ``per_image`` or ``per_label``."""
         return self.evaluation().to_dataframe(table)
 
-    def check(self) -> None:
-        """Raise if a part of the database that the numbers depend on is damaged. Maps are checked only when they are read."""
-        with self.store.snapshot():
-            _ = self.images, self.label_names, self.metrics
-            for method in self.methods.values():
-                check_values(self.store, method.id)
-
     def maps_of(self, method: str, image: str) -> Tensor:
         """The stored maps ``(L, *positions)`` of an image, one for each of its L labels. L is 1 for a label-free method."""
         rows = {row.name: row for row in self.images}
@@ -257,7 +248,6 @@ class Run:
     def _result(
         self, method: Registered, table: Array, context: Mapping[str, object], names: Sequence[str]
     ) -> MethodResult | None:
-        check_values(self.store, method.id)
         if not self.store.rows("SELECT 1 FROM image_scores WHERE method = ? LIMIT 1", method.id):
             return None
         place = self._place
@@ -302,8 +292,7 @@ class Run:
         game = self._game
         about: Any = self.store.note(game) or {"counts": [0], "positions": 1, "settings": {}}
         rows = self.store.rows(
-            "SELECT image, seal, probabilities, f, auc, error, matrix FROM curves "
-            "WHERE method = ? AND game = ?",
+            "SELECT image, probabilities, f, auc, error, matrix FROM curves WHERE method = ? AND game = ?",
             method.id,
             game,
         )
@@ -313,9 +302,7 @@ class Run:
         f = self._surveyed(table)  # where a curve is missing
         auc, error = (np.full((n, wide), np.nan, dtype=np.float32) for _ in range(2))
         matrix = np.full((n, wide, wide), np.nan, dtype=np.float32) if with_matrix else None
-        for image, seal, *blobs in rows:
-            if not is_sealed(seal, [method.id, image, game, *blobs]):
-                raise damaged(self.store.path, f"the curves of image {image} are not those that were written")
+        for image, *blobs in rows:
             k = self._place.get(image)
             if k is None:
                 continue

@@ -1,63 +1,28 @@
 """The connection to an SQLite database, opened for writing or reading, with errors that name the file and the fix.
 
-SQLite keeps the last commits in a second file, the write-ahead log, and must write to the folder to read them. In a read-only folder, or on
-a full disk, both files are copied to a temporary folder and read there.
+SQLite keeps the last commits in a second file, the write-ahead log. A run in a read-only folder, or on a full disk, is read with the log that is
+there.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 from proofmap.study.store import schema
-from proofmap.study.store.errors import Damaged, StoreError, damaged, disk_full
+from proofmap.study.store.errors import StoreError, damaged, disk_full
 
-_TRIES = 5
+_CHECKED_BYTES = 256_000_000
+"""A file of at most this size is checked when it is opened. Damage to a larger one is found when the damaged page is read."""
 
 
 def log_of(path: Path) -> Path:
     """The path of the write-ahead log of a database."""
     return path.with_name(f"{path.name}-wal")
-
-
-def copied(path: Path) -> TemporaryDirectory[str]:
-    """A temporary folder with copies of the database and its log, both from the same moment."""
-    folder = TemporaryDirectory(prefix="proofmap-")
-    files = (path, log_of(path))
-    try:
-        for _ in range(_TRIES):
-            before = [_stamp(file) for file in files]
-            for file, stamp in zip(files, before, strict=True):
-                target = Path(folder.name, file.name)
-                target.unlink(missing_ok=True)
-                if stamp is not None:
-                    shutil.copyfile(file, target)
-            if [_stamp(file) for file in files] == before:  # nothing was written meanwhile
-                return folder
-    except OSError as error:
-        folder.cleanup()
-        raise StoreError(
-            f"{path} cannot be read completely: this folder cannot be written to or its disk is full, so the database and its log "
-            f"({log_of(path).name}) must be copied to {folder.name}, which failed: {error.strerror}. "
-            "Read the run as a user who may write to it, make room, or set TMPDIR to a folder with room"
-        ) from None
-    folder.cleanup()
-    raise StoreError(f"{path} is being written by another process; try again when it has ended")
-
-
-def _stamp(path: Path) -> tuple[int, int, int] | None:
-    """Inode, size and modification time, which change when the file changes; None if there is no file."""
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _is_full(text: str) -> bool:
@@ -73,7 +38,7 @@ class Connection:
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
         self.path, self._creates = path, create
-        if not (create or path.is_file()):
+        if not (create or path.exists()):
             raise StoreError(
                 f"{path.parent} has no {path.name}: nothing was judged before it was stopped, or the file was lost. The command that "
                 "made the run computes it again"
@@ -83,7 +48,6 @@ class Connection:
                 f"{path} is a folder, a pipe or a device, not a regular file. Remove it, and run the same command again"
             )
         self.read_only = not (create or (os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)))
-        self._copy: TemporaryDirectory[str] | None = None
         try:
             with self._store_errors():
                 self._open(create)
@@ -107,12 +71,10 @@ class Connection:
     def _opened(self, create: bool) -> sqlite3.Connection:
         if not self.read_only:
             return self._connect(self.path, "rwc" if create else "rw")
-        log = _stamp(log_of(self.path))
-        if log is None or log[1] == 0:
-            # the file alone has everything, and SQLite needs no further files
-            return self._connect(self.path, "ro&immutable=1")
-        self._copy = copied(self.path)
-        return self._connect(Path(self._copy.name, self.path.name), "rw")
+        log = log_of(self.path)
+        # without a log the file alone has everything, and SQLite needs no further files
+        alone = not log.exists() or log.stat().st_size == 0
+        return self._connect(self.path, "ro&immutable=1" if alone else "ro")
 
     @staticmethod
     def _connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -124,13 +86,14 @@ class Connection:
         (application,) = self.database.execute("PRAGMA application_id").fetchone()
         (tables,) = self.database.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if tables and application != schema.APPLICATION:
-            raise Damaged(
+            raise StoreError(
                 f"{self.path} is a database, but not one of proofmap; choose the folder that a run was written to"
             )
         if not tables and not create:
             raise StoreError(f"{self.path} is empty: the run was stopped before it stored anything")
         if tables:
             schema.check_version(self.database)
+            self._check()
         if not self.read_only:
             self.database.execute("PRAGMA journal_mode = WAL")
             self.database.execute("PRAGMA synchronous = FULL")  # a power cut takes back no finished unit
@@ -139,11 +102,16 @@ class Connection:
         if self.read_only:
             self.database.execute("PRAGMA query_only = ON")
 
+    def _check(self) -> None:
+        """Raise if a page or a table of the file is damaged."""
+        if self.path.stat().st_size <= _CHECKED_BYTES:
+            (answer,) = self.database.execute("PRAGMA quick_check(1)").fetchone()
+            if answer != "ok":
+                raise damaged(self.path, str(answer))
+
     def close(self) -> None:
         if hasattr(self, "database"):  # it may not have been opened
             self.database.close()
-        if self._copy is not None:
-            self._copy.cleanup()
 
     def __enter__(self) -> Self:
         return self
@@ -173,12 +141,17 @@ class Connection:
             text = str(error)
             if _is_full(text) and not self._creates:
                 raise StoreError(
-                    f"{self.path} cannot be read: {text}. SQLite needs some room to read: make room, or set TMPDIR to a folder with room"
+                    f"{self.path} cannot be read: {text}. SQLite needs some room to read: make room, or read a copy of the run"
                 ) from error
             if _is_full(text):
                 raise disk_full(self.path, text) from error
             if "locked" in text:
                 raise StoreError(f"{self.path} is in use by another program: {text}") from error
+            if self.read_only and "unable to open" in text:
+                raise StoreError(
+                    f"{self.path} cannot be read in this folder, which cannot be written to: the index of its log is missing. Copy the run to "
+                    "another folder, and read the copy"
+                ) from error
             if "readonly" in text or "unable to open" in text:
                 raise StoreError(f"{self.path} cannot be opened for writing: {text}") from error
             if isinstance(error, sqlite3.ProgrammingError):

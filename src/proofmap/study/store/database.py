@@ -17,20 +17,19 @@ from proofmap.results.statistics import RunScore
 from proofmap.study.store.connection import Connection
 from proofmap.study.store.errors import damaged
 from proofmap.study.store.records import ImageRow, Registered, UnitRow
-from proofmap.study.store.schema import is_sealed, seal_of
 
 FILE = "scores.sqlite"
-SEALED = {
+_COLUMNS = {
     "labels": ("label", "name"),
     "notes": ("key", "value"),
     "run_scores": ("metric", "subject", "value", "n", "higher_is_better", "settings", "kind"),
     "methods": ("name", "label_free", "settings", "kind"),
     "metrics": ("name", "higher_is_better", "settings", "kind", "least", "greatest"),
 }
-"""The tables whose rows have a seal (a digest of the row), and the columns that the seal covers."""
+"""The columns of these tables that are read and written, apart from ids."""
 
-_SURVEYED = ("name", "digest", "truth", "true_labels", "eligible", "failure")
-"""The columns that the seal of a picture covers, in addition to its labels. The other columns, stamp and block, may change later."""
+_SURVEYED = ("name", "digest", "stamp", "truth", "true_labels", "eligible", "failure")
+"""The columns that the survey of a picture fills."""
 
 
 class Store(Connection):
@@ -39,33 +38,23 @@ class Store(Connection):
     def __init__(self, folder: Path, *, create: bool = False) -> None:
         super().__init__(folder / FILE, create=create)
 
-    def sealed(self, table: str, rest: str = "", *arguments: object, also: str = "") -> list[tuple[Any, ...]]:
-        """The rows of a table in ``SEALED``, each checked against its seal.
-
-        ``rest`` is SQL after the table's name, such as a WHERE clause. ``also`` names one more column, which is put first.
-        """
-        columns = SEALED[table]
-        selected = [*([also] if also else []), *columns, "seal"]
-        found = []
-        for *row, seal in self.rows(f"SELECT {', '.join(selected)} FROM {table} {rest}", *arguments):
-            if not is_sealed(seal, row[-len(columns) :]):
-                raise damaged(self.path, f"a row of {table} is not what was written")
-            found.append(tuple(row))
-        return found
-
     def _insert(self, table: str, rows: Iterable[Sequence[object]], conflict: str = "") -> None:
-        """Insert rows into a table in ``SEALED``, with their seals. ``conflict`` is SQL such as ``OR IGNORE``."""
-        columns = (*SEALED[table], "seal")
+        """Insert rows into a table in ``_COLUMNS``. ``conflict`` is SQL such as ``OR IGNORE``."""
+        columns = _COLUMNS[table]
         self.database.executemany(
             f"INSERT {conflict} INTO {table} ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})",
-            [(*row, seal_of(row)) for row in rows],
+            rows,
         )
+
+    def _select(self, table: str, order: str, also: str = "") -> list[tuple[Any, ...]]:
+        """The rows of a table in ``_COLUMNS``, in this order. ``also`` names one more column, which is put first."""
+        return self.rows(f"SELECT {also}{', '.join(_COLUMNS[table])} FROM {table} ORDER BY {order}")
 
     # ---- notes, methods, metrics, labels ------------------------------------------------------------------------
 
     def note(self, key: str) -> object | None:
-        found = self.sealed("notes", "WHERE key = ?", key)
-        return self._parsed(found[0][1]) if found else None
+        found = self.rows("SELECT value FROM notes WHERE key = ?", key)
+        return self._parsed(found[0][0]) if found else None
 
     def set_note(self, key: str, value: object) -> None:
         with self._transaction():
@@ -81,7 +70,7 @@ class Store(Connection):
         """The run's ``methods`` or ``metrics`` by name, in the order they were added."""
         return {
             name: Registered(id_, name, bool(flag), self._parsed(settings), *more)
-            for id_, name, flag, settings, *more in self.sealed(table, "ORDER BY id", also="id")
+            for id_, name, flag, settings, *more in self._select(table, "id", also="id, ")
         }
 
     def register(self, table: str, things: Iterable[Registered]) -> None:
@@ -114,8 +103,8 @@ class Store(Connection):
                 self._parsed(settings),
                 kind,
             )
-            for name, subject, value, n, higher, settings, kind in self.sealed(
-                "run_scores", "ORDER BY metric, subject"
+            for name, subject, value, n, higher, settings, kind in self._select(
+                "run_scores", "metric, subject"
             )
         ]
 
@@ -135,7 +124,7 @@ class Store(Connection):
 
     def label_names(self) -> tuple[str, ...]:
         """The names of the net's outputs, in order."""
-        found = self.sealed("labels", "ORDER BY label")
+        found = self._select("labels", "label")
         if [label for label, _ in found] != list(range(len(found))):
             raise damaged(self.path, "a row of labels is missing")
         return tuple(name for _, name in found)
@@ -151,12 +140,9 @@ class Store(Connection):
         labels: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for image, label, f in self.rows("SELECT image, label, f FROM image_labels ORDER BY image, place"):
             labels[image].append((label, f))
-        found = self.rows(f"SELECT id, stamp, block, seal, {', '.join(_SURVEYED)} FROM images ORDER BY id")
+        found = self.rows(f"SELECT id, block, {', '.join(_SURVEYED)} FROM images ORDER BY id")
         images = []
-        for id_, stamp, block, seal, *surveyed in found:
-            name, digest, _, true_labels, eligible, failure = surveyed
-            if not is_sealed(seal, [*surveyed, labels[id_]]):
-                raise damaged(self.path, f"what is stored of the picture {name} is not what was written")
+        for id_, block, name, digest, stamp, _, true_labels, eligible, failure in found:
             image = ImageRow(
                 name=name,
                 digest=digest,
@@ -183,14 +169,15 @@ class Store(Connection):
                 surveyed = (
                     image.name,
                     image.digest,
+                    image.stamp,
                     image.truth,
                     true_labels,
                     int(image.eligible),
                     image.failure,
                 )
                 cursor = self.database.execute(
-                    f"INSERT INTO images ({', '.join(_SURVEYED)}, stamp, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*surveyed, image.stamp, seal_of([*surveyed, labels])),
+                    f"INSERT INTO images ({', '.join(_SURVEYED)}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    surveyed,
                 )
                 self.database.executemany(
                     "INSERT INTO image_labels VALUES (?, ?, ?, ?)",
@@ -226,40 +213,34 @@ class Store(Connection):
         rows = self.rows("SELECT block FROM done WHERE method = ? AND metric = ?", method, metric)
         return {block for (block,) in rows}
 
-    def delete_orphans(self) -> None:
-        """Delete rows that belong to no finished unit."""
-        owned = "SELECT 1 FROM done JOIN images ON images.block = done.block WHERE images.id = {0}.image AND "
-        with self._transaction():
-            for table in ("done", "failures"):
-                self.database.execute(f"DELETE FROM {table} WHERE unit NOT IN (SELECT id FROM units)")
-            for table in ("image_scores", "label_scores"):
-                same = f"done.method = {table}.method AND done.metric = {table}.metric"
-                self.database.execute(f"DELETE FROM {table} WHERE NOT EXISTS ({owned.format(table)}{same})")
-
     def add_unit(self, unit: UnitRow) -> None:
         """Store a finished unit in one transaction."""
-        image_scores = sorted((metric, image, _stored(value)) for metric, image, value in unit.image_scores)
-        label_scores = sorted((*place, _stored(value)) for *place, value in unit.label_scores)
         about = (unit.method, unit.block, unit.key, unit.environment, json.dumps(unit.batches), unit.seconds)
-        maps = (unit.maps, unit.maps_bytes, unit.maps_digest)
+        maps = (unit.maps, unit.maps_bytes)
         with self._transaction():
             many, method = self.database.executemany, unit.method
             cursor = self.database.execute(
-                "INSERT INTO units (method, block, key, environment, batches, seconds, passes, maps, maps_bytes, "
-                "maps_digest, finished, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (*about, unit.passes, *maps, unit.finished, seal_of([image_scores, label_scores])),
+                "INSERT INTO units (method, block, key, environment, batches, seconds, passes, maps, maps_bytes, finished) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*about, unit.passes, *maps, unit.finished),
             )
             number = cursor.lastrowid
             many(
                 "INSERT INTO done VALUES (?, ?, ?, ?)",
                 [(method, unit.block, metric, number) for metric in unit.metrics],
             )
-            many("INSERT INTO image_scores VALUES (?, ?, ?, ?)", [(method, *row) for row in image_scores])
-            many("INSERT INTO label_scores VALUES (?, ?, ?, ?, ?)", [(method, *row) for row in label_scores])
+            many(
+                "INSERT INTO image_scores VALUES (?, ?, ?, ?)",
+                [(method, *place, _stored(value)) for *place, value in unit.image_scores],
+            )
+            many(
+                "INSERT INTO label_scores VALUES (?, ?, ?, ?, ?)",
+                [(method, *place, _stored(value)) for *place, value in unit.label_scores],
+            )
             curves = [(method, image, *curve) for image, curve in unit.curves.items()]
             many(
-                "INSERT OR IGNORE INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*row, seal_of(row)) for row in curves],
+                "INSERT OR IGNORE INTO curves VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                curves,
             )
             many(
                 "INSERT OR REPLACE INTO failures VALUES (?, ?, ?, ?)",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,11 +25,10 @@ _NAME = re.compile(rf"{FOLDER}/[0-9a-f]+({re.escape(EXACT)})?\.safetensors")
 
 @dataclass(frozen=True)
 class MapsFile:
-    """A file of maps: its path relative to the run directory, its size in bytes, and the digest of its content."""
+    """A file of maps: its path relative to the run directory, and its size in bytes."""
 
     name: str
     size: int
-    digest: str
 
 
 def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.dtype) -> MapsFile:
@@ -62,7 +60,7 @@ def write_maps(folder: Path, maps: Tensor, images: Sequence[str], dtype: torch.d
         if is_disk_full(error):
             raise disk_full(folder / name, str(error.strerror)) from None
         raise StoreError(f"{folder / name} cannot be written: {error.strerror}") from None
-    return MapsFile(name, len(content), digest)
+    return MapsFile(name, len(content))
 
 
 def maps_path(folder: Path, name: str) -> Path:
@@ -88,18 +86,7 @@ def read_maps(folder: Path, file: str, images: Sequence[str]) -> dict[str, Tenso
     """The stored maps ``(L, *positions)``, float32, of those images that are in the file."""
     from safetensors.torch import load
 
-    check_folder(folder)
-    path = maps_path(folder, file)
-    try:
-        if path.exists() and not path.is_file():  # a pipe may never end
-            raise damaged(path, "it is not a regular file", folder)
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise damaged(path, "it is missing", folder) from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
-    if digest_of(content) != path.name.partition(".")[0]:
-        raise damaged(path, "its content is not what was written", folder)
+    content = content_of(folder, file)
     stored = load(content)
     names = json.loads(_metadata(content)["images"])
     place = {name: k for k, name in enumerate(names)}
@@ -110,6 +97,23 @@ def read_maps(folder: Path, file: str, images: Sequence[str]) -> dict[str, Tenso
     }
 
 
+def content_of(folder: Path, file: str) -> bytes:
+    """The content of a file of maps. Raises if it is not the content that the file is named by."""
+    check_folder(folder)
+    path = maps_path(folder, file)
+    try:
+        if path.exists() and not path.is_file():  # a pipe may never end
+            raise damaged(path, "it is not a regular file")
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise damaged(path, "it is missing") from None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}") from None
+    if digest_of(content) != path.name.partition(".")[0]:
+        raise damaged(path, "its content is not what was written")
+    return content
+
+
 def _metadata(content: bytes) -> dict[str, str]:
     """The metadata of a safetensors file. It is in the JSON header, after 8 bytes with the header's length."""
     length = int.from_bytes(content[:8], "little")
@@ -117,19 +121,13 @@ def _metadata(content: bytes) -> dict[str, str]:
     return about
 
 
-def problem_with(folder: Path, name: str, size: int, digest: str, *, thorough: bool) -> str:
-    """What is wrong with a file of maps, or an empty text. Its content is read and compared with ``digest`` only if ``thorough``."""
+def is_whole(folder: Path, name: str, size: int) -> bool:
+    """Whether a file of maps is there with its size in bytes."""
     path = maps_path(folder, name)
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe may never end
-            return "it is not a regular file"
-        if path.stat().st_size != size:
-            return f"it has {path.stat().st_size} bytes, {size} were written"
-        if thorough and digest_of(path.read_bytes()) != digest:
-            return "its content is not what was written"
-    except OSError as error:
-        return f"it cannot be read: {error.strerror}"
-    return ""
+        return path.is_file() and path.stat().st_size == size
+    except OSError:
+        return False
 
 
 def unused_files(folder: Path, known: Collection[str]) -> list[Path]:

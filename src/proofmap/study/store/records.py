@@ -77,7 +77,6 @@ class UnitRow:
     failures: Mapping[int, str]
     maps: str | None = None
     maps_bytes: int | None = None
-    maps_digest: str | None = None
 
 
 def plain_truth(true_labels: Sequence[int]) -> int | list[int] | None:
@@ -101,4 +100,4 @@ def curve_values(blob: bytes, *shape: int) -> np.ndarray:
     try:
         return np.frombuffer(blob, dtype="<f4").reshape(shape)
     except (TypeError, ValueError):
-        raise StoreError("a stored curve has the wrong length; see: proofmap verify") from None
+        raise StoreError("a stored curve has the wrong length: the run's database is damaged") from None

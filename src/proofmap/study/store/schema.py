@@ -1,21 +1,18 @@
-"""The database of a run: its tables, and the seals that detect damage.
+"""The tables of a run's database.
 
 Methods, metrics and labels are rows, never columns, so no method or metric is named in this module. ``per_image`` and ``per_label`` are
-views with names instead of ids, for people and pandas. A value that does not count (NaN) is NULL. Everything that a number depends on has a
-``seal``, which is a digest of a row, of a picture with its labels, or of all values of a unit (one method on one block of images).
+views with names instead of ids, for people and pandas. A value that does not count (NaN) is NULL. A unit is one method on one block of images.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
 
-from proofmap.core.files import digest_of
 from proofmap.study.store.errors import StoreError
 
 APPLICATION = 0x50726F66
 """SQLite's application id, ``Prof`` in ASCII. It distinguishes this file from other databases."""
-VERSION = 6
+VERSION = 7
 """Version of the tables. Databases of other versions are refused."""
 
 TABLES = """
@@ -28,25 +25,22 @@ CREATE TABLE images (
     true_labels TEXT NOT NULL,          -- all of them, a JSON list
     eligible INTEGER NOT NULL,          -- passes the study's selection
     block INTEGER,                      -- the block it is judged in, once it is chosen
-    failure TEXT,                       -- why it cannot be read
-    seal TEXT NOT NULL                  -- of what the survey found, labels included
+    failure TEXT                        -- why it cannot be read
 );
 CREATE INDEX images_of_block ON images (block);
-CREATE TABLE labels (label INTEGER PRIMARY KEY, name TEXT NOT NULL, seal TEXT NOT NULL);
+CREATE TABLE labels (label INTEGER PRIMARY KEY, name TEXT NOT NULL);
 CREATE TABLE image_labels (
     image INTEGER NOT NULL REFERENCES images, place INTEGER NOT NULL, label INTEGER NOT NULL, f REAL NOT NULL,
     PRIMARY KEY (image, place)
 ) WITHOUT ROWID;
 CREATE TABLE methods (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, label_free INTEGER NOT NULL, settings TEXT NOT NULL,
-    kind TEXT NOT NULL,                 -- 'signed' if its maps are
-    seal TEXT NOT NULL
+    kind TEXT NOT NULL                  -- 'signed' if its maps are
 );
 CREATE TABLE metrics (
     id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, higher_is_better INTEGER NOT NULL, settings TEXT NOT NULL,
     kind TEXT NOT NULL,                 -- what it measures; pages go by this
-    least REAL NOT NULL, greatest REAL NOT NULL,
-    seal TEXT NOT NULL
+    least REAL NOT NULL, greatest REAL NOT NULL
 );
 CREATE TABLE units (
     id INTEGER PRIMARY KEY,
@@ -57,9 +51,8 @@ CREATE TABLE units (
     batches TEXT NOT NULL,              -- batch sizes used
     seconds REAL NOT NULL,
     passes INTEGER NOT NULL,
-    maps TEXT, maps_bytes INTEGER, maps_digest TEXT,
-    finished TEXT NOT NULL,
-    seal TEXT NOT NULL                  -- of its values in image_scores and label_scores
+    maps TEXT, maps_bytes INTEGER,
+    finished TEXT NOT NULL
 );
 CREATE TABLE done (
     method INTEGER NOT NULL, block INTEGER NOT NULL, metric INTEGER NOT NULL, unit INTEGER NOT NULL REFERENCES units,
@@ -77,7 +70,6 @@ CREATE TABLE curves (                   -- float32, little-endian; (L, S), (L), 
     method INTEGER NOT NULL, image INTEGER NOT NULL,
     game TEXT NOT NULL,                 -- key of the note with its steps and settings
     probabilities BLOB NOT NULL, f BLOB NOT NULL, auc BLOB NOT NULL, error BLOB NOT NULL, matrix BLOB,
-    seal TEXT NOT NULL,
     PRIMARY KEY (method, image, game)
 );
 CREATE TABLE failures (
@@ -86,10 +78,10 @@ CREATE TABLE failures (
 ) WITHOUT ROWID;
 CREATE TABLE run_scores (               -- numbers about the run as a whole, replaced when it ends
     metric TEXT NOT NULL, subject TEXT NOT NULL, value REAL, n INTEGER NOT NULL,
-    higher_is_better INTEGER NOT NULL, settings TEXT NOT NULL, kind TEXT NOT NULL, seal TEXT NOT NULL,
+    higher_is_better INTEGER NOT NULL, settings TEXT NOT NULL, kind TEXT NOT NULL,
     PRIMARY KEY (metric, subject)
 ) WITHOUT ROWID;
-CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL, seal TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE notes (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
 CREATE VIEW per_image AS
     SELECT methods.name AS method, metrics.name AS metric, images.name AS image, images.truth AS truth, value
@@ -129,16 +121,3 @@ def check_version(database: sqlite3.Connection) -> None:
             f"this run was made by an earlier Proofmap (its database has version {version}, this one reads {VERSION}). Read it with "
             "the version that made it, or run the study again with another --out"
         )
-
-
-def seal_of(values: object) -> str:
-    """The seal of some values: a digest of their JSON text."""
-    return digest_of(json.dumps(values, default=bytes.hex))
-
-
-def is_sealed(seal: object, values: object) -> bool:
-    """Whether ``seal`` is the seal of these values. Also False if damage has given a value a type that JSON cannot hold."""
-    try:
-        return seal_of(values) == seal
-    except (TypeError, ValueError):
-        return False
