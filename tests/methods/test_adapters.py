@@ -521,6 +521,26 @@ def test_a_third_parameter_called_label_is_the_short_way_to_say_per_label() -> N
     assert not FromFunction(function=one, per_label=False).per_label
 
 
+def test_a_function_gets_all_labels_in_the_order_of_the_outputs(f: Classifier, images: Tensor) -> None:
+    by_class = torch.randn(2, 4, *SIZE, generator=torch.Generator().manual_seed(0))
+    seen: list[Tensor] = []
+
+    def shap_values(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        seen.append(labels.clone())
+        return by_class
+
+    labels = f.choose_labels(images, "all")  # the most probable first
+    assert labels.tolist() != [[0, 1, 2, 3]] * 2
+    maps = make_method(shap_values)(f, images, labels)
+    assert seen[0].tolist() == [[0, 1, 2, 3]] * 2
+    assert torch.equal(maps, by_class[torch.arange(2)[:, None], labels])
+    found = pm.evaluate(f, images, methods=[shap_values], labels="all", metrics=["insertion"]).results[0]
+    named = pm.evaluate(f, images, methods=[shap_values], labels=[0, 1, 2, 3], metrics=["insertion"]).results[
+        0
+    ]
+    torch.testing.assert_close(found.insertion.auc, named.insertion.auc.gather(1, labels))
+
+
 def test_maps_of_the_other_form_are_refused_with_how_it_is_said(f: Classifier, images: Tensor) -> None:
     def one(net: Classifier, x: Tensor, target: Tensor) -> Any:
         return x.mean(dim=1)

@@ -82,20 +82,18 @@ class FromFunction(Method):
         who, labels = f"the function {name}", torch.where(labels == NO_LABEL, labels[:, :1], labels)
         if not self.per_label:
             order = _own_order(labels, classifier)
-            found = given_maps(
+            maps = given_maps(
                 self.function(classifier, images, labels.gather(1, order)), classifier.inputs, who
             )
-            maps = found
-            if maps.shape[:2] == labels.shape:
-                maps = found.to(order.device)[
-                    torch.arange(len(order), device=order.device)[:, None], order.argsort(dim=1)
-                ]
             if maps.ndim == 1 + len(positions):
                 raise InputError(
                     f"{who} returned maps {tuple(maps.shape)}, expected {(*labels.shape, *positions)}; if it makes maps of one "
                     f"label at a time, write pm.per_label({name})"
                 )
-            return maps
+            if maps.shape[:2] != labels.shape:
+                return maps  # refused by the caller
+            back = order.argsort(dim=1).to(maps.device)
+            return maps[torch.arange(len(maps), device=maps.device)[:, None], back]
         columns = []
         for column in labels.T:
             found = returned_maps(self.function(classifier, private_copy(images), private_copy(column)), who)
