@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +27,6 @@ def test_there_are_at_most_18_commands_and_each_has_a_line_of_help() -> None:
     shown = [command for command in cli.make_app().registered_commands if not command.hidden]
     assert len(shown) <= 18 and {command.name for command in shown} == COMMANDS
     assert all(str(command.help).endswith(".") and "\n" not in str(command.help) for command in shown)
-
-
-@pytest.mark.parametrize("name", cli.RENAMED)
-def test_an_earlier_name_is_answered_with_a_command_that_exists(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, name, "a b", "--help") == 2
-    message = capsys.readouterr().err.strip()
-    start = f"error: proofmap {name} is now: proofmap "
-    assert message.startswith(start)
-    new, *words = shlex.split(message.removeprefix(start))
-    commands: Any = typer.main.get_command(cli.make_app(new))
-    assert words[0] in KINDS.get(new, words)
-    if name == "forget":  # its arguments change places
-        assert words == ["RUN", "--forget", "METHOD"]
-    else:
-        assert words[-2:] == ["a b", "--help"]
-    options = [word for word in words[:-1] if word.startswith("--")]
-    assert {*options} <= {name for parameter in commands.commands[new].params for name in parameter.opts}
 
 
 def test_every_command_that_a_text_names_exists() -> None:

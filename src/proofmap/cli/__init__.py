@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shlex
 import signal
 import sys
 import warnings
@@ -17,7 +16,7 @@ import typer
 
 from proofmap.cli.console import print_result, stderr
 from proofmap.core.allocator import keep_memory
-from proofmap.core.errors import BatchSizeWarning, InputError, ProofmapError
+from proofmap.core.errors import BatchSizeWarning, ProofmapError
 from proofmap.core.text import one_line
 from proofmap.core.version import source_version
 from proofmap.plugins.failures import place_of, reason_of
@@ -84,19 +83,6 @@ The help texts are here and not in docstrings, so that ``proofmap --help`` impor
 seconds.
 """
 
-RENAMED = {
-    **dict.fromkeys(
-        ("methods", "metrics", "fills", "games", "targets", "models", "datasets", "runs"),
-        "list {name} {arguments}",
-    ),
-    **dict.fromkeys(
-        ("seeds", "reliability", "frontier", "bounds", "label-matrix"), "analyse {name} {arguments}"
-    ),
-    "axioms": "sanity --axioms --methods {arguments}",
-    "forget": "verify RUN --forget METHOD",
-}
-"""Earlier names of commands, and what to type now."""
-
 
 def make_app(command: str | None = None) -> typer.Typer:
     """The command line with all commands. If ``command`` is given, only this command is imported, and the others are only listed.
@@ -115,9 +101,6 @@ def make_app(command: str | None = None) -> typer.Typer:
         for name, (function, summary) in commands.items():
             run = _import(function) if command in (None, name) else _not_imported
             app.command(name, help=summary, rich_help_panel=group)(run)
-    for name in RENAMED:
-        anything = {"allow_extra_args": True, "ignore_unknown_options": True}
-        app.command(name, hidden=True, add_help_option=False, context_settings=anything)(_renamed)
     return app
 
 
@@ -148,13 +131,6 @@ def _check_torch(error: BaseException) -> None:
 
 def _not_imported() -> None:
     """A placeholder for the function of a command that is only listed in the help."""
-
-
-def _renamed(context: typer.Context) -> None:
-    """Refuse an old command name. The message shows the new command."""
-    name = str(context.info_name)
-    new = RENAMED[name].format(name=name, arguments=shlex.join(context.args)).strip()
-    raise InputError(f"proofmap {name} is now: proofmap {new}")
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:

@@ -1,6 +1,5 @@
 """Fills: what hidden positions show. In the paper this is the random part of the input modification Gamma."""
 
-from proofmap.core.deprecation import warn_deprecated
 from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
 from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
 from proofmap.fills.infill import Infill
@@ -44,12 +43,3 @@ __all__ = [
     "pools_in",
     "uses_default_pool",
 ]
-
-
-def __getattr__(name: str) -> type[Fill]:
-    if name == "Deletion":
-        warn_deprecated(
-            "proofmap.fills.Deletion", since="0.2", removed_in="0.4", use="proofmap.fills.DeletedWords"
-        )
-        return DeletedWords
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
