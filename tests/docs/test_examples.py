@@ -91,6 +91,7 @@ def test_a_page_can_be_followed_from_top_to_bottom(
     monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look their module up
     for block in blocks(page):
         if block.title:
+            (small_world / block.title).parent.mkdir(parents=True, exist_ok=True)
             (small_world / block.title).write_text(block.code, encoding="utf-8")
         elif not block.runs or (block.needs and importlib.util.find_spec(block.needs) is None):
             continue
