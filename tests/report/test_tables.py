@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import proofmap as pm
 from proofmap.report.display import evaluation_json
@@ -22,8 +23,10 @@ from proofmap.results import score_tables, tables
 from proofmap.results.audit import audit
 from proofmap.results.compare import compare
 from proofmap.results.proof_shape import shape_of
+from proofmap.results.verdict import verdict
 from tests.report.pages import judged as page_judged
 from tests.report.test_compare import with_values
+from tests.toys import linear_classifier, pixels
 
 NAN = math.nan
 STRANGE = "a|b\nc\t*d*_e_<i>"
@@ -317,3 +320,47 @@ def test_names_of_our_metrics_are_printed_as_words_and_others_as_they_are() -> N
     ours = [name for name in pm.METRICS if pm.METRICS[name].__module__.startswith("proofmap.")]
     assert [tables.metric_words(name) for name in ours] == [name.replace("-", " ") for name in ours]
     assert tables.metric_words("my-own (gray)") == "my-own (gray)"
+
+
+# ---- one map for all labels, found in the maps -------------------------------------------------------------------
+
+
+def bright(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
+
+
+def nothing(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return torch.zeros(*labels.shape, *images.shape[2:])
+
+
+def own(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
+    return bright(classifier, images, labels) * (1 - 2 * (labels % 2)).view(*labels.shape, 1, 1)
+
+
+def test_functions_that_give_one_map_for_all_labels_are_found_marked_and_said() -> None:
+    f = linear_classifier((4, 5), 4)
+    found = pm.evaluate(f, pixels(3, (4, 5)), methods=[bright, nothing, own, "random"], labels="top3")
+    assert [r.one_map for r in found.results] == [True, True, False, True]
+    assert [r.label_free for r in found.results] == [False, False, False, True]
+    table = found.table()
+    assert "bright*" in table and "nothing*" in table and "own*" not in table
+    assert "bright, nothing: found to give one map for all labels" in " ".join(table.split())
+    words = str(verdict(made_to_pass(found, "bright")))
+    assert "bright has one map for all labels, so it is sound without effort" in words
+
+
+def test_images_with_one_label_say_nothing_about_maps_of_other_labels() -> None:
+    f = linear_classifier((4, 5), 4)
+    found = pm.evaluate(f, pixels(3, (4, 5)), methods=[bright], labels="top1")
+    assert not found.results[0].one_map
+    blind = pm.Classifier(lambda x: x.new_zeros(len(x), 4), size=(4, 5))
+    assert not pm.evaluate(blind, pixels(3, (4, 5)), methods=[own], labels="top3").results[0].one_map
+
+
+def made_to_pass(evaluation: pm.Evaluation, name: str) -> pm.Evaluation:
+    """The evaluation with the method's scores above the bar, and labels that are not sure."""
+    results = []
+    for r in evaluation.results:
+        values = {key: torch.full_like(v, 0.95) if r.name == name else 0 * v for key, v in r.values.items()}
+        results.append(replace(r, values=values, scores=tuple(s.over(values[s.name]) for s in r.scores)))
+    return replace(evaluation, results=tuple(results), f=torch.full_like(evaluation.f, 0.3))

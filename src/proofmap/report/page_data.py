@@ -130,7 +130,7 @@ def _description(score: Score) -> str:
 def _method_record(result: MethodResult) -> dict[str, Any]:
     return {
         "name": result.name,
-        "label_free": result.label_free,
+        "label_free": result.one_map,
         "signed": result.signed,
         "seconds": json_number(result.seconds),
         "settings": settings_text(result.settings),

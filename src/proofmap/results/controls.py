@@ -62,11 +62,11 @@ def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None
         result
         for result in evaluation.results
         if roles[result.name] == "method"
-        and not result.label_free
+        and not result.one_map
         and (methods is None or result.name in methods)
     ]
-    smooth = [r for r in evaluation.results if r.settings.get("method") == "blurred" and not r.label_free]
-    free = [r for r in evaluation.results if r.label_free]
+    smooth = [r for r in evaluation.results if r.settings.get("method") == "blurred" and not r.one_map]
+    free = [r for r in evaluation.results if r.one_map]
     notes = []
     for controls, words in (
         (smooth, f"{BY_BLUR}: it is not clearly higher than that of blurred maps (in brackets)"),

@@ -178,7 +178,7 @@ def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
     ]
     rows = [
         [
-            result.name + label_free_mark * result.label_free if k == 0 else "",
+            result.name + label_free_mark * result.one_map if k == 0 else "",
             fill + marks[fill],
             *(with_interval(s.value, s.low, s.high, s.n) for s in (of_fill[kind] for kind in kinds)),
         ]

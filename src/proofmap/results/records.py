@@ -61,6 +61,27 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         """One row per (image, label): f (the net's probability of the label), and the scores of the map."""
         return tuple(self._each_row())
 
+    @cached_property
+    def one_map(self) -> bool:
+        """Whether one map serves all labels: the method says so, or the maps of all labels show the positions of each image in the same order.
+
+        Maps in the same order give every label the same area, to the bit. Images with one label, and inputs that the net does not react to,
+        say nothing.
+        """
+        if self.label_free:
+            return True
+        curves = self.curve_arrays
+        if curves.matrix is None:
+            return False
+        judged = curves.labels != NO_LABEL
+        several = judged.sum(axis=1) > 1
+        steps = curves.probabilities[several][:, 0]
+        if not steps.size or not bool((steps != steps[:, :1]).any()):
+            return False
+        areas = curves.matrix[several]
+        same = ((areas == areas[:, :1]) | ~judged[several][:, None, :]).all(axis=2)
+        return bool((same | ~judged[several]).all())
+
     @property
     def curve_settings(self) -> Mapping[str, object]:
         """The settings of the insertion curves. Reading them does not import torch."""

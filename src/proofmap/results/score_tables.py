@@ -82,7 +82,7 @@ def score_cells(evaluation: Evaluation) -> Cells:
     uneven = different_images(evaluation)
     rows = [
         [
-            r.name + (LABEL_FREE_MARK if r.label_free else ""),
+            r.name + (LABEL_FREE_MARK if r.one_map else ""),
             *(_score_cell(s, u) for s, u in zip(r.scores, uneven, strict=True)),
         ]
         for r in evaluation.results
@@ -109,9 +109,14 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         *search_notes(evaluation),
         *distractor_notes(evaluation),
     ]
-    if any(r.label_free for r in evaluation.results):
+    if any(r.one_map for r in evaluation.results):
         effort = "" if is_independent(settings.get("outputs")) else "such maps are sound without effort, so "
         quoted.append(f"{LABEL_FREE_MARK} one map for all labels: {effort}also read best effort")
+    if found := [r.name for r in evaluation.results if r.one_map and not r.label_free]:
+        quoted.append(
+            f"{', '.join(found)}: found to give one map for all labels; a map with one value everywhere counts too, and is read in the order "
+            f"of the {evaluation.inputs.position_noun}"
+        )
     quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
     quoted += [*soundness_notes(evaluation), *run_notes(evaluation), *counting_notes(evaluation)]
     return [*quoted, *one_position_notes(evaluation), *flat_notes(evaluation)]
@@ -209,7 +214,7 @@ def best_two(evaluation: Evaluation) -> list[list[bool]]:
     """
     results = evaluation.results
     marked = [[False] * (1 + len(results[0].scores)) for _ in results]
-    compared = [row for row, r in enumerate(results) if not r.label_free]
+    compared = [row for row, r in enumerate(results) if not r.one_map]
     uneven = different_images(evaluation)
     for column, score in enumerate(results[0].scores):
         if uneven[column]:
@@ -244,10 +249,10 @@ def latex(
     header, _ = score_cells(evaluation)
     head = " & ".join(latex_text(cell) for cell in header)
     uneven = different_images(evaluation)
-    free = sum(result.label_free for result in evaluation.results)
+    free = sum(result.one_map for result in evaluation.results)
     lines = []
     for result, marks in zip(evaluation.results, best_two(evaluation), strict=True):
-        name = latex_text(result.name) + ("$^{*}$" if result.label_free else "")
+        name = latex_text(result.name) + ("$^{*}$" if result.one_map else "")
         cells = [
             _latex_score(s, b, intervals, u) for s, b, u in zip(result.scores, marks[1:], uneven, strict=True)
         ]

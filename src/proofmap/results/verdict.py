@@ -157,7 +157,7 @@ def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: in
         found["interval"] = (
             f"The 95 % interval of {result.name} reaches below the bar of {number(BAR)} in {_joined(below)}."
         )
-    controls = [r for r in evaluation.results if r.label_free and r is not result]
+    controls = [r for r in evaluation.results if r.one_map and r is not result]
     values = soundness_values(result)
     equals = [
         c
@@ -165,7 +165,7 @@ def _missing_conditions(evaluation: Evaluation, result: MethodResult, images: in
         if values is not None and (v := soundness_values(c)) is not None and not is_above(values, v)
     ]
     others = [note for note in soundness_notes(evaluation, [result.name]) if not note.startswith(NO_EFFORT)]
-    if result.label_free:
+    if result.one_map:
         found["control"] = f"{result.name} has one map for all labels, so it is sound without effort."
     elif equals:
         best = max(equals, key=lambda c: _value(c, SOUNDNESS))
@@ -225,7 +225,7 @@ def _near_the_bar(own: Sequence[MethodResult], noun: str) -> list[str]:
 
 
 def _above_words(evaluation: Evaluation, result: MethodResult) -> str:
-    controls = [r.name for r in evaluation.results if r.label_free and r is not result]
+    controls = [r.name for r in evaluation.results if r.one_map and r is not result]
     return f"The soundness of {result.name} is above that of {_joined(controls)}, in pairs: {'this row has' if len(controls) == 1 else 'these rows have'} one map for all labels."
 
 
