@@ -111,7 +111,7 @@ def test_it_is_explained_and_judged_by_the_default_method_without_gradients() ->
     assert list(proof.methods) == ["belief-order"]
     assert proof.maps.shape == (2, 2, 4)
     found = pm.evaluate(net, data.iloc[:3], methods=["belief-order", "random"], labels="all")
-    assert "belief-order" in str(found)
+    assert "belief-order" in str(found) and "the model's own probabilities" in str(found)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,14 @@ def test_one_missed_bar_fails_the_audit_and_is_named() -> None:
     assert "audit failed: 1 of 2 bars missed (" in str(result)
 
 
+def test_markdown_says_passed_or_failed() -> None:
+    found = with_values(FEW, lower=["cost"])
+    assert (
+        "audit failed: 1 of 1 bar missed (the mean counts)" in audit(found, min_completeness=0.9).markdown()
+    )
+    assert "audit passed (the mean counts)" in audit(found, min_completeness=0.8).markdown()
+
+
 def test_only_named_methods_are_held_to_the_bars() -> None:
     assert {line.method for line in audit(judged(), min_soundness=0.5, method="random").lines} == {"random"}
     with pytest.raises(InputError, match="no method 'lime'"):

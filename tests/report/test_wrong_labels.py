@@ -57,6 +57,25 @@ def test_tables_and_pages_mark_them(evaluation: pm.Evaluation, tmp_path: Path) -
     assert page.text.count("a wrong one, to test") == 6
 
 
+@pytest.mark.parametrize(
+    "labels, strength, told",
+    [
+        (3, 0.0, "labels top2 and no wrong one (no image had a label left with f < 0.01)"),
+        (2, 0.0, "labels top2 and no wrong one (no image had a label left with f < 0.01)"),
+        (3, 20.0, "labels top2 and one wrong one (few labels were left with f < 0.01)"),
+    ],
+)
+def test_what_was_judged_is_said_where_no_wrong_label_was_left(
+    labels: int, strength: float, told: str, tmp_path: Path
+) -> None:
+    net = linear_classifier(8, labels, strength=strength)
+    found = pm.evaluate(
+        net, pixels(2, 8), methods=["random"], labels="top2+wrong", metrics=["insertion:points=4"]
+    )
+    assert told in found.table()
+    assert told in PageParts(write_report(found, tmp_path / "r.html")).text
+
+
 def test_a_run_judges_the_same_wrong_labels_as_python(tmp_path: Path) -> None:
     """Whatever the blocks of the run; the net is so sure that it does not believe four of its five labels."""
     (tmp_path / "sure").mkdir()

@@ -13,9 +13,15 @@ def is_independent(outputs: object) -> bool:
 def in_words(settings: Mapping[str, object]) -> str:
     """A phrase for captions that says how f was computed, from the settings of a classifier.
 
-    >>> in_words({"outputs": "logits", "renormalise": False})
-    'softmax over all outputs'
+    >>> [in_words({"outputs": given, "renormalise": False}) for given in ("logits", "probabilities")]
+    ['softmax over all outputs', "the model's own probabilities"]
     """
     if is_independent(settings.get("outputs")):
         return "independent labels (sigmoid)"
-    return "renormalised over the label set" if settings["renormalise"] else "softmax over all outputs"
+    if settings["renormalise"]:
+        return "renormalised over the label set"
+    return (
+        "the model's own probabilities"
+        if settings.get("outputs") == "probabilities"
+        else "softmax over all outputs"
+    )

@@ -69,7 +69,7 @@ def subject(evaluation: Evaluation) -> str:
     parts = [
         counted(len(evaluation.results), "method"),
         counted(len(evaluation), evaluation.inputs.singular),
-        f"labels {rule_words(str(settings.get('labels', 'given')))}",
+        f"labels {rule_words(evaluation)}",
         str(settings.get("model", "")),
     ]
     return " · ".join(part for part in parts if part)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from proofmap.core.inputs import TextInputs
-from proofmap.core.labels import NO_LABEL, WRONG, first_wrong, is_by_probability
+from proofmap.core.labels import NO_LABEL, UNBELIEVED, WRONG, first_wrong, is_by_probability
 from proofmap.core.outputs import in_words
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
@@ -41,14 +41,22 @@ def place_names(evaluation: Evaluation) -> list[str]:
     return names if first is None else [*names[:first], *["near wrong", "far wrong"][: width - first]]
 
 
-def rule_words(rule: str) -> str:
-    """A label rule in words.
-
-    >>> rule_words("top3+wrong"), rule_words("all")
-    ('top3 and two wrong ones (near, far)', 'all')
-    """
-    assert WRONG == 2
-    return rule if first_wrong(rule) is None else f"top{first_wrong(rule)} and two wrong ones (near, far)"
+def rule_words(evaluation: Evaluation) -> str:
+    """The label rule in words, with the number of wrong labels that were drawn: ``top3 and two wrong ones (near, far)``. A net with few
+    labels may believe all others, so that fewer or none are left to draw."""
+    rule = str(evaluation.settings.get("labels", "given"))
+    first = first_wrong(rule)
+    if first is None:
+        return rule
+    drawn = (evaluation.array("labels")[:, first:] != NO_LABEL).sum(axis=1)
+    least, most = int(drawn.min(initial=WRONG)), int(drawn.max(initial=0))
+    if least == WRONG:
+        return f"top{first} and two wrong ones (near, far)"
+    item = evaluation.inputs.singular
+    if most == 0:
+        return f"top{first} and no wrong one (no {item} had a label left with f < {UNBELIEVED:g})"
+    count = "one wrong one" if least == most else f"{least} to {most} wrong ones"
+    return f"top{first} and {count} (few labels were left with f < {UNBELIEVED:g})"
 
 
 def thresholds_words(evaluation: Evaluation) -> str:
@@ -169,7 +177,7 @@ def subject_words(evaluation: Evaluation) -> str:
     """What was judged: ``20 images, labels top5, softmax over all outputs, model resnet, seed 0``."""
     settings = evaluation.settings
     return (
-        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(str(settings['labels']))}, {in_words(settings)}, "
+        f"{counted(len(evaluation), evaluation.inputs.singular)}, labels {rule_words(evaluation)}, {in_words(settings)}, "
         f"model {settings['model']}, seed {settings['seed']}"
     )
 

@@ -55,7 +55,8 @@ class Tables(ABC):
 
     def markdown(self) -> str:
         *first, last = self.tables()
-        return "\n\n".join([*(markdown(*cells) for cells in first), markdown(*last, self.notes)])
+        below = [*self.notes, *self.footer()]
+        return "\n\n".join([*(markdown(*cells) for cells in first), markdown(*last, below)])
 
     def csv(self) -> str:
         """The records as CSV, one line each, with all decimals."""
