@@ -469,6 +469,7 @@ def test_a_proof_has_maps_labels_and_a_table(proof: Proof, f: Classifier, images
     assert proof.maps.shape == (N, proof.labels.shape[1], SIZE, SIZE)
     torch.testing.assert_close(proof.maps, make_method("grad-cam")(f, images, proof.labels))
     lines = str(proof).splitlines()
+    assert lines.pop(0) == "maps by grad-cam"
     assert len(lines) == 1 + int((proof.labels >= 0).sum()) + 1  # header, rows, and what the bars mean
     assert {"image", "label", "f", "completeness", "soundness", "insertion"} <= set(lines[0].split())
     assert [s.name for s in proof.result.scores] == ["completeness", "soundness", "best-effort", "insertion"]

@@ -72,7 +72,8 @@ def test_the_default_methods_leave_out_what_has_no_meaning_for_series(
     words = ("--data", "beats.csv", "--target", "label", "--model", "nets.py:beats", "--labels", "all")
     assert run(monkeypatch, "evaluate", *words, "--dry-run") == 0
     text = capsys.readouterr().out
-    assert "belief-mask" in text and "gradient" in text and "grad-cam" not in text
+    assert "top-label:belief-order" in text and "gradient" in text
+    assert "grad-cam" not in text and "belief-mask" not in text
 
 
 def test_explain_reads_the_lines_of_a_text_file(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.data import TensorData
+from proofmap.methods.method import default_method
 from proofmap.report.runs import write_run_report
 from proofmap.study import verify_run
 from tests.toys import drawn, normal
@@ -176,3 +177,32 @@ def test_messages_call_a_row_a_row() -> None:
     evaluation = pm.evaluate(net, x, methods=["random"], labels="all")
     with pytest.raises(pm.InputError, match="there is no row 7"):
         evaluation.select_images([7])
+
+
+@pytest.mark.parametrize(
+    "inputs, expected",
+    [
+        (Series(length=128, mean=(0.0,), std=(1.0,)), "belief-order"),
+        (Series(length=4000, mean=(0.0,), std=(1.0,), segments=40), "belief-order"),
+        (
+            Series(length=4000, mean=(0.0,), std=(1.0,)),
+            "belief-mask",
+        ),  # 40,000 passes for each label otherwise
+        (Rows(columns=30, mean=(0.0,) * 30, std=(1.0,) * 30), "belief-order"),
+    ],
+)
+def test_the_default_method_follows_the_positions(inputs: Inputs, expected: str) -> None:
+    class Mean(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            mean = x.flatten(1).mean(dim=1)
+            return torch.stack([mean, -mean], dim=1)
+
+    assert default_method(pm.Classifier(Mean(), inputs=inputs)) == expected
+
+
+def test_the_name_of_the_method_is_above_its_proofs() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 2))
+    f = pm.Classifier(net, inputs=Series(length=6, mean=(0.0,), std=(1.0,)))
+    x = torch.randn(1, 1, 6, generator=torch.Generator().manual_seed(0))
+    assert str(pm.explain(f, x, labels="all")).startswith("maps by belief-order\n")
+    assert "maps by" not in str(pm.explain(f, x, labels="all", method=["random", "occlusion"]))

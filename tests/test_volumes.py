@@ -16,6 +16,7 @@ from proofmap.methods import METHODS, make_method
 from proofmap.methods.masks.extremal import MaxConvolution
 from proofmap.methods.masks.fong_vedaldi import enlarged_each
 from proofmap.methods.masks.method import MaskMethod
+from proofmap.methods.method import default_method
 from tests.docs.pages import DOCS, blocks
 from tests.toys import drawn
 
@@ -69,6 +70,7 @@ def test_methods_that_learn_masks_make_maps(name: str, f: pm.Classifier, x: Tens
 
 
 def test_the_default_method_explains_volumes(f: pm.Classifier, x: Tensor) -> None:
+    assert default_method(f) == "belief-mask"  # voxels have three axes
     proof = pm.explain(f, x, labels="all", method="belief-mask:passes=12")
     assert "blur" in str(proof.evaluation.results[0].settings["fills"])
 

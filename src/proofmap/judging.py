@@ -369,8 +369,9 @@ def explain(
 ) -> Proof:
     """The maps for the chosen labels of each image, and what these maps prove. ``labels="true"`` chooses the labels in ``truth``.
 
-    The method is ``belief-mask`` by default, and ``belief-order`` for a model without gradients. A list of methods compares them on the
-    same images and labels: each method has a row of pictures, and ``proof[name]`` is the proof of one method.
+    The method is ``belief-mask`` by default, and ``belief-order`` for texts, rows, series, and models without gradients. Its name is printed above
+    the table. A list of methods compares them on the same images and labels: each method has a row of pictures, and ``proof[name]`` is the
+    proof of one method.
     """
     method = default_method(as_classifier(classifier)) if method is None else method
     several = isinstance(method, Sequence) and not isinstance(method, str)

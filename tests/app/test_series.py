@@ -35,7 +35,7 @@ def upload(client: TestClient, name: str, content: bytes | str) -> Any:
 def test_the_page_is_in_the_words_of_series(served: tuple[TestClient, Server]) -> None:
     about = served[0].get("/api/about").json()
     assert (about["item"], about["positions"], about["data"]["total"]) == ("series", "segments", 3)
-    assert about["default"]["methods"] == ["belief-mask"]
+    assert about["default"]["methods"] == ["belief-order"]
     assert {"time-shift", "blur", "gray"} <= {fill["name"] for fill in about["fills"]}
     page = served[0].get("/").text
     assert "Which segments prove what the model believes?" in page and "judge many series:" in page

@@ -17,6 +17,7 @@ from proofmap.cli.console import print_result, shown_path, stderr, table_width
 from proofmap.cli.tracking import TRACKERS, trackers_of
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output
+from proofmap.core.inputs import TextInputs
 from proofmap.core.pictures import Fit
 from proofmap.core.text import counted, size_text
 from proofmap.methods.method import default_method, make_method
@@ -193,7 +194,10 @@ def _usual_methods(config: Study) -> list[str]:
         of_words = is_text_model(spec) or (spec.name == LANGUAGES and not spec.scheme)
         return others if of_words or spec.scheme in FILE_SCHEMES else usual
     net = load_classifier(config.model, weights=config.weights)
-    return others if default_method(net) in others else [each for each in usual if _has_meaning(each, net)]
+    if isinstance(net.inputs, TextInputs) or not net.differentiable:
+        return others
+    named = [each.replace("belief-mask", default_method(net)) for each in usual]
+    return [each for each in named if _has_meaning(each, net)]
 
 
 def _has_meaning(method: str, net: Classifier) -> bool:

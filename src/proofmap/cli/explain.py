@@ -115,7 +115,8 @@ def explain(
     method: Annotated[
         str | None,
         typer.Option(
-            help=options.METHODS_HELP, show_default="belief-mask; belief-order for a model without gradients"
+            help=options.METHODS_HELP,
+            show_default="belief-mask; belief-order for texts, rows, series and models without gradients",
         ),
     ] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,

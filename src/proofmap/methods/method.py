@@ -367,12 +367,19 @@ MethodLike = str | Method | MapFunction
 """A method, its spec (name and settings as text), or a function ``(classifier, images, labels) -> maps``."""
 
 
+_MOST_SEARCHED = 500
+"""The most positions for which belief-order is a default: it makes up to 10 passes for each position and label."""
+
+
 def default_method(classifier: Classifier) -> str:
-    """The name of the default method of :func:`proofmap.explain`. For a text it is a direct search for an order of the words, because a text
-    has few positions.
+    """The name of the default method of :func:`proofmap.explain`: ``belief-order``, a direct search for an order of the positions, if they have
+    one axis (words, columns, segments) and are at most 500, except words, or if the model has no gradients; otherwise ``belief-mask``.
     """
-    short = isinstance(classifier.inputs, TextInputs)
-    return "belief-mask" if classifier.differentiable and not short else "belief-order"
+    inputs = classifier.inputs
+    listed = len(inputs.positions) == 1 and inputs.count <= _MOST_SEARCHED
+    if isinstance(inputs, TextInputs) or listed or not classifier.differentiable:
+        return "belief-order"
+    return "belief-mask"
 
 
 ADOPTED: list[Callable[[Any], Method | None]] = []

@@ -9,6 +9,7 @@ from pathlib import Path
 from torch import Tensor
 
 from proofmap.core.errors import InputError
+from proofmap.core.text import one_line
 from proofmap.results.display import display
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes
@@ -33,8 +34,11 @@ class PairScores:
         return self.rows[index]
 
     def table(self, width: int | None = None) -> str:
-        """The rows as aligned text, with a bar for each proof; stacked if they are wider than ``width``."""
-        return "\n".join([pair_table(self.evaluation, width=width), *fill_notes(self.evaluation)])
+        """The rows as aligned text, with a bar for each proof; stacked if they are wider than ``width``. The name of an only method is above
+        them."""
+        results = self.evaluation.results
+        above = [f"maps by {one_line(results[0].name)}"] if len(results) == 1 else []
+        return "\n".join([*above, pair_table(self.evaluation, width=width), *fill_notes(self.evaluation)])
 
     def __str__(self) -> str:
         return self.table()

@@ -133,7 +133,7 @@ def draft(found: FoundData, file: Path, others: Sequence[FoundData] = ()) -> str
     """The text of a study file for the data ``found``, to be written to ``file``. Other data is named in a comment."""
     methods, labels = {
         "photos": (("belief-mask", "grad-cam", "random"), "top5+wrong"),
-        "series": (("belief-mask", "gradient-x-input", "occlusion", "random"), "all"),
+        "series": (("belief-order", "gradient-x-input", "occlusion", "random"), "all"),
         "table": (("belief-order", "kernel-shap", "random"), "all"),
         "texts": (("belief-order", "kernel-shap", "random"), "all"),
     }[found.kind]
