@@ -11,12 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.classifier.steadiness import FirstLook
+from proofmap.classifier.steadiness import FirstLook, difference_between_batches
 from proofmap.core.errors import ModelError
+from proofmap.core.inputs import Text
 from proofmap.data import image_folder
+from proofmap.fills import Pools
 from proofmap.methods import Random
 from proofmap.metrics import Insertion
-from proofmap.study.session import open_session
+from proofmap.metrics.block import Subjects
+from proofmap.study.session import open_session, prepare_session
 from proofmap.study.store.records import ImageRow
 from proofmap.study.unit import Unit, Worker
 from tests.study.studies import photos
@@ -109,3 +112,96 @@ def test_a_worker_marks_the_images_of_a_unit_in_which_the_net_moved(tmp_path: Pa
     result = worker(Unit("random", 0, subjects, ("insertion",), "key"))
     assert result.parts == () and sorted(result.failures) == [0, 1]
     assert "outputs for the same images moved by" in result.failures[0]
+
+
+# ---- one batch of masked images, once per evaluation --------------------------------------------------------------------
+
+
+def by_batch(x: Tensor) -> Tensor:
+    out: Tensor = conv_net()(x)
+    return out * (1 if len(x) < 64 else 2)
+
+
+def wrong_at_seven(x: Tensor) -> Tensor:
+    out: Tensor = conv_net()(x)
+    return torch.cat([out[:7], out[7:8].flip(1) + 5, out[8:]])
+
+
+def random_if_masked(x: Tensor) -> Tensor:
+    masked = (x == 0).all(dim=1).float().mean(dim=(1, 2)) > 0.02
+    out: Tensor = conv_net()(x)
+    return out + masked[:, None] * torch.randn(out.shape)
+
+
+def judged(net: object, images: int = 5, **options: object) -> pm.Evaluation:
+    f = pm.Classifier(net, size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3, batch_size=100)
+    asked = {"methods": ["random"], "labels": "top2", "metrics": ["insertion"], **options}
+    return pm.evaluate(f, pixels(images, SIZE), **asked)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("net", [by_batch, wrong_at_seven, random_if_masked])
+def test_a_net_that_depends_on_large_batches_of_masked_images_is_refused(net: object) -> None:
+    with pytest.raises(
+        ModelError, match=r"output for a masked image depends on its batch.*an output moves by .* and f by"
+    ):
+        judged(net)
+
+
+@pytest.mark.parametrize("size", [8, 9, 15, 16, 22, 23, 38, 64, 99])
+def test_an_error_at_one_index_is_found_in_batches_of_any_size(size: int) -> None:
+    f = pm.Classifier(wrong_at_seven, size=SIZE)
+    with pytest.raises(ModelError, match="depends on its batch"):
+        difference_between_batches(f.frozen(), pixels(size, SIZE))
+
+
+def slightly_by_batch(x: Tensor) -> Tensor:
+    out: Tensor = conv_net()(x)
+    return out + (0.02 if len(x) > 50 else 0) * torch.tensor([1.0, -1, 0, 0])
+
+
+def test_the_size_of_a_small_difference_is_in_the_record_and_under_the_table(tmp_path: Path) -> None:
+    data = image_folder(photos(tmp_path / "photos", 5))
+    found = judged(slightly_by_batch)
+    f = pm.Classifier(slightly_by_batch, size=SIZE, batch_size=100)
+    study = pm.Study(methods=[Random()], metrics=[Insertion()], labels="top2")
+    pm.run_study(study, tmp_path / "run", classifier=f, dataset=data)
+    with pm.Run(tmp_path / "run") as run:
+        for evaluation in (found, run.evaluation()):
+            size = evaluation.settings["batch_difference"]
+            assert isinstance(size, float) and 1e-3 < size < 0.02
+            assert f"f of a masked image differs by up to {size:g} between batches" in str(evaluation)
+    steady = judged(conv_net())
+    assert "batch_difference" not in steady.settings and "between batches" not in str(steady)
+
+
+def test_one_comparison_of_one_batch_is_made_for_all_methods_and_is_not_counted_as_their_passes() -> None:
+    f, tally = counted_classifier(size=SIZE, batch_size=16)
+    study = pm.Study(methods=[Random()], metrics=[Insertion()])
+    session = prepare_session(study, f, Pools(lambda: None))
+    x = pixels(3, SIZE)
+    subjects = Subjects(x, torch.tensor([[0, 1]] * 3))
+    f.frozen()
+    tally.reset()
+    session.compare_batches(subjects)
+    session.compare_batches(subjects)
+    assert tally.images == 2 * 16 and session.batch_difference < 1e-5
+
+
+def test_a_run_with_such_a_net_keeps_no_scores_and_says_why(tmp_path: Path) -> None:
+    data = image_folder(photos(tmp_path / "photos", 5))
+    f = pm.Classifier(by_batch, size=SIZE, batch_size=100)
+    study = pm.Study(methods=[Random()], metrics=[Insertion()], labels="top2")
+    outcome = pm.run_study(study, tmp_path / "run", classifier=f, dataset=data)
+    assert outcome.failed == 5
+    with pm.Run(tmp_path / "run") as run:
+        assert not run.has_results and "depends on its batch" in run.failures()[0].reason
+
+
+@pytest.mark.parametrize("texts", [["a b c", "d e f g", "h i j k"], ["a b"] * 3])
+def test_texts_are_compared_at_their_commonest_length(texts: list[str]) -> None:
+    def by_number(some: list[str]) -> list[list[float]]:
+        return [[0.9, 0.1] if len(some) < 4 else [0.1, 0.9] for _ in some]
+
+    f = pm.Classifier(by_number, inputs=Text(length=6), batch_size=40)
+    with pytest.raises(ModelError, match="output for a masked text depends on its batch"):
+        pm.evaluate(f, texts, methods=["random"], labels="all")

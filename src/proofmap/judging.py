@@ -37,7 +37,7 @@ from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.plugins.code import provenance
 from proofmap.plugins.failures import exit_as_error
-from proofmap.results.evaluation import Evaluation
+from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores, unmeasured_scores
 from proofmap.study.planning.cost import expected_labels
@@ -168,6 +168,7 @@ class Judge:
         own_boxes = checked_boxes(boxes, true_labels, image_names, inputs)
         known = checked_objects(objects, classifier.names, image_names, inputs)
         subjects = Subjects(images, table, true_labels, own_boxes, known)
+        session.compare_batches(subjects)
         kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
         blocks: dict[str, list[BlockResult]] = {name: [] for name in session.methods}
         size = max(1, _BLOCK // (classifier.inputs.count * table.shape[1]))
@@ -202,6 +203,7 @@ class Judge:
             "batches": [batch.size for batch in classifier.frozen().batches],
             "threads": torch.get_num_threads(),
             "proofmap": source_version(),
+            **batch_record(session.batch_difference),
         }
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
         results = []

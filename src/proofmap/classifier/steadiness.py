@@ -4,16 +4,22 @@ Two outputs are compared by their largest difference, relative to 1 + the larges
 precision). Calls with other images in the batch, or in another order, may differ by .01. Rounding errors are smaller: another batch or
 number of threads changes the logits of EfficientNet-Lite0 by 1.4e-6 (3e-5 in bfloat16), and those of CIFAR's ResNets and ViT by 4e-7. The
 limit for other batches is wider because the effect of reduced precision inside a net (TF32, autocast) depends on the batch.
+
+These looks use two images. Once per evaluation, a whole batch of masked images is compared too (:func:`difference_between_batches`). Its limits
+are wider, because the net of a study may be quantized in steps that depend on the batch: then the size of the difference is reported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from proofmap.classifier.kernels import steady_kernels
+from proofmap.core.batching import in_batches
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Inputs, Rows
 from proofmap.core.tensors import private_copy
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
 
 _SAME_CALL, _SAME_CALL_IN_HALF, _OTHER_COMPANY = 1e-4, 0.02, 0.01
 _LOOKED_AT = 2  # images
+_MASKED_OUTPUT, _MASKED_F = 0.1, 0.2  # of the largest output, and of f
 
 
 class UnsteadyNet(ModelError):
@@ -121,6 +128,38 @@ class FirstLook:
 
     def _outputs(self, images: Tensor) -> Tensor:
         return comparable(self.classifier.logits(images), self.classifier.outputs)
+
+
+@torch.no_grad()
+def difference_between_batches(classifier: Classifier, x: Tensor) -> float:
+    """The largest difference of f(x, a) between one batch with all inputs ``x`` and smaller batches, in which each input has another index
+    and other company. Raises an UnsteadyNet if f moves by more than .2, or an output by more than .1 of the largest output.
+
+    This takes two passes per input. 0 if an output is NaN.
+    """
+    with steady_kernels(tf32=False):
+        whole = torch.cat(
+            in_batches(lambda a, b: classifier(x[a:b]), len(x), classifier.batches[0], item="masked image")
+        )
+        cuts = [
+            0,
+            *(2**k - 1 for k in range(1, len(x).bit_length())),
+            len(x),
+        ]  # batches of 1, 2, 4, ...: no input keeps its index
+        parts = torch.cat([classifier(x[a:b]) for a, b in pairwise(cuts) if b > a])
+    if not bool(whole.isfinite().all() and parts.isfinite().all()):
+        return 0.0  # the game says so, with the inputs
+    one, other = (comparable(each, classifier.outputs) for each in (whole, parts))
+    size, largest = float((one - other).abs().max()), float(torch.maximum(one.abs(), other.abs()).max())
+    moved = float((classifier.log_f(whole).exp() - classifier.log_f(parts).exp()).abs().max())
+    if size > _MASKED_OUTPUT * largest or moved > _MASKED_F:
+        item = classifier.inputs.singular
+        raise UnsteadyNet(
+            f"the net's output for a masked {item} depends on its batch, or differs from call to call: between a batch of {len(x)} and smaller ones an "
+            f"output moves by {size:.3g} (the largest output is {largest:.3g}), and f by {moved:.2g}, so f(x, a) is not defined. Make the net a "
+            f"function of each {item} alone: look for random numbers, and for steps that use the number or the order of the {classifier.inputs.noun}"
+        )
+    return moved
 
 
 def comparable(logits: Tensor, outputs: str) -> Tensor:

@@ -19,6 +19,7 @@ from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.classifier.together import each_length
+from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
@@ -178,6 +179,30 @@ def play(
     return play_on(
         GameBoard(classifier, images, maps, labels, seed=seed), game, matrix=matrix, progress=progress
     )
+
+
+@torch.no_grad()
+def masked_batch(
+    game: ReadyGame, classifier: Classifier, images: Tensor, labels: Tensor
+) -> tuple[Classifier, Tensor]:
+    """Randomly masked images, as many as one batch of a game has, and the classifier that takes them. Of inputs with different numbers of
+    positions, those of the commonest number are used.
+    """
+    groups = classifier.inputs.by_length(images)
+    if groups:
+        n, places = max(groups, key=lambda group: len(group[1]))
+        images, labels = classifier.inputs.cut(images[places], n), labels[places.to(labels.device)]
+        classifier = classifier.at_length(n)
+        game = game.game.prepare(classifier)
+    inputs, most = classifier.inputs, classifier.batches[0].size
+    passes = max(1, game.game.passes(inputs.count) * int((labels != NO_LABEL).sum()))
+    count = -(-passes // -(-passes // most))
+    image = torch.arange(count) % len(images)
+    random = torch.rand(count, inputs.count, generator=torch.Generator().manual_seed(0))
+    shown = random < ((torch.arange(count) + 0.5) / count)[:, None]
+    image, keep = image.to(images.device), shown.view(-1, *inputs.positions).to(images.device)
+    keys = streams.image_keys(images, 0, "masked batch")[image]
+    return classifier, inputs.composite(keep, images[image], game.fill.behind(images[image], keys, keep))
 
 
 @torch.no_grad()

@@ -22,6 +22,21 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+BATCH_DIFFERENCE = "batch_difference"
+"""The setting of an evaluation with the largest difference of f between batches that was seen."""
+_SMALLEST_STATED = 1e-4
+
+
+def batch_record(difference: object) -> dict[str, object]:
+    """The entry of an evaluation's settings for a difference of f between batches; empty if the difference is small or unknown.
+
+    >>> batch_record(0.00213), batch_record(1e-6), batch_record(None)
+    ({'batch_difference': 0.0021}, {}, {})
+    """
+    stated = isinstance(difference, float) and difference >= _SMALLEST_STATED
+    return {BATCH_DIFFERENCE: float(f"{difference:.2g}")} if stated else {}
+
+
 class HasEvaluation(Protocol):
     """An object with an evaluation: a :class:`~proofmap.Run`, a :class:`~proofmap.Proof`, or the outcome of a study."""
 

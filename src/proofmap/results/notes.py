@@ -14,7 +14,7 @@ from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL, UNBELIEVED, WRONG, first_wrong, is_by_probability
 from proofmap.core.outputs import in_words
 from proofmap.core.text import counted
-from proofmap.results.evaluation import Evaluation
+from proofmap.results.evaluation import BATCH_DIFFERENCE, Evaluation
 from proofmap.results.records import BEST_EFFORT, SOUNDNESS
 from proofmap.results.statistics import Score
 from proofmap.results.tables import metric_words, number
@@ -219,6 +219,17 @@ def flat_notes(evaluation: Evaluation) -> list[str]:
         return []
     return [
         f"whatever is shown, f changes by less than {_HARDLY:g}: every map, noise too, is complete and sound"
+    ]
+
+
+def batch_notes(evaluation: Evaluation) -> list[str]:
+    """A list with one note if f of the same masked image differs between batches by as much as a score may show."""
+    difference = evaluation.settings.get(BATCH_DIFFERENCE)
+    if difference is None:
+        return []
+    return [
+        f"f of a masked {evaluation.inputs.singular} differs by up to {difference:g} between batches of the net: smaller differences between "
+        "scores mean nothing"
     ]
 
 

@@ -29,6 +29,7 @@ from proofmap.results.fill_alone import (
 from proofmap.results.named_positions import position_records, proof_names
 from proofmap.results.notes import (
     WRONG_WORDS,
+    batch_notes,
     counting_notes,
     coverage_notes,
     different_images,
@@ -119,7 +120,7 @@ def score_notes(evaluation: Evaluation) -> list[str]:
         )
     quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
     quoted += [*soundness_notes(evaluation), *run_notes(evaluation), *counting_notes(evaluation)]
-    return [*quoted, *one_position_notes(evaluation), *flat_notes(evaluation)]
+    return [*quoted, *one_position_notes(evaluation), *flat_notes(evaluation), *batch_notes(evaluation)]
 
 
 def score_table(evaluation: Evaluation, width: int | None = None) -> str:

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.steadiness import FirstLook
+from proofmap.classifier.steadiness import FirstLook, UnsteadyNet, difference_between_batches
 from proofmap.classifier.together import each_length
 from proofmap.core.errors import InputError
 from proofmap.core.progress import Progress
@@ -28,6 +28,8 @@ from proofmap.methods.masks.method import MapWatcher, ReadyMask
 from proofmap.methods.method import ReadyMethod
 from proofmap.methods.wrappers import MapMaker
 from proofmap.metrics.block import BlockResult, Subjects, join_places, judge_block
+from proofmap.metrics.curves import masked_batch
+from proofmap.metrics.games import InsertionGame
 from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
 from proofmap.models import load_classifier
 from proofmap.models.spec import FILE_SCHEMES, ModelSpec
@@ -43,6 +45,7 @@ class Session:
         methods, metrics: the methods and metrics, prepared for the net, by the names that the study gives them.
         run_metrics: the metrics that judge the run as a whole.
         distractors: the record of the distractors, random images that were chosen from the data; None if none were needed.
+        batch_difference: how much f of a masked image differs between batches; None before :meth:`compare_batches`.
     """
 
     study: Study
@@ -52,6 +55,7 @@ class Session:
     run_metrics: Mapping[str, RunMetric] = field(default_factory=dict)
     dataset: Dataset | None = None
     distractors: Mapping[str, Any] | None = None
+    batch_difference: float | None = field(default=None, init=False)
     _look: FirstLook | None = field(default=None, init=False, repr=False)
     _lengths: dict[int, Session] = field(default_factory=dict, init=False, repr=False)
 
@@ -134,6 +138,26 @@ class Session:
         """At the first call, store the net's outputs for two of these images, to which :meth:`check_net` compares later outputs."""
         if self._look is None:
             self._look = FirstLook(self.classifier.frozen(), images)
+
+    def compare_batches(self, subjects: Subjects) -> None:
+        """At the first call, compare the net's outputs for a batch of masked images with those in other batches. Raises an
+        :class:`~proofmap.classifier.steadiness.UnsteadyNet` if they differ much; otherwise the size is in :attr:`batch_difference`.
+        """
+        if self.batch_difference is not None:
+            return
+        net = self.classifier.frozen()
+        games = [game for metric in self.metrics.values() for game in metric.games.values()]
+        try:
+            game = games[0] if games else InsertionGame().prepare(net)
+            self.batch_difference = difference_between_batches(
+                *masked_batch(game, net, subjects.images, subjects.labels)
+            )
+        except UnsteadyNet:
+            raise
+        except (
+            Exception
+        ):  # a net or a fill that fails on masked images: the game says for which, and a run stores it
+            self.batch_difference = 0.0
 
     def check_net(self, during: str) -> None:
         """Raise if the net's outputs have changed since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from proofmap.metrics.curves import Curves
+from proofmap.results.evaluation import BATCH_DIFFERENCE, batch_record
 from proofmap.study.manifest import Manifest
 from proofmap.study.planning.plan import digest
 from proofmap.study.store.database import Store
@@ -41,6 +42,7 @@ class RunSink:
     def add(self, unit: Unit, result: UnitResult) -> None:
         """Store a unit: first write the file of its maps, then its row in the database, which names the file."""
         self._record_environment(result)
+        self._record_batches(result)
         row, file = self._row(unit, result), self._write_maps(unit, result)
         if file is not None:
             row = replace(row, maps=file.name, maps_bytes=file.size)
@@ -55,6 +57,14 @@ class RunSink:
         if manifest != self.manifest:
             manifest.write(self.folder)
             self.manifest = manifest
+
+    def _record_batches(self, result: UnitResult) -> None:
+        """Store how much f differs between batches, if no earlier unit saw a larger difference."""
+        if not batch_record(result.batch_difference):
+            return
+        known = self.store.note(BATCH_DIFFERENCE)
+        if not isinstance(known, float) or known < result.batch_difference:
+            self.store.set_note(BATCH_DIFFERENCE, result.batch_difference)
 
     def _row(self, unit: Unit, result: UnitResult) -> UnitRow:
         """The record of a unit for the store: everything except its maps."""

@@ -78,6 +78,8 @@ class UnitResult:
     batches: tuple[int, int]
     environment: Mapping[str, object]
     """The machine and package versions with which the unit was computed."""
+    batch_difference: float = 0.0
+    """How much f of a masked image differs between batches on this machine."""
 
 
 @dataclass
@@ -133,8 +135,9 @@ class Worker:
             )
             maps = self._stored(unit, [subject.name for subject in judged])
             self.session.look_at(subjects.images)
-            parts = self._judge_in_halves(unit, places, subjects, maps, failures)
             try:
+                self.session.compare_batches(subjects)
+                parts = self._judge_in_halves(unit, places, subjects, maps, failures)
                 self.session.check_net(f"while {unit} was judged or before")
             except UnsteadyNet as error:  # what was found belongs to no one net
                 parts, failures = [], {**failures, **dict.fromkeys(places, reason_of(error))}
@@ -142,7 +145,8 @@ class Worker:
         batches = (fast.batches[0].size, fast.batches[1].size)
         seconds = time.monotonic() - began
         passes = self.progress.passes_done - before
-        return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment)
+        difference = self.session.batch_difference or 0.0
+        return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment, difference)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
         """The stored maps of these images, or None if some are missing. Maps that are computed again are equal to the bit."""

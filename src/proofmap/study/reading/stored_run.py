@@ -17,7 +17,7 @@ from proofmap.core.inputs import kind_of
 from proofmap.core.labels import label_array
 from proofmap.core.text import counted
 from proofmap.results.arrays import Array, CurveArrays
-from proofmap.results.evaluation import Evaluation
+from proofmap.results.evaluation import BATCH_DIFFERENCE, Evaluation, batch_record
 from proofmap.results.records import MethodResult, method_result
 from proofmap.results.statistics import Score
 from proofmap.study.manifest import Manifest
@@ -210,6 +210,7 @@ class Run:
             "batches": list(self.manifest.batches),
             "threads": self.manifest.threads,
             "proofmap": " and ".join(sorted(self.manifest.versions)),
+            **batch_record(self.store.note(BATCH_DIFFERENCE)),
         }
         names = tuple(image.name for image in self.images)
         results = [self._result(self.methods[name], table, context, names) for name in methods]
