@@ -19,8 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from proofmap.bench import agreement
-from proofmap.bench.agreement import EACH, TOLERANCE, WHOLE
 from proofmap.bench.record import Record, values_of
 from proofmap.bench.task import METRICS, VERSION, Task, task_names
 from proofmap.core.errors import InputError
@@ -34,6 +32,10 @@ from proofmap.results.paired import fewest_images, holm, sign_flip_p
 from proofmap.results.statistics import Score, mean_score
 
 FOLDER = Path("leaderboard")
+EACH, MEANS = "each value", "means"
+"""How the recomputed values of a record agree with it."""
+TOLERANCE = 0.005
+"""Largest allowed difference of a recomputed value."""
 SHARE = 0.1
 """The share of a record's images that is computed again before the record is added; at least one image."""
 DECIDED = ("completeness", "soundness", "steadiness")
@@ -63,7 +65,7 @@ class Row:
 
     @property
     def rule(self) -> str:
-        """The rule (see :mod:`proofmap.bench.agreement`) by which recomputed values agree with the record. Empty if none were recomputed."""
+        """The rule by which recomputed values agree with the record (see :mod:`proofmap.bench.submission`). Empty if none were recomputed."""
         return str(self.record.check.get("rule", EACH)) if self.record.check.get("images") else ""
 
     @property
@@ -75,16 +77,10 @@ class Row:
         found = f"{len(check['images'])} of {n} computed again on {check['machine']['device']}"
         if self.rule == EACH:
             return f"{found}; no value differs by more than {TOLERANCE:g}"
-        times = check.get("computations", agreement.COMPUTATIONS)
-        own = (
-            "as the method's own values do if roundings change"
-            if times > 1
-            else "how far the method's own values do is not known"
-        )
-        return (
-            f"{found}, {counted(times, 'time')}; single values differ by up to {check['largest_difference']:.2f}, {own}; "
-            f"the difference as a whole has p = {check['p']:.2g} (refused below {agreement.LEVEL:g})"
-        )
+        single = f"{found}; single values differ by up to {check['largest_difference']:.2f}"
+        if "largest_mean_difference" not in check:
+            return f"{single}; checked by a rule of an earlier version"
+        return f"{single}, and means by at most {check['largest_mean_difference']:.4f}"
 
     @property
     def hardly_checked(self) -> str:
@@ -194,7 +190,7 @@ class Board:
         cells, rows = [], self.rows(view)
         for row in rows:
             marks = ("*" if row.learned_on else "") + ("!" if row.over_budget else "")
-            marks += "?" if row.hardly_checked else "~" if row.rule == WHOLE else ""
+            marks += "?" if row.hardly_checked else "~" if row.rule not in ("", EACH) else ""
             decided = f"+{_total(row.better_than)} -{_total(row.worse_than)}"
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
@@ -213,10 +209,8 @@ class Board:
             notes.append(f"!: over the budget of {self.task.budget:,} passes for an image.")
         if any(row.hardly_checked for row in rows):
             notes.append(f"?: not recomputed, or for fewer than a tenth of the {self.task.kind}.")
-        if any(row.rule == WHOLE for row in rows):
-            notes.append(
-                "~: recomputed with other roundings, on another device or on a GPU, and agrees as a whole, not value by value."
-            )
+        if any(row.rule not in ("", EACH) for row in rows):
+            notes.append("~: recomputed with other roundings, and means agree, not single values.")
         return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
 
 
