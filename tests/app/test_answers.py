@@ -43,9 +43,15 @@ def test_about(client: TestClient, server: Server) -> None:
         "learned-mask",
         "rate-distortion",
     }
-    assert "gray" in {fill["name"] for fill in about["fills"]} and "road" not in {
-        f["name"] for f in about["fills"]
-    }
+    assert [fill["name"] for fill in about["fills"]] == ["gray", "blur", "median", "noise", "images"]
+
+
+def test_every_fill_that_is_listed_has_a_picture_and_another_says_why_not(client: TestClient) -> None:
+    photo = uploaded(client)
+    for fill in client.get("/api/about").json()["fills"]:
+        assert client.get(f"/api/photos/{photo}/fill?net=toy&fill={fill['name']}").status_code == 200, fill
+    refused = client.get(f"/api/photos/{photo}/fill?net=toy&fill=near-rows")
+    assert refused.status_code in (400, 422) and "rows" in refused.json()["error"]
 
 
 def test_every_method_that_is_listed_can_be_asked_for(client: TestClient, server: Server) -> None:

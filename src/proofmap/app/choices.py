@@ -25,6 +25,7 @@ from proofmap.app.answers import MethodAbout, Named
 from proofmap.app.setting_fields import SAFE_TEXTS, bounds, fields_of, is_live
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.inputs import KINDS, Pictures
 from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.images import OWN, SAMPLES, AnyPlugin
 from proofmap.methods import METHODS, Method, make_method
@@ -154,8 +155,9 @@ class Choices:
 
     def fills_about(self) -> list[Named]:
         names = [name for name in FILLS if not FILLS[name].reads_mask]
-        if self._net is None:
-            return [Named(name=name) for name in names]
+        if self._net is None:  # also fills of plug-ins, which may be for any kind of input
+            others = {name for kind in KINDS for name in KINDS[kind].fills} - {*Pictures.fills}
+            return [Named(name=name) for name in names if name not in others]
         inputs = self._net.inputs
         words = {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
         shown = [name for name in inputs.fills if name in names and name != inputs.same_as_gray]

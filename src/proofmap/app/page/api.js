@@ -48,7 +48,9 @@ export async function picture(path, query) {
   try {
     await image.decode();
   } catch {
-    await get("api/about"); // throws if the server does not answer
+    await get(path, query).catch((error) => {
+      if (error instanceof Refused || error instanceof Silent) throw error; // the server's own reason
+    });
     throw new Refused(404, "The picture is no longer on the server.");
   }
   return image;
