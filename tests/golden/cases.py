@@ -6,13 +6,15 @@ import copy
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import nn
 
 import proofmap as pm
-from tests.golden import nets, record
+from tests.golden import errors, nets, record, runs
 
 EXACT = 2e-6
 """Largest difference, relative to numbers above 1, unless a case says more: records have 7 digits."""
@@ -442,3 +444,28 @@ def many_images() -> Any:
     found = judge.compute()
     again = found.select_images(range(2, 24))
     return {"24": record.of(found), "22": {r.name: record.of_method(r)["scores"] for r in again.results}}
+
+
+@case()
+def errors_in_python() -> Any:
+    return {name: runs.text_of(mistake) for name, mistake in errors.mistakes().items()}
+
+
+@case()
+def errors_of_commands() -> Any:
+    with TemporaryDirectory() as folder:
+        made = errors.commands(Path(folder)).items()
+        found = {name: errors.command(*arguments) for name, arguments in made}
+        return {name: [code, text.replace(folder, "FOLDER")] for name, (code, text) in found.items()}
+
+
+@case(learned_mask=1e-5)
+def a_run_that_was_killed() -> Any:
+    with TemporaryDirectory() as folder:
+        return runs.killed_and_resumed(Path(folder))
+
+
+@case()
+def recipes() -> Any:
+    with TemporaryDirectory() as folder:
+        return runs.recipes(Path(folder))
