@@ -14,7 +14,6 @@ from proofmap import cli
 from proofmap.cli.bench import ACTIONS
 from proofmap.cli.compare import ANALYSES
 from proofmap.cli.lists import KINDS as LISTED
-from proofmap.methods.maskers.training import KINDS as KINDS_OF_MASKERS
 from proofmap.metrics import CURVES, THRESHOLDS
 from tests.command import run
 
@@ -67,7 +66,6 @@ def test_the_help_of_an_option_names_every_choice() -> None:
         assert all(name in help_of(command, "--thresholds") for name in THRESHOLDS)
     _, summary = cli.COMMANDS["Studies of many images"]["analyse"]
     assert all(kind in summary for kind in ANALYSES)
-    assert help_of("train-masker", "--kind").endswith(f": {', '.join(KINDS_OF_MASKERS)}.")
 
 
 @pytest.mark.parametrize(

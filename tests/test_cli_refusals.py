@@ -15,7 +15,6 @@ from proofmap import cli
 from tests.command import run
 from tests.test_cli import MODEL, NET
 
-MASKER = ("train-masker", *MODEL, "--out", "new.safetensors", "--data")
 SANITY = ("sanity", "photos", *MODEL, "--methods", "random")
 
 
@@ -156,9 +155,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ((*SANITY, "--noise", "inf"), "noise a number above 0"),
         ((*SANITY, "--orders", "upwards"), "--orders must be among cascading"),
         (("sanity", "photos", "--model", "nosuch"), "torchvision:nosuch or timm:nosuch"),
-        ((*MASKER, "texts"), "no image of texts could be read: "),
-        ((*MASKER, "photos", "--learning-rate", "inf"), "learning_rate must be a number above 0, not inf"),
-        ((*MASKER, "photos", "--layers", ","), "--layers names nothing"),
         (("reproduce", "desc"), "no recipe is named 'desc'. Did you mean 'desk'?"),
         (
             ("reproduce", "cifar10-tv", "--data", "empty"),

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import proofmap as pm
+from benchmarks.maskers.train import train_masker
 from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
-from proofmap.methods import train_masker
 from proofmap.metrics import check_axioms
 from proofmap.testing.nets import token_net
 from tests.toys import MEAN, STD, conv_net, pixels
@@ -78,14 +78,12 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
             assert abs(a.value - b.value) < 0.02, (on_cpu.name, a.name, a.value, b.value)
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.file.MaskerWarning")  # four steps
 @pytest.mark.parametrize(
     "kind, method",
     [
         ("dabkowski", "real-time-saliency:weights={}"),
         ("phang-fix", "phang-masker:variant=fix,weights={}"),
         ("phang-ca", "phang-masker:weights={}"),
-        ("belief", "belief-masker:weights={}"),
     ],
 )
 def test_maskers_are_trained_and_used_on_both_devices(kind: str, method: str, tmp_path: Path) -> None:

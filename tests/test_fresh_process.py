@@ -92,4 +92,4 @@ heavy = sorted({"torch", "numpy", "PIL", "matplotlib"} & sys.modules.keys())
 print(json.dumps({"heavy": heavy, "help": printed.getvalue()}))
 """
     found = told("1", program)
-    assert found["heavy"] == [] and "train-masker" in found["help"]
+    assert found["heavy"] == [] and "reproduce" in found["help"]

@@ -212,7 +212,7 @@ def test_its_commands_run_without_the_repository(wheel: Path, tmp_path: Path) ->
     printed, (page, about, idea) = away.commands(
         "list methods",
         "list recipes",
-        "list methods belief-masker",
+        "list methods phang-masker",
         "evaluate --model net.py:make --data photos --methods gradient,random --labels top2 --out run -q",
         "report run --out page.html",
         "serve --port 0 --no-browser --model net.py:make",

@@ -73,7 +73,6 @@ METHOD_SPECS = [
     "shapley:orders=10",
     "kernel-shap:samples=500",
     "greedy-insertion",
-    "belief-masker",
     "phang-masker",
     "real-time-saliency",
     "top-label:belief-mask",

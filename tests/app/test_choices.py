@@ -46,7 +46,7 @@ def test_settings_are_those_of_the_command_line(spec: str) -> None:
         "learned-mask:fill=images:photos",
         "inverse:learned-mask:fill=images(source=photos)",
         "phang-masker:weights=masker.safetensors",
-        "blurred:belief-masker:weights=x",
+        "blurred:phang-masker:weights=x",
         "captum:IntegratedGradients",
         "top-label:torch-cam:GradCAM",
         "blurred(of=pytorch-grad-cam(of=GradCAM))",

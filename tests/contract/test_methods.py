@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from proofmap.methods import METHODS, make_method, train_masker
+from benchmarks.maskers.train import train_masker
+from proofmap.methods import METHODS, make_method
 from proofmap.testing import check_method
 from proofmap.testing.nets import PICTURES, classifier_of, values
 
@@ -74,7 +75,6 @@ VARIANTS = [
     "igos++:iterations=2,integration=2,grid=8,l1=0,tv=0.1,momentum=true",
     f"real-time-saliency:weights={MASKERS}/dabkowski.safetensors",
     f"phang-masker:weights={MASKERS}/phang-ca.safetensors",
-    f"belief-masker:weights={MASKERS}/belief.safetensors",
     *(pytest.param(spec, marks=pytest.mark.slow) for spec in SECOND),
 ]
 ADAPTED = {
@@ -93,7 +93,7 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("maskers")
     f, x = classifier_of(PICTURES), values(PICTURES, 6)
     truth = torch.arange(len(x)) % len(f.names)  # every label occurs
-    for kind in ("dabkowski", "phang-fix", "phang-ca", "belief"):
+    for kind in ("dabkowski", "phang-fix", "phang-ca"):
         train_masker(kind, f, x, truth, out=folder / f"{kind}.safetensors", steps=2, batch=4, width=4)
     return folder
 

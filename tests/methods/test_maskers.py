@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from benchmarks.maskers.objective import TrainingBatch, TrainingRecipe
+from benchmarks.maskers.published import PhangCA, PhangFix, RealTimeObjective
+from benchmarks.maskers.train import KINDS, Training, train_masker
 from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Rows
-from proofmap.methods import make_method, train_masker
-from proofmap.methods.maskers.belief import BeliefObjective, standardised_cams, with_rivals
-from proofmap.methods.maskers.file import Header, MaskerWarning, net_digest, read_header
+from proofmap.methods import make_method
+from proofmap.methods.maskers.file import MaskerWarning, read_header
 from proofmap.methods.maskers.nets import (
-    BeliefNet,
     Encoder,
     PhangNet,
     RealTimeNet,
@@ -29,9 +29,6 @@ from proofmap.methods.maskers.nets import (
     repeated,
     resized,
 )
-from proofmap.methods.maskers.objective import SGD, Adam, TrainingBatch, TrainingRecipe
-from proofmap.methods.maskers.published import PhangCA, PhangFix, RealTimeObjective
-from proofmap.methods.maskers.training import KINDS, Training
 from proofmap.methods.masks.belief_terms import belief_errors
 from proofmap.models import load_classifier
 from proofmap.testing.nets import counted_classifier
@@ -41,7 +38,6 @@ METHODS = {
     "dabkowski": "real-time-saliency:weights={}",
     "phang-fix": "phang-masker:variant=fix,weights={}",
     "phang-ca": "phang-masker:weights={}",
-    "belief": "belief-masker:weights={}",
 }
 
 
@@ -51,11 +47,11 @@ def recipe(kind: str, **changes: Any) -> TrainingRecipe:
 
 
 def training(kind: str, truth: Tensor | None = None, **changes: Any) -> Training:
-    return Training(recipe(kind, **changes), conv_classifier(), pixels(6, 8), truth, "pixels")
+    return Training(recipe(kind, **changes), conv_classifier(), pixels(6, 8), truth)
 
 
 def batch_of(made: Training, step: int = 0) -> TrainingBatch:
-    return made._batch(step, step)
+    return made.batch(step)
 
 
 # ---- what is read of the net ------------------------------------------------------------------------------------
@@ -161,74 +157,6 @@ def test_the_phang_net_mixes_two_scales() -> None:
         for reduce, x in zip(net.reduce, features, strict=True)
     ]
     torch.testing.assert_close(net(features), net.mask(torch.cat(wide, dim=1)).sigmoid())
-
-
-def test_an_untrained_belief_net_gives_grad_cam_of_what_the_net_believes() -> None:
-    """2 C_a for the likeliest label; for others what speaks for the likeliest one comes in, and then leaves the label's own out."""
-    f, x = conv_classifier(), pixels(2, 8)
-    net = BeliefNet([12, 6], width=4).eval()
-    features, logits = Encoder(f, find_scales(f, most=4))(x)
-    labels, cam = f.top(x, 4), make_method("grad-cam").prepare(f)
-    cams = standardised_cams(cam, x, labels, (8, 8))
-    assert cams[:, :3].std(dim=(2, 3)).allclose(torch.ones(2, 3), atol=1e-3)
-    told = with_rivals(cam, x, labels, f.log_f(logits), (8, 8))
-    maps = net(net.field(features), *told)
-    torch.testing.assert_close(maps[:, 0], 2 * cams[:, 0])
-    plain = make_method("grad-cam")(f, x, labels)
-    for i in range(2):
-        assert torch.corrcoef(torch.stack([maps[i, 0].flatten(), plain[i, 0].flatten()]))[0, 1] > 0.99
-        said = f.log_f(logits)[i].exp()
-        for j in range(1, 4):
-            t = math.sqrt(float(said[labels[i, j]] / said[labels[i, 0]]))
-            mixed = (2 * t - 1) * cams[i, j] + (1 - t) * cams[i, 0]
-            torch.testing.assert_close(maps[i, j], 2 * (mixed - mixed.mean()) / mixed.std().clamp_min(0.1))
-
-
-def test_the_rival_of_a_label_is_the_likeliest_other_one() -> None:
-    f, x = conv_classifier(), pixels(1, 8)
-    cam = make_method("grad-cam").prepare(f)
-    log_f = torch.tensor([[0.1, 0.6, 0.0, 0.3]]).log()
-    labels = torch.tensor([[0, 1, 2, 3, 1]])
-    cams, told = with_rivals(cam, x, labels, log_f, (8, 8))
-    rivals = torch.tensor([[1, 3, 1, 1, 3]])
-    torch.testing.assert_close(cams[:, :, 0], standardised_cams(cam, x, labels, (8, 8)))
-    torch.testing.assert_close(cams[:, :, 1], standardised_cams(cam, x, rivals, (8, 8)))
-    assert torch.equal(told, torch.stack([log_f[:, labels[0]], log_f[:, rivals[0]]], dim=2))
-    alone, _ = with_rivals(cam, x, torch.tensor([[0]]), log_f[:, :1], (8, 8))
-    assert torch.equal(alone[:, :, 0], alone[:, :, 1])
-
-
-def told_at_random() -> tuple[Tensor, Tensor]:
-    return torch.randn(2, 3, 2, 4, 4), -torch.rand(2, 3, 2)
-
-
-def test_a_belief_net_serves_labels_in_any_order() -> None:
-    torch.manual_seed(0)
-    net = BeliefNet([5, 4], width=3).eval()
-    for weight in net.parameters():
-        nn.init.normal_(weight, std=0.3)
-    field = net.field([torch.rand(2, 5, 2, 2), torch.rand(2, 4, 4, 4)])
-    cams, log_f = told_at_random()
-    order = [2, 0, 1]
-    torch.testing.assert_close(net(field, cams, log_f)[:, order], net(field, cams[:, order], log_f[:, order]))
-
-
-def test_the_size_of_a_belief_net_s_maps_cannot_run_away() -> None:
-    """Games ask for the order of places; a masker whose maps grew had ever fewer places to learn from."""
-    torch.manual_seed(0)
-    net = BeliefNet([5, 4], width=3).eval()
-    field = net.field([torch.rand(2, 5, 2, 2), torch.rand(2, 4, 4, 4)])
-    told = told_at_random()
-    for size in (0.3, 3.0, 30.0):
-        nn.init.normal_(net.head[-1].weight, std=size)
-        maps = net(field, *told)
-        torch.testing.assert_close(maps.std(dim=(2, 3)), torch.full((2, 3), 2.0))
-        torch.testing.assert_close(maps.mean(dim=(2, 3)), torch.zeros(2, 3), atol=1e-5, rtol=0)
-    nothing = torch.zeros(2, 3, 2, 4, 4, requires_grad=True)
-    nn.init.zeros_(net.head[-1].weight)
-    flat = net(field, nothing, told[1])
-    flat.square().sum().backward()
-    assert torch.equal(flat, torch.zeros_like(flat)) and bool(nothing.grad.isfinite().all())
 
 
 @pytest.mark.parametrize("larger", [8.0, 0.1])
@@ -363,59 +291,6 @@ def test_ca_trains_a_copy_and_leaves_the_net_alone() -> None:
         assert objective.log_f(batch.images).gather(1, labels).mean() > own.gather(1, labels).mean()
 
 
-def test_the_belief_masker_plays_the_insertion_game() -> None:
-    made = training("belief", batch=2)
-    objective, batch = made.objective, batch_of(made)
-    assert isinstance(objective, BeliefObjective)
-    labels = objective.labels(batch)
-    assert labels.shape == (2, 4)
-    assert torch.equal(labels[:, :3], batch.log_f.topk(3, dim=1).indices)
-    maps = torch.randn(8, 8, 8, generator=torch.Generator().manual_seed(0))
-    said = objective.play(objective.games(batch, labels), maps)
-    jitter = batch.uniform("shares", 48).view(8, 3, 4)
-    for pair, fill, turn in ((0, 0, 0), (5, 1, 3), (7, 2, 2), (3, 2, 1)):
-        share = (turn + float(jitter[pair, fill, turn])) / 4
-        ranked = maps[pair].flatten().argsort(descending=True)[: int(share * 64)]
-        image = batch.images[pair // 4]
-        behind = (
-            objective.fills[fill](image[None], batch.keys[:1])[0] if fill < 2 else batch.others[pair // 4]
-        ).clone()
-        shown = behind.flatten(1)
-        shown[:, ranked] = image.flatten(1)[:, ranked]
-        expected = says(made.classifier, shown.view(3, 8, 8))[int(labels[pair // 4, pair % 4])]
-        assert float(said[pair, fill, turn]) == pytest.approx(expected, rel=1e-3, abs=1e-4)
-
-
-def test_the_games_of_the_belief_masker_are_played_in_parts_that_fit() -> None:
-    """Twelve passes a map: with room for 30 of them maps are played by twos, and are pulled as all at once."""
-    made = training("belief", batch=3)
-    objective, batch = made.objective, batch_of(made)
-    assert isinstance(objective, BeliefObjective)
-    labels = objective.labels(batch)
-    maps = torch.randn(12, 8, 8, generator=torch.Generator().manual_seed(0))
-    f = batch.log_f.gather(1, labels).flatten().exp()
-    pulls, errors, largest = [], [], []
-    log_f = objective.log_f
-
-    def counted(images: Tensor) -> Tensor:
-        most.append(len(images))
-        return log_f(images)
-
-    for room in (1000, 30, 1):
-        most: list[int] = []
-        objective.log_f = counted  # type: ignore[method-assign]
-        made.classifier.fix_batches(room, room)
-        pulls.append(objective.pull(batch, maps, labels, f))
-        assert objective.shown_value is not None
-        errors.append(objective.shown_value[1])
-        largest.append(max(most))
-    assert largest == [144, 24, 12]
-    assert float(pulls[0].abs().max()) > 0.1
-    for pull, error in zip(pulls[1:], errors[1:], strict=True):
-        torch.testing.assert_close(pull, pulls[0], rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(error, errors[0])
-
-
 def test_labels_that_are_hardly_believed_need_not_be_proved_exactly() -> None:
     areas = torch.tensor([[0.5, 0.001], [0.001, 0.02], [0.004, 0.1], [0.1, 0.0002], [0.5, 0.00001]])
     errors = belief_errors(areas, torch.tensor([0.25, 0.005, 0.005, 0.00001, 0.0]))
@@ -427,187 +302,9 @@ def test_labels_that_are_hardly_believed_need_not_be_proved_exactly() -> None:
         [math.log(1000), 0],
     ]
     torch.testing.assert_close(errors, torch.tensor(expected), rtol=1e-5, atol=1e-5)
-    never = belief_errors(areas, torch.tensor([0.25, 0.005, 0.005, 0.00001, 0.0]), spared=math.inf)
-    expected[1][0] = 0
-    torch.testing.assert_close(never, torch.tensor(expected), rtol=1e-5, atol=1e-5)
-
-
-def test_half_of_the_images_of_the_belief_masker_have_half_of_another() -> None:
-    made = training("belief", batch=64)
-    images, others = torch.zeros(64, 3, 8, 8), torch.ones(64, 3, 8, 8)
-    shares = made.objective.altered(images, others, batch_of(made).keys).mean(dim=(1, 2, 3))
-    assert set(shares.tolist()) == {0.0, 0.5}
-    assert 20 < int((shares > 0).sum()) < 44
 
 
 # ---- training ---------------------------------------------------------------------------------------------------
-
-
-def test_training_makes_areas_fit_beliefs_better() -> None:
-    net = conv_net()
-    with torch.no_grad():
-        net[-1].weight *= 15  # so that the net is sure of itself
-    f = Classifier(net, size=8, mean=MEAN, std=STD)
-    x = F.interpolate(pixels(8, 2), size=8, mode="bilinear")
-    made = Training(recipe("belief", steps=60, batch=4, learning_rate=0.01, width=8), f, x, None, "pixels")
-    torch.manual_seed(0)
-    assert isinstance(made.objective, BeliefObjective)
-    nn.init.normal_(made.objective.net.head[-1].weight, std=3.0)  # maps at random, which prove what they like
-
-    def error() -> float:
-        """The mean |log A - log f| of labels in images that training does not see."""
-        made.objective.net.eval()
-        errors = []
-        for step in range(1000, 1004):
-            with torch.no_grad():
-                made.objective.loss(batch_of(made, step))
-            assert made.objective.shown_value is not None
-            errors.append(made.objective.shown_value[1])
-        made.objective.net.train()
-        return float(torch.stack(errors).mean())
-
-    before = error()
-    for _ in range(30):
-        made._learn(made.step)
-    assert error() < 0.8 * before
-
-
-def test_optimisers_are_those_of_torch() -> None:
-    for own, other in (
-        (Adam, lambda w: torch.optim.Adam(w, lr=0.1, weight_decay=0.01)),
-        (SGD, lambda w: torch.optim.SGD(w, lr=0.1, momentum=0.9, weight_decay=0.01)),
-    ):
-        nets = [drawn(nn.Linear(3, 2)) for _ in range(2)]
-        ours, theirs = own(nets[0], 0.01), other(nets[1].parameters())
-        for k in range(3):
-            for net in nets:
-                net.zero_grad()
-                net(torch.ones(2, 3) + k).square().sum().backward()
-            ours.step(0.1)
-            theirs.step()
-        torch.testing.assert_close(nets[0].weight, nets[1].weight)
-        torch.testing.assert_close(nets[0].bias, nets[1].bias)
-
-
-class Killed(BaseException):
-    pass
-
-
-class KilledAfter:
-    """Progress that ends the run after so many steps."""
-
-    def __init__(self, steps: int) -> None:
-        self.left = steps
-
-    def task(self, what: str, passes: int) -> KilledAfter:
-        return self
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.left -= 1
-        if not self.left:
-            raise Killed
-
-    def __enter__(self) -> KilledAfter:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-class Notes(KilledAfter):
-    """Progress that keeps its notes."""
-
-    def __init__(self) -> None:
-        self.notes: list[str] = []
-
-    def advance(self, passes: int, note: str = "") -> None:
-        self.notes += [note] if note else []
-
-
-def test_progress_tells_the_mean_of_ten_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    losses = iter(float(k) for k in range(20))
-    learn = Training._learn
-
-    def counted(made: Training, place: int) -> Tensor:
-        learn(made, place)
-        return torch.tensor(next(losses))
-
-    monkeypatch.setattr(Training, "_learn", counted)
-    notes, options = Notes(), {"steps": 20, "batch": 2, "width": 4}
-    train_masker(
-        "phang-fix",
-        conv_classifier(),
-        pixels(6, 8),
-        out=tmp_path / "m.safetensors",
-        progress=notes,
-        **options,
-    )
-    assert notes.notes == ["step 10, loss 4.500", "step 20, loss 14.500"]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_killed_run_goes_on_to_the_same_numbers(kind: str, tmp_path: Path) -> None:
-    f, x = conv_classifier(), pixels(6, 8)
-    options: dict[str, Any] = {"steps": 6, "batch": 3, "width": 4, "every": 2}
-    whole = train_masker(kind, f, x, out=tmp_path / "whole.safetensors", **options)
-    for steps in (1, 3, 2):
-        with pytest.raises(Killed):
-            train_masker(
-                kind, f, x, out=tmp_path / "parts.safetensors", progress=KilledAfter(steps), **options
-            )
-    assert not (tmp_path / "parts.safetensors").exists()
-    parts = train_masker(kind, f, x, out=tmp_path / "parts.safetensors", **options)
-    assert parts.read_bytes() == whole.read_bytes()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["parts.safetensors", "whole.safetensors"]
-
-
-def test_a_run_is_continued_with_the_same_settings_alone(tmp_path: Path) -> None:
-    f, x, out = conv_classifier(), pixels(6, 8), tmp_path / "m.safetensors"
-    options: dict[str, Any] = {"out": out, "batch": 3, "width": 4, "every": 1}
-    with pytest.raises(Killed):
-        train_masker("phang-fix", f, x, steps=3, progress=KilledAfter(2), **options)
-    with pytest.raises(InputError, match=r"was begun with steps 3; give the same settings"):
-        train_masker("phang-fix", f, x, steps=4, **options)
-    with pytest.raises(InputError, match="was begun with other images"):
-        train_masker("phang-fix", f, 1 - x, steps=3, **options)
-    with pytest.raises(InputError, match=r"was begun with net \w{32}"):
-        train_masker("phang-fix", conv_classifier(seed=1), x, steps=3, **options)
-    train_masker("phang-fix", f, x, steps=3, **options)
-    before = out.stat().st_mtime_ns
-    train_masker("phang-fix", f, x, steps=3, **options)
-    assert out.stat().st_mtime_ns == before  # nothing was left to do
-    with pytest.raises(InputError, match="is a different masker and is not replaced"):
-        train_masker("belief", f, x, steps=1, **options)
-    train_masker("belief", f, x, steps=1, force=True, **options)
-    assert Header.parse(read_header(out)).recipe.kind == "belief"
-
-
-@pytest.mark.parametrize(
-    "change, told",
-    [
-        ({"kind": "phang"}, "kind must be one of dabkowski, phang-fix, phang-ca, belief, not 'phang'"),
-        ({"steps": 0}, "steps must be at least 1"),
-        ({"batch": 0}, "batch must be at least 1"),
-        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
-        ({"out": "m.pth"}, "is named NAME.safetensors, not m.pth"),
-        ({"images": pixels(1, 8)}, "at least 2 images"),
-        ({"truth": torch.zeros(3)}, r"truth must be \(4,\)"),
-        ({"layers": ["nowhere"]}, "layer 'nowhere' has no spatial map"),
-        ({"classifier": linear_classifier(8)}, "no layer of this net has one"),
-    ],
-)
-def test_what_cannot_be_trained_is_refused(change: dict[str, Any], told: str, tmp_path: Path) -> None:
-    usual = {
-        "kind": "phang-fix",
-        "classifier": conv_classifier(),
-        "images": pixels(4, 8),
-        "out": "m.safetensors",
-    }
-    given = {**usual, "steps": 1, "batch": 2, **change}
-    given["out"] = tmp_path / given["out"]
-    with pytest.raises(InputError, match=told):
-        train_masker(**given)
-    assert not any(tmp_path.iterdir())
 
 
 ODD = {
@@ -621,7 +318,7 @@ ODD = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.file.MaskerWarning")  # two steps
+@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.file.MaskerWarning")  # few labels in few images
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", ODD)
 def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:
@@ -636,7 +333,7 @@ def test_maskers_are_for_pictures(tmp_path: Path) -> None:
     inputs = Rows(columns=3, mean=(0, 0, 0), std=(1, 1, 1))
     f = Classifier(nn.Linear(3, 2), inputs=inputs)
     with pytest.raises(InputError, match="maskers are for pictures"):
-        train_masker("belief", f, torch.rand(4, 3), out=tmp_path / "m.safetensors")
+        train_masker("phang-fix", f, torch.rand(4, 3), out=tmp_path / "m.safetensors")
 
 
 # ---- files and methods ------------------------------------------------------------------------------------------
@@ -655,18 +352,7 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def test_a_file_says_what_its_masker_was_trained_on(maskers: dict[str, Path]) -> None:
-    header = Header.parse(read_header(maskers["belief"]))
-    assert header.recipe == recipe("belief", steps=2, learning_rate=2e-3)
-    assert (header.model, header.data, header.images, header.label_set) == ("Sequential", "pixels", 6, "all")
-    assert header.net == net_digest(conv_classifier())
-    assert [(s.layer, s.channels, s.size) for s in header.scales] == [("3", 12, (4, 4)), ("1", 6, (8, 8))]
-    with safe_open(maskers["belief"], framework="pt") as file:
-        stored = file.get_tensor("head.0.weight"), file.get_tensor("head.0.bias")
-    assert [tensor.dtype for tensor in stored] == [torch.float16, torch.float32]
-
-
-@pytest.mark.parametrize("kind, passes", [("dabkowski", 3), ("phang-ca", 3), ("belief", 6)])
+@pytest.mark.parametrize("kind, passes", [("dabkowski", 3), ("phang-ca", 3)])
 def test_all_labels_share_the_passes_of_the_net(kind: str, passes: int, maskers: dict[str, Path]) -> None:
     f, tally = counted_classifier(conv_net())
     x, labels = pixels(3, 8), torch.tensor([[0, 1, 2, 3]] * 3)
@@ -691,12 +377,8 @@ def test_more_confidence_closes_the_gate(maskers: dict[str, Path]) -> None:
 
 def test_labels_that_a_masker_never_saw_are_told(tmp_path: Path) -> None:
     f, x, path = conv_classifier(), pixels(2, 8), tmp_path / "few.safetensors"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", MaskerWarning)
-        train_masker(
-            "dabkowski", f, pixels(6, 8), torch.tensor([0, 1] * 3), steps=1, batch=3, width=4, out=path
-        )
-    assert Header.parse(read_header(path)).present == [0, 1]
+    train_masker("dabkowski", f, pixels(6, 8), torch.tensor([0, 1] * 3), steps=1, batch=3, width=4, out=path)
+    assert read_header(path).present == [0, 1]
     method = make_method(METHODS["dabkowski"].format(path))
     with pytest.warns(
         MaskerWarning, match=r"knows 2 of 4 labels; maps of the others, which are asked for here, say nothing"
@@ -712,7 +394,7 @@ def test_a_masker_of_another_net_or_kind_is_refused(kind: str, maskers: dict[str
     x, labels = pixels(1, 8), torch.tensor([[0]])
     with pytest.raises(InputError, match=r"was trained on another net \(Sequential\) than Sequential"):
         make_method(METHODS[kind].format(maskers[kind]))(conv_classifier(seed=1), x, labels)
-    other = "belief" if kind != "belief" else "dabkowski"
+    other = "phang-fix" if kind != "phang-fix" else "dabkowski"
     with pytest.raises(InputError, match=f"is a masker of the kind {other}; this takes {kind}"):
         make_method(METHODS[kind].format(maskers[other]))(conv_classifier(), x, labels)
 
@@ -722,14 +404,14 @@ def test_files_that_are_no_maskers_are_refused(tmp_path: Path) -> None:
     save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"nothing")
     for name, told in (
-        ("missing.safetensors", "^there is no masker .* make one with proofmap train-masker"),
+        ("missing.safetensors", "^there is no masker .* name the file of one"),
         ("other.safetensors", "holds no masker"),
         ("broken.safetensors", "cannot be read as safetensors"),
     ):
         with pytest.raises(InputError, match=told):
-            make_method(f"belief-masker:weights={tmp_path / name}")(f, x, labels)
+            make_method(f"phang-masker:weights={tmp_path / name}")(f, x, labels)
     with pytest.raises(
-        InputError, match="the package has no masker of the kind phang-ca for Sequential; train one with"
+        InputError, match="the package has no masker of the kind phang-ca for Sequential; name the file"
     ):
         make_method("phang-masker")(f, x, labels)
 
@@ -754,9 +436,9 @@ def test_the_same_net_is_known_however_it_is_used(maskers: dict[str, Path]) -> N
 def test_records_name_the_masker_by_its_content(maskers: dict[str, Path], tmp_path: Path) -> None:
     f = conv_classifier()
     moved = tmp_path / "moved.safetensors"
-    moved.write_bytes(maskers["belief"].read_bytes())
+    moved.write_bytes(maskers["phang-ca"].read_bytes())
     one, other = (
-        make_method(METHODS["belief"].format(p)).prepare(f).record() for p in (maskers["belief"], moved)
+        make_method(METHODS["phang-ca"].format(p)).prepare(f).record() for p in (maskers["phang-ca"], moved)
     )
-    assert (one["weights"], other["weights"]) == ("belief.safetensors", "moved.safetensors")
+    assert (one["weights"], other["weights"]) == ("phang-ca.safetensors", "moved.safetensors")
     assert one["digest"] == other["digest"]

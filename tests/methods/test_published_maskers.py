@@ -276,7 +276,6 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
             "reads the stem",
         ),
         ("phang-masker", {**checkpoint(net), "args": argparse.Namespace(a=1)}, "", "plain tensors"),
-        ("belief-masker", checkpoint(net), "", "cannot be read as safetensors"),
     ]
     for method, content, more, message in files:
         torch.save(content, tmp_path / "file.chk")

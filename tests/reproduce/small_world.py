@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from benchmarks.maskers.train import train_masker
 from proofmap.data import IMAGENETTE
-from proofmap.methods.maskers.file import MaskerWarning
-from proofmap.methods.maskers.train import train_masker
 from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
@@ -99,6 +97,4 @@ def small_maskers(data: Path) -> None:
     for kind in ("dabkowski", "phang-ca"):
         out = data / "maskers" / f"efficientnet-lite0.{kind}.safetensors"
         out.parent.mkdir(exist_ok=True)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", MaskerWarning)
-            train_masker(kind, classifier, images, truth, out=out, steps=1, batch=2, width=4)
+        train_masker(kind, classifier, images, truth, out=out, steps=1, batch=2, width=4)

@@ -87,7 +87,7 @@ def test_rows_without_a_masker_are_left_out_with_a_note(tmp_path: Path) -> None:
     job = Job(settings, settings.chosen(data=data), tmp_path, missing=["Phang et al."], data=data)
     assert "Phang et al." not in study_of(job).named_methods()
     (note,) = job.left_out()
-    assert note.startswith("left out: Phang et al., which needs") and "train-masker --kind phang-ca" in note
+    assert note.startswith("left out: Phang et al., which needs") and "maskers.train --kind phang-ca" in note
 
 
 def test_distractors_are_training_images(tmp_path: Path) -> None:

@@ -66,10 +66,6 @@ COMMANDS = {
             "sanity.sanity",
             "Check whether maps change when layers of the net are randomised, or which axioms methods satisfy.",
         ),
-        "train-masker": (
-            "train.train_masker",
-            "Train a masker for a net. If it is stopped, the same command continues.",
-        ),
         "reproduce": ("reproduce.reproduce", "Reproduce a table or figure of the paper."),
         "bench": (
             "bench.bench",

@@ -12,8 +12,7 @@ from proofmap.methods.from_function import FromFunction, per_label
 from proofmap.methods.gradients.paths import IntegratedGradients, SmoothGrad
 from proofmap.methods.gradients.plain import Gradient, GradientInput
 from proofmap.methods.gradients.rectified import GuidedBackprop, RectGrad
-from proofmap.methods.maskers.train import train_masker
-from proofmap.methods.maskers.trained import BeliefMasker, PhangMasker, RealTimeSaliency
+from proofmap.methods.maskers.trained import PhangMasker, RealTimeSaliency
 from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.masks.diffmask import DiffMask
 from proofmap.methods.masks.extremal import ExtremalPerturbation
@@ -49,7 +48,6 @@ __all__ = [
     "BeliefMask",
     "BeliefOrder",
     "Blurred",
-    "BeliefMasker",
     "Captum",
     "CenteredGaussian",
     "ContrastiveLRP",
@@ -96,5 +94,4 @@ __all__ = [
     "TorchCam",
     "make_method",
     "per_label",
-    "train_masker",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -18,8 +19,8 @@ from proofmap.core.errors import InputError
 from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_outputs
 
-_SPREAD = 2.0
-"""Standard deviation of the maps of a belief masker. Belief masks start from maps with the same deviation."""
+_COARSER = 4
+"""A mask of Phang et al. is this many times coarser than the image, but at least as fine as the finest features that are read."""
 
 
 class RealTimeNet(nn.Module):
@@ -34,6 +35,8 @@ class RealTimeNet(nn.Module):
     map has two channels a and b, and the mask is |a| / (|a| + |b|).
     """
 
+    most_scales: ClassVar[int] = 4
+
     def __init__(self, channels: Sequence[int], labels: int, width: int = 64) -> None:
         super().__init__()
         steps = len(channels) - 1
@@ -46,6 +49,11 @@ class RealTimeNet(nn.Module):
             for (before, after), beside in zip(pairwise(widths), channels[1:], strict=True)
         )
         self.saliency = nn.Conv2d(widths[-1], 2, 1)
+
+    @classmethod
+    def for_net(cls, scales: Sequence[Scale], classifier: Classifier, width: int) -> RealTimeNet:
+        """A masker with random weights that reads a net at these scales."""
+        return cls([scale.channels for scale in scales], len(classifier.names), width)
 
     def evidence(self, top: Tensor, labels: Tensor) -> Tensor:
         """The evidence ``(N, L, h, w)`` for labels ``(N, L)``, from the net's top features ``(N, C, h, w)``."""
@@ -95,88 +103,26 @@ class PhangNet(nn.Module):
     bilinearly to ``grid``. A 3x3 convolution of both and a sigmoid make the mask.
     """
 
+    most_scales: ClassVar[int] = 2
+
     def __init__(self, channels: Sequence[int], grid: tuple[int, int], width: int = 64) -> None:
         super().__init__()
         self.grid = grid
         self.reduce = nn.ModuleList(nn.Sequential(*_unit(count, width, 1)) for count in channels)
         self.mask = nn.Conv2d(width * len(channels), 1, 3, padding=1)
 
+    @classmethod
+    def for_net(cls, scales: Sequence[Scale], classifier: Classifier, width: int) -> PhangNet:
+        """A masker with random weights that reads a net at these scales."""
+        finest, (height, image_width) = scales[-1].size, classifier.size
+        grid = max(height // _COARSER, finest[0]), max(image_width // _COARSER, finest[1])
+        return cls([scale.channels for scale in scales], grid, width)
+
     def forward(self, features: Sequence[Tensor]) -> Tensor:
         """Masks ``(N, 1, *grid)``."""
         reduced = [reduce(x) for reduce, x in zip(self.reduce, features, strict=True)]
         logits: Tensor = self.mask(torch.cat([resized(x, self.grid) for x in reduced], dim=1))
         return logits.sigmoid()
-
-
-class BeliefNet(nn.Module):
-    """The masker of this project. It changes Grad-CAM maps of any labels into maps whose proofs are as strong as the net's belief.
-
-    A field E of features at the finest scale, the same for all labels, is made from coarse to fine. A label a is represented by
-    its Grad-CAM map C_a, with mean 0 and deviation 1, and by f_a = f(x, a), and so is its rival r, the likeliest other label. No
-    weight belongs to a label, so the net also serves labels that it was not trained on:
-
-        code_a = MLP(E seen through C_a and C_r, log f_a, f_a, log f_r, f_r) = (scale, shift, gain, gain_r),
-        map_a  = (2t - 1 + gain) C_a + (1 - t + gain_r) C_r + convolutions of (E (1 + scale) + shift, C_a, C_r),
-
-    scaled to mean 0 and deviation 2, with t = min(1, sqrt(f_a / f_r)), and E seen through C the sum over positions p of
-    softmax(C)(p) E(p). Before training, the map of the likeliest label is 2 C_a, which is where belief masks start. The map of a
-    label that is not believed at all is C_r - C_a: evidence for the rival and not for the label comes first, so nothing is proved.
-    Games use only the order of a map's values, so nothing bounds the size of these values; the deviation is fixed for this reason.
-    Without this the values grew to thousands, and the soft step of the mask had no gradient.
-    """
-
-    def __init__(self, channels: Sequence[int], width: int = 32) -> None:
-        super().__init__()
-        self.lateral = nn.ModuleList(nn.Sequential(*_unit(count, width, 1)) for count in channels)
-        self.merge = nn.ModuleList(nn.Sequential(*_unit(width, width, 3)) for _ in channels)
-        self.code = nn.Sequential(
-            nn.Linear(2 * width + 4, 2 * width), nn.ReLU(), nn.Linear(2 * width, 2 * width + 2)
-        )
-        self.head = nn.Sequential(
-            nn.Conv2d(width + 2, width, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(width, width, 3, padding=1),
-            nn.ReLU(),
-            nn.Conv2d(width, 1, 1),
-        )
-        for weight in (*self.code[-1].parameters(), *self.head[-1].parameters()):
-            nn.init.zeros_(weight)
-
-    def field(self, features: Sequence[Tensor]) -> Tensor:
-        """The field of features E ``(N, width, h, w)``, from the features of the net."""
-        x: Tensor | None = None
-        for lateral, merge, feature in zip(self.lateral, self.merge, features, strict=True):
-            own = lateral(feature)
-            x = merge(own if x is None else own + resized(x, own.shape[2:]))
-        assert x is not None
-        return x
-
-    def forward(self, field: Tensor, cams: Tensor, log_f: Tensor) -> Tensor:
-        """Maps ``(N, L, h, w)`` from three things: the field; standardised Grad-CAM maps ``(N, L, 2, h, w)`` of labels and their rivals;
-        log f ``(N, L, 2)`` of both.
-        """
-        log_f = log_f.clamp_min(-10.0)
-        seen = torch.einsum("nlsp,ndp->nlsd", cams.flatten(3).softmax(dim=3), field.flatten(2))
-        code = self.code(torch.cat([seen.flatten(2), log_f / 5, log_f.exp()], dim=2))
-        width = field.shape[1]
-        scale, shift, gains = code[..., None, None].split([width, width, 2], dim=2)
-        x = torch.cat([field[:, None] * (1 + scale) + shift, cams], dim=2)
-        moved: Tensor = self.head(x.flatten(0, 1)).unflatten(0, cams.shape[:2])[:, :, 0]
-        t = (0.5 * (log_f[..., :1] - log_f[..., 1:])).exp().clamp_max(1.0)[..., None, None]
-        started: Tensor = ((torch.cat([2 * t - 1, 1 - t], dim=2) + gains) * cams).sum(dim=2)
-        return _SPREAD * standardised(started + moved, least=0.1)
-
-
-def standardised(maps: Tensor, least: float = 1e-6) -> Tensor:
-    """Maps ``(..., h, w)``, each with mean 0 and deviation 1. If the deviation of a map is below ``least``, the map is
-    divided by ``least`` instead; a constant map becomes 0.
-
-    >>> standardised(torch.tensor([[1.0, 3.0], [1.0, 3.0]]))
-    tensor([[-0.8660,  0.8660],
-            [-0.8660,  0.8660]])
-    """
-    maps = maps - maps.mean(dim=(-2, -1), keepdim=True)
-    return maps / maps.std(dim=(-2, -1), keepdim=True).clamp_min(least)
 
 
 def resized(maps: Tensor, size: Sequence[int]) -> Tensor:

@@ -15,8 +15,6 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
-from proofmap.methods.cams import GradCAM
-from proofmap.methods.maskers.belief import with_rivals
 from proofmap.methods.maskers.checkpoints import Features, is_published, read_dabkowski, read_phang
 from proofmap.methods.maskers.file import (
     PACKAGED,
@@ -25,26 +23,22 @@ from proofmap.methods.maskers.file import (
     file_digest,
     net_digest,
     read_header,
-    read_masker,
+    read_weights,
 )
-from proofmap.methods.maskers.nets import BeliefNet, Encoder, repeated, resized
-from proofmap.methods.maskers.training import KINDS
+from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, find_scales, repeated, resized
 from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
 from proofmap.plugins.settings import Shortcuts, setting
 
 _LABELS = 32
 """The largest number of labels whose masks are made at the same time."""
-_WEIGHTS_HELP = (
-    "file of a masker trained by proofmap train-masker; if left out, the package's masker for this net"
-)
+_WEIGHTS_HELP = "file of a trained masker; if left out, the package's masker for this net"
 
 
 @dataclass(frozen=True)
 class Masker:
     """A loaded masker: its net, the encoder that computes the features it reads, and the name and digest of its file.
 
-    ``header`` is the header of the file, which describes the training; None for a file that other authors published. ``first_maps`` is
-    the method whose maps the masker changes; None if it makes masks from features alone.
+    ``header`` is the header of the file, which describes the training; None for a file that other authors published.
     """
 
     net: nn.Module
@@ -52,7 +46,6 @@ class Masker:
     file: str
     digest: str
     header: Header | None = None
-    first_maps: ReadyMethod | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +54,7 @@ class TrainedMasker(Method):
 
     family = "masker"
     needs = frozenset({"masker"})
+    net: ClassVar[type[RealTimeNet] | type[PhangNet]]
     weights: str = setting("", _WEIGHTS_HELP)
 
     @property
@@ -76,29 +70,23 @@ class TrainedMasker(Method):
             published, encoder = found
             published = published.to(classifier.device).eval().requires_grad_(False)
             return Masker(published, encoder, path.name, file_digest(path))
-        header, weights = read_masker(path)
+        header = read_header(path)
         self._check(header, classifier, path)
-        objective = KINDS[header.recipe.kind]
-        scales = objective.find(classifier, header.recipe.layers)
+        scales = find_scales(classifier, header.layers, most=self.net.most_scales)
         if [(s.channels, s.size) for s in scales] != [(s.channels, s.size) for s in header.scales]:
             raise InputError(
                 f"{path} reads the layers {', '.join(s.layer for s in header.scales)}, which are not found in {classifier.name}"
             )
         with torch.random.fork_rng(devices=[]):  # first weights, which are replaced
-            net = objective.build(scales, classifier, header.recipe.width)
-        missing, unexpected = net.load_state_dict(weights, strict=False)
+            net = self.net.for_net(scales, classifier, header.width)
+        missing, unexpected = net.load_state_dict(read_weights(path), strict=False)
         if unexpected or any(not name.endswith("num_batches_tracked") for name in missing):
             raise InputError(f"{path} holds other weights than its header says; train the masker again")
         net = net.to(classifier.device).eval().requires_grad_(False)
-        encoder = Encoder(classifier, scales)
-        return Masker(net, encoder, path.name, file_digest(path), header, self.first_maps(classifier))
+        return Masker(net, Encoder(classifier, scales), path.name, file_digest(path), header)
 
     def read_published(self, path: Path, classifier: Classifier) -> tuple[nn.Module, Encoder] | None:
         """The masker in a checkpoint that its authors published; None if they published none."""
-        return None
-
-    def first_maps(self, classifier: Classifier) -> ReadyMethod | None:
-        """The method whose maps the masker changes; None if it makes masks from features alone."""
         return None
 
     def record(self, ready: ReadyMethod) -> dict[str, object]:
@@ -108,15 +96,12 @@ class TrainedMasker(Method):
         self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
     ) -> Tensor:
         self.check_labels(ready, labels)
-        cost = self.cost(labels.shape[1])
 
         def one_batch(some: Tensor, own: Tensor) -> Tensor:
             return self.masks(ready, some, own.clamp_min(0))
 
         with torch.no_grad():
-            return ready.in_batches(
-                one_batch, images, labels, progress, per_image=cost.passes, gradients=cost.gradient > 0
-            )
+            return ready.in_batches(one_batch, images, labels, progress, per_image=1, gradients=False)
 
     def check_labels(self, ready: ReadyMethod, labels: Tensor) -> None:
         """Warn about labels ``(N, L)`` that were not in the masker's training data."""
@@ -124,23 +109,21 @@ class TrainedMasker(Method):
     def _packaged(self, classifier: Classifier) -> Path:
         own = net_digest(classifier)
         for path in sorted(PACKAGED.glob("*.safetensors")):
-            header = Header.parse(read_header(path))
-            if header.recipe.kind == self.trained_as and header.net == own:
+            header = read_header(path)
+            if header.kind == self.trained_as and header.net == own:
                 return path
         raise InputError(
-            f"the package has no masker of the kind {self.trained_as} for {classifier.name}; train one with proofmap train-masker "
-            f"--kind {self.trained_as} --data YOURS --out FILE.safetensors, and give it as weights=FILE.safetensors"
+            f"the package has no masker of the kind {self.trained_as} for {classifier.name}; name the file of one as "
+            "weights=FILE.safetensors (benchmarks/maskers/train.py trains maskers)"
         )
 
     def _check(self, header: Header, classifier: Classifier, path: Path) -> None:
-        if header.recipe.kind != self.trained_as:
-            raise InputError(
-                f"{path} is a masker of the kind {header.recipe.kind}; this takes {self.trained_as}"
-            )
+        if header.kind != self.trained_as:
+            raise InputError(f"{path} is a masker of the kind {header.kind}; this takes {self.trained_as}")
         if header.net != net_digest(classifier):
             raise InputError(
                 f"{path} was trained on another net ({header.model}) than {classifier.name}: its masks would not explain "
-                "this net. Train a masker on it with proofmap train-masker"
+                "this net. Name the file of a masker of this net (benchmarks/maskers/train.py trains maskers)"
             )
 
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
@@ -165,6 +148,7 @@ class RealTimeSaliency(TrainedMasker):
     """
 
     name = "real-time-saliency"
+    net = RealTimeNet
     revision = 2
     description = "masks of a trained U-Net that takes the image and the label"
     reference = "Dabkowski and Gal 2017"
@@ -189,8 +173,8 @@ class RealTimeSaliency(TrainedMasker):
         if not bool(torch.isin(labels, known).all()):
             warnings.warn(  # in the same words each time, so that a study reports it once
                 f"{self.name}: its masker was trained on {header.data} and knows {len(known) - 1} of "
-                f"{len(ready.classifier.names)} labels; maps of the others, which are asked for here, say nothing. Train one on images "
-                "of them with proofmap train-masker, or choose another method",
+                f"{len(ready.classifier.names)} labels; maps of the others, which are asked for here, say nothing. Name the "
+                "file of a masker that was trained on them, or choose another method",
                 MaskerWarning,
                 stacklevel=2,
             )
@@ -210,6 +194,7 @@ class PhangMasker(TrainedMasker):
     """
 
     name = "phang-masker"
+    net = PhangNet
     description = "the mask of a trained net that knows no label"
     reference = "Phang et al. 2020"
     variant: Literal["ca", "fix"] = setting(
@@ -232,52 +217,3 @@ class PhangMasker(TrainedMasker):
     def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
         masker: Masker = ready.state
         return repeated(masker.net(masker.encoder(images)[0]), images.shape[2:])
-
-
-@METHODS.register
-class BeliefMasker(TrainedMasker):
-    """This project's masker, trained until the insertion game's area equals f: belief masks in two passes for all labels.
-
-    See :class:`~proofmap.methods.maskers.nets.BeliefNet`: the net changes the Grad-CAM maps of each label and of its rival.
-    """
-
-    name = "belief-masker"
-    revision = 2
-    description = "a net trained to make maps whose proofs are as strong as the net's belief"
-    needs = frozenset({"masker", "gradients", "layer"})
-
-    @property
-    def trained_as(self) -> str:
-        return "belief"
-
-    def first_maps(self, classifier: Classifier) -> ReadyMethod:
-        return GradCAM().prepare(classifier)
-
-    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        masker: Masker = ready.state
-        net, size = masker.net, masker.encoder.scales[-1].size
-        assert isinstance(net, BeliefNet) and masker.first_maps is not None
-        features, logits = masker.encoder(images)
-        field, every = net.field(features), ready.classifier.log_f(logits)
-        cams, log_f = with_rivals(masker.first_maps, images, labels, every, size)
-        several = zip(cams.split(_LABELS, dim=1), log_f.split(_LABELS, dim=1), strict=True)
-        return resized(torch.cat([net(field, cam, log) for cam, log in several], dim=1), images.shape[2:])
-
-    def cost(self, labels: int) -> Cost:
-        return Cost(forward=1, gradient=1)
-
-
-def method_of(kind: str, weights: Path) -> TrainedMasker:
-    """The method that uses a masker of this kind, with the file ``weights``.
-
-    >>> method_of("phang-fix", Path("m.safetensors")).variant
-    'fix'
-    """
-    path = str(weights)
-    several = (
-        RealTimeSaliency(weights=path),
-        PhangMasker(weights=path),
-        PhangMasker(weights=path, variant="fix"),
-        BeliefMasker(weights=path),
-    )
-    return next(method for method in several if method.trained_as == kind)

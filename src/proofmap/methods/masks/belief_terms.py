@@ -1,4 +1,4 @@
-"""Functions that belief masks and the belief masker (a net trained to make such masks) share: the error of a proof, a hard mask that can be
+"""Functions of belief masks: the error of a proof, a hard mask that can be
 learned, and the closing fit.
 
 Below, f is the net's probability of a label for the whole input. F is its probability for a composite, with a share of the positions shown
@@ -44,11 +44,11 @@ _MANY = 20_000
 """Number of positions above which quantiles use every second position along each axis."""
 
 
-def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
+def belief_errors(areas: Tensor, f: Tensor) -> Tensor:
     """The errors log A - log f ``(P, K)`` of areas ``(P, K)``, given f ``(P,)``. For a label that the net hardly believes, the error is 0 in
     an interval.
 
-    For f < .01 this interval is from f / e^spared (.78 f) to max(f, .0005), and the error of an area outside is its distance from the
+    For f < .01 this interval is from f / e^.25 (.78 f) to max(f, .0005), and the error of an area outside is its distance from the
     interval. Areas are at least 1e-6, so labels with a smaller f are not strengthened.
 
     >>> belief_errors(torch.tensor([[0.5], [0.004], [0.0001]]), torch.tensor([0.5, 0.005, 1e-9]))
@@ -58,7 +58,7 @@ def belief_errors(areas: Tensor, f: Tensor, spared: float = _SPARED) -> Tensor:
     """
     f, log_a = f[:, None], areas.log()
     errors = log_a - f.clamp_min(_FLOOR).log()
-    missed = (log_a - f.log() + spared).clamp_max(0.0)
+    missed = (log_a - f.log() + _SPARED).clamp_max(0.0)
     return torch.where(f < BELIEVED, errors.clamp_min(0.0) + missed, errors)
 
 

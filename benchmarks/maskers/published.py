@@ -44,18 +44,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.maskers.objective import Objective, TrainingBatch, TrainingRecipe
 from proofmap.classifier import Classifier
 from proofmap.classifier.outputs import as_logits
 from proofmap.fills import Blur, Gray
-from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, Scale, repeated, resized
-from proofmap.methods.maskers.objective import (
-    SGD,
-    Objective,
-    TrainingBatch,
-    TrainingRecipe,
-    with_prefix,
-    without_prefix,
-)
+from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, repeated, resized
 from proofmap.methods.masks.terms import total_variation
 from proofmap.methods.probe import module_of
 
@@ -124,6 +117,7 @@ _AREA, _POWER, _SMOOTH, _PRESERVER = 8.0, 0.3, 0.005, 0.3
 
 class RealTimeObjective(Objective):
     kind = "dabkowski"
+    masker = RealTimeNet
     width = 64
     net: RealTimeNet
 
@@ -131,10 +125,6 @@ class RealTimeObjective(Objective):
         super().__init__(recipe, classifier, present)
         self.blur = Blur(sigma=11.0, kernel=55).prepare(classifier)
         self.selector_steps = max(1, round(_SELECTOR_SHARE * recipe.steps))
-
-    @classmethod
-    def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> RealTimeNet:
-        return RealTimeNet([scale.channels for scale in scales], len(classifier.names), width)
 
     def selecting(self, step: int) -> bool:
         return step < self.selector_steps
@@ -190,13 +180,11 @@ class RealTimeObjective(Objective):
 
 
 _INSIDE, _PHANG_SMOOTH = 1.0, 0.001
-_COARSER = 4
-"""A mask is this many times coarser than the image, but at least as fine as the finest features that are read."""
 
 
 class PhangFix(Objective):
     kind = "phang-fix"
-    most_scales = 2
+    masker = PhangNet
     width = 64
     batch = 72
     outside: ClassVar[float] = 10.0
@@ -205,12 +193,6 @@ class PhangFix(Objective):
     def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
         self.gray = Gray().prepare(classifier)
-
-    @classmethod
-    def build(cls, scales: tuple[Scale, ...], classifier: Classifier, width: int) -> PhangNet:
-        finest, (height, image_width) = scales[-1].size, classifier.size
-        grid = max(height // _COARSER, finest[0]), max(image_width // _COARSER, finest[1])
-        return PhangNet([scale.channels for scale in scales], grid, width)
 
     def passes(self, step: int) -> int:
         return 3
@@ -248,7 +230,9 @@ class PhangCA(PhangFix):
         super().__init__(recipe, classifier, present)
         self.copy = copy.deepcopy(module_of(classifier, "a masker")).float().eval().requires_grad_(True)
         self.copy = self.copy.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.optimiser = SGD(self.copy, weight_decay=1e-4)
+        self.optimiser = torch.optim.SGD(
+            self.copy.parameters(), lr=self.rate, momentum=0.9, weight_decay=1e-4
+        )
         self.half = False
         inputs, device = classifier.inputs, classifier.device
         self.mean, self.std = (
@@ -279,14 +263,8 @@ class PhangCA(PhangFix):
 
     def adapt(self, several: list[Tensor], labels: Tensor, rate: float) -> None:
         """Train the copy of the net for one step on the labels of images, or of several masked versions of the images."""
-        self.optimiser.zero()
+        self.optimiser.zero_grad()
+        self.optimiser.param_groups[0]["lr"] = rate
         losses = [-self.log_f(images).gather(1, labels[:, None]).mean() for images in several]
         torch.stack(losses).sum().backward()
-        self.optimiser.step(rate)
-
-    def state(self) -> dict[str, Tensor]:
-        return with_prefix(self.copy.state_dict(), "copy.") | with_prefix(self.optimiser.state(), "sgd.")
-
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        self.copy.load_state_dict(without_prefix(state, "copy."))
-        self.optimiser.load_state(without_prefix(state, "sgd."))
+        self.optimiser.step()
