@@ -534,6 +534,10 @@ def test_a_function_gets_all_labels_in_the_order_of_the_outputs(f: Classifier, i
     maps = make_method(shap_values)(f, images, labels)
     assert seen[0].tolist() == [[0, 1, 2, 3]] * 2
     assert torch.equal(maps, by_class[torch.arange(2)[:, None], labels])
+    few = torch.tensor([[3, 1, -1, -1], [2, 0, 1, 3]])  # as p>=0.01 chooses them
+    maps = make_method(shap_values)(f, images, few)
+    assert torch.equal(maps[0, :2], by_class[0, [3, 1]]) and torch.equal(maps[1], by_class[1, few[1]])
+    assert seen[-1].tolist() == [[0, 1, 2, 3]] * 2 and not maps[0, 2:].any()
     found = pm.evaluate(f, images, methods=[shap_values], labels="all", metrics=["insertion"]).results[0]
     named = pm.evaluate(f, images, methods=[shap_values], labels=[0, 1, 2, 3], metrics=["insertion"]).results[
         0

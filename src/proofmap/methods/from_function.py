@@ -81,10 +81,8 @@ class FromFunction(Method):
         name, positions = self._title_name(), classifier.inputs.positions
         who, labels = f"the function {name}", torch.where(labels == NO_LABEL, labels[:, :1], labels)
         if not self.per_label:
-            order = _own_order(labels, classifier)
-            maps = given_maps(
-                self.function(classifier, images, labels.gather(1, order)), classifier.inputs, who
-            )
+            asked, places = _asked(labels, classifier)
+            maps = given_maps(self.function(classifier, images, asked), classifier.inputs, who)
             if maps.ndim == 1 + len(positions):
                 raise InputError(
                     f"{who} returned maps {tuple(maps.shape)}, expected {(*labels.shape, *positions)}; if it makes maps of one "
@@ -92,8 +90,9 @@ class FromFunction(Method):
                 )
             if maps.shape[:2] != labels.shape:
                 return maps  # refused by the caller
-            back = order.argsort(dim=1).to(maps.device)
-            return maps[torch.arange(len(maps), device=maps.device)[:, None], back]
+            if places is None:
+                return maps
+            return maps[torch.arange(len(maps), device=maps.device)[:, None], places.to(maps.device)]
         columns = []
         for column in labels.T:
             found = returned_maps(self.function(classifier, private_copy(images), private_copy(column)), who)
@@ -146,15 +145,17 @@ def _third_parameter(function: MapFunction) -> str | None:
     return names[2] if len(names) > 2 else None
 
 
-def _own_order(labels: Tensor, classifier: Classifier) -> Tensor:
-    """The order ``(N, L)`` in which a function gets an image's labels: that of the net's outputs if all labels of the label set are asked for,
-    so that an array with the maps of all outputs can be returned; otherwise the order of ``labels`` ``(N, L)``.
+def _asked(labels: Tensor, classifier: Classifier) -> tuple[Tensor, Tensor | None]:
+    """The labels with which a function is called, and for each of the ``labels`` ``(N, L)`` its index among them; None if it is called with
+    ``labels`` themselves.
+
+    A function that is asked for as many labels as the label set has gets all of them, in the order of the net's outputs: it may return an
+    array with the maps of all outputs.
     """
     members = torch.tensor(sorted(classifier.label_set), device=labels.device)
-    order = labels.argsort(dim=1)
-    if labels.shape[1] == len(members) and bool((labels.gather(1, order) == members).all()):
-        return order
-    return torch.arange(labels.shape[1], device=labels.device).expand_as(labels)
+    if labels.shape[1] != len(members):
+        return labels, None
+    return members.repeat(len(labels), 1), torch.searchsorted(members, labels)
 
 
 def _from_function(thing: object) -> Method | None:
