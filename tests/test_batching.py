@@ -134,6 +134,7 @@ def test_a_nested_out_of_memory_is_final() -> None:
         (RuntimeError("[enforce fail] DefaultCPUAllocator: not enough memory: you tried"), True),
         (RuntimeError("MPS backend out of memory (MPS allocated: 9 GB)"), True),
         (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("could not create a primitive"), True),
         (RuntimeError("expected scalar type Float"), False),
         (ValueError("out of memory"), False),
         (OutOfMemory("said already"), False),

@@ -176,6 +176,35 @@ def test_a_query_that_finds_the_disk_full_says_that_it_reads(
     assert f"scores.sqlite cannot be read: {text}" in err and "written" not in err
 
 
+# ---- too little memory ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("could not create a primitive"),
+        RuntimeError("can't start new thread"),
+        ImportError("_backend_agg.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)),
+    ],
+    ids=repr,
+)
+def test_a_report_without_memory_is_one_message_and_nothing_half_written(
+    error: Exception, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ("explain", "photos", *MODEL, "--method", "random", "--quiet", "--out", "out")
+
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("proofmap.report.html.write_text", refuse)
+    assert run(monkeypatch, *asked) == 2
+    err = " ".join(capsys.readouterr().err.split())
+    assert "error: out of memory. " in err and "run the same command again" in err and "Traceback" not in err
+    assert not (folder / "out").exists()
+
+
 # ---- Ctrl-C ---------------------------------------------------------------------------------------------------
 
 

@@ -105,3 +105,15 @@ def test_the_first_sight_names_both_halves_and_what_one_photo_cannot_show(tab: A
         assert len(tab.locator(".sample:visible").all()) == 5, "the others are behind a fold"
         tab.locator("#more-part summary").press("Enter")
         assert len(tab.locator(".sample:visible").all()) > 5
+
+
+def test_a_picture_that_cannot_be_made_shows_the_servers_own_reason(tab: Any, served: Served) -> None:
+    tab.goto(f"{served.address}idea")
+    tab.wait_for_selector("html[data-ready]", state="attached")
+    said = tab.evaluate(
+        """async () => {
+          const { picture } = await import(new URL("static/api.js", document.baseURI));
+          return picture("api/photos/00000000000000000000000000000000/fill", { net: "toy", fill: "near-rows" }).catch((error) => error.message);
+        }"""
+    )
+    assert said == "the photo is no longer on the server; upload it again"

@@ -243,6 +243,11 @@ def run_script(main: Callable[[], None]) -> None:
 
 
 def _is_out_of_memory(raised: BaseException) -> bool:
+    """Whether memory ran out, also where a thread, a library or a process could not begin for lack of it."""
+    if isinstance(raised, (OSError, ImportError, RuntimeError)):
+        words = ("cannot allocate memory", "failed to map segment", "can't start new thread")
+        if any(text in str(raised).lower() for text in words):
+            return True
     if "torch" not in sys.modules:
         return isinstance(raised, MemoryError)
     from proofmap.core.batching import is_out_of_memory

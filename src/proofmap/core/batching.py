@@ -52,6 +52,8 @@ _OUT_OF_MEMORY = (
     "not enough memory",  # torch on a CPU: "DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes"
     "can't allocate memory",  # the same in other versions
     "defaultcpuallocator",
+    "could not create a primitive",  # oneDNN
+    "bad_alloc",
 )
 
 
