@@ -13,6 +13,8 @@ import torch
 
 import proofmap as pm
 from proofmap.report.html import write_report
+from proofmap.results.audit import junit
+from proofmap.results.records import MethodResult
 from proofmap.results.verdict import ENOUGH, Verdict, verdict
 from tests.report.pages import PageParts, judged, listed
 
@@ -52,6 +54,61 @@ def good(n: int) -> dict[str, Sequence[Values]]:
         "gradient": (around(0.95, n), around(0.93, n), around(0.9, n)),
         "random": (around(0.2, n), around(0.7, n), around(0.2, n)),
     }
+
+
+def of_fills(base: pm.Evaluation, n: int, **values: Mapping[str, Sequence[Values]]) -> pm.Evaluation:
+    """The made-up evaluations of several fills in one, as ``evaluate --fills`` names their scores."""
+    found = {fill: made(base, n, each) for fill, each in values.items()}
+    first = next(iter(found.values()))
+
+    def named(result: MethodResult, fill: str) -> MethodResult:
+        scores = tuple(
+            replace(s, name=f"{s.name} ({fill})", settings={**s.settings, "fill": fill})
+            for s in result.scores
+        )
+        return replace(result, scores=scores, values={f"{k} ({fill})": v for k, v in result.values.items()})
+
+    results = []
+    for k, result in enumerate(first.results):
+        parts = [named(each.results[k], fill) for fill, each in found.items()]
+        values_of = {name: v for part in parts for name, v in part.values.items()}
+        results.append(replace(result, scores=sum((p.scores for p in parts), ()), values=values_of))
+    return replace(first, results=tuple(results))
+
+
+BAD = {"gradient": (around(0.89, 60), around(0.6, 60), around(0.9, 60)), "random": good(60)["random"]}
+
+
+@pytest.mark.parametrize("order", [("gray", "blur"), ("blur", "gray")])
+def test_the_worst_fill_counts(base: pm.Evaluation, order: Sequence[str]) -> None:
+    of = {"gray": good(60), "blur": BAD}
+    found = verdict(of_fills(base, 60, **{fill: of[fill] for fill in order}))
+    assert (found.grade, found.headline) == ("none", "gradient is not both complete and sound (fill blur)")
+    assert "The worst of 2 fills counts." in found.reasons
+    assert found.reasons[-1] == "With the fill gray: gradient is both complete and sound."
+    both = verdict(of_fills(base, 60, gray=good(60), blur=good(60)))
+    assert both.grade == "is" and both.headline.endswith("both complete and sound (fill gray)")
+
+
+@pytest.mark.parametrize("order", [("gray", "blur"), ("blur", "gray")])
+def test_every_fill_must_pass_an_audit_and_one_may_be_chosen(
+    base: pm.Evaluation, order: Sequence[str]
+) -> None:
+    of = {"gray": good(60), "blur": BAD}
+    found = of_fills(base, 60, **{fill: of[fill] for fill in order})
+    both = pm.audit(found, min_completeness=0.8, min_soundness=0.8)
+    assert not both.passes
+    assert [line.metric for line in both.lines if not line.passes] == ["soundness (blur)"]
+    assert len(both.lines) == 4 and not both.unchecked
+    assert 'name="soundness (blur) &gt;= 0.8"' in junit(both) and 'failures="1"' in junit(both)
+    gray = pm.audit(found, min_completeness=0.8, min_soundness=0.8, fill="gray")
+    assert gray.passes and {line.metric for line in gray.lines} == {"completeness (gray)", "soundness (gray)"}
+    assert "not checked: completeness (blur), soundness (blur)" in gray.table()
+    assert "not checked: completeness (blur), soundness (blur)" in junit(gray)
+    with pytest.raises(pm.InputError, match=r"with the fill 'noise'; there are (gray, blur|blur, gray)$"):
+        pm.audit(found, min_soundness=0.8, fill="noise")
+    with pytest.raises(pm.InputError, match="fill chooses among the scores of min_completeness"):
+        pm.audit(found, bars={"soundness (gray)": 0.8}, fill="gray")
 
 
 def test_is_only_where_every_rule_holds(base: pm.Evaluation) -> None:

@@ -150,6 +150,24 @@ def test_a_worse_net_fails_against_yesterdays_and_the_same_net_passes(
     assert "max_drop" in capsys.readouterr().out
 
 
+def test_an_audit_of_a_run_with_two_fills_checks_both_or_the_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = toy_study(
+        tmp_path, 2, methods=["gradient-x-input"], fills=["gray", "blur"], metrics=["completeness:points=4"]
+    )
+    run_study(study, tmp_path / "run")
+    asked = (str(tmp_path / "run"), "--min-completeness", "0", "--format", "json")
+    assert audit(monkeypatch, *asked) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [line["metric"] for line in found["lines"]] == ["completeness (gray)", "completeness (blur)"]
+    assert audit(monkeypatch, *asked, "--fill", "blur") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [line["metric"] for line in found["lines"]] == ["completeness (blur)"]
+    assert "not checked: completeness (gray)" in found["notes"]
+    assert audit(monkeypatch, *asked, "--fill", "noise") == 2
+
+
 def test_a_method_that_failed_on_every_image_does_not_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,6 +48,12 @@ def audit(
         ),
     ] = None,
     method: Annotated[list[str] | None, options.METHOD] = None,
+    fill: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare the bars with scores of this fill only, such as gray. By default every fill must pass."
+        ),
+    ] = None,
     interval: Annotated[
         bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
     ] = False,
@@ -88,7 +94,7 @@ def audit(
     }
     if controls:
         with Run(run) as opened:  # a bar that is refused must not add controls to the run
-            audit_scores(opened.evaluation(), **least, bars=bars)
+            audit_scores(opened.evaluation(), **least, bars=bars, fill=fill)
         _judge_controls(run, device)
     with ExitStack() as stack:
         opened = stack.enter_context(Run(run))
@@ -101,6 +107,7 @@ def audit(
             **least,
             bars=bars,
             method=method,
+            fill=fill,
             use="interval" if interval else "mean",
             against=None if other is None else other.evaluation(),
             max_drop=_limits(max_drop) if max_drop else None,

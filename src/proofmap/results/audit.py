@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import get_args
 from xml.etree import ElementTree
@@ -18,7 +18,8 @@ from proofmap.core.text import counted, one_line
 from proofmap.results import tables
 from proofmap.results.controls import role_of, soundness_notes
 from proofmap.results.drops import DropLine, Use, drop_cells, find_drops
-from proofmap.results.evaluation import Results, evaluation_of
+from proofmap.results.evaluation import Evaluation, Results, evaluation_of
+from proofmap.results.fill_alone import first_of_each_fill, views_by_fill
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.tables import Cells, Tables, metric_words
 from proofmap.results.verdict import ENOUGH
@@ -66,6 +67,8 @@ class AuditResult(Tables):
     """Comparisons of the methods' own maps, blurred or shown for every label, with the same bars. They do not decide the audit."""
     soundness_notes: tuple[str, ...] = ()
     """Reasons why a method's soundness does not come from its maps."""
+    unchecked: tuple[str, ...] = ()
+    """Names of scores of the kinds with bars that were not compared, such as those of other fills."""
 
     @property
     def passes(self) -> bool:
@@ -104,6 +107,8 @@ class AuditResult(Tables):
             found += (
                 "for comparison: a method's own maps, blurred or with that of its top label for every label; they decide nothing",
             )
+        if self.unchecked:
+            found += (f"not checked: {', '.join(map(metric_words, self.unchecked))}",)
         return (*found, *self.soundness_notes, *self.drop_notes)
 
     @property
@@ -161,6 +166,7 @@ def audit(
     min_best_effort: float | None = None,
     bars: Mapping[str, float] | None = None,
     method: str | Sequence[str] | None = None,
+    fill: str | None = None,
     use: Use = "mean",
     against: Results | None = None,
     max_drop: float | Mapping[str, float] | None = None,
@@ -172,9 +178,11 @@ def audit(
     ``top-label:METHOD`` are only shown for comparison, unless ``method`` names them.
 
     Args:
-        min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name.
+        min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name. If the methods were
+            judged with several fills, the score of every fill must reach the bar.
         bars: more bars by the name of a score: a minimum if higher is better, a maximum if lower is better.
         method: names of the methods to audit; by default all methods that are not controls.
+        fill: compare the bars of kinds with the scores of this fill only, such as ``"gray"``.
         use: ``"mean"`` compares the mean over images with the bar; ``"interval"`` requires that the whole 95 % interval
             is on the good side, so that few images cannot pass by luck. Equal values of fewer than 20 images have no interval and fail. A score
             that counts no image fails.
@@ -199,6 +207,10 @@ def audit(
     for what, bar in [*by_kind.items(), *by_name.items()]:
         if not math.isfinite(bar):
             raise InputError(f"the bar of {what} must be a number, not {bar}")
+    if fill is not None and not by_kind:
+        raise InputError(
+            "fill chooses among the scores of min_completeness, min_soundness and min_best_effort: give one of them, or leave fill out"
+        )
     methods = [method] if isinstance(method, str) else method
     roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
     others = [result for result in evaluation.results if roles[result.name] == "method"] or evaluation.results
@@ -211,7 +223,10 @@ def audit(
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
         found: list[AuditLine] = []
         for result in of:
-            own = {**{_score_name(result, kind): bar for kind, bar in by_kind.items()}, **by_name}
+            of_kinds = {
+                name: bar for kind, bar in by_kind.items() for name in _score_names(result, kind, fill)
+            }
+            own = {**of_kinds, **by_name}
             found += [_line(result, metric, bar, use) for metric, bar in own.items()]
         return tuple(found)
 
@@ -227,16 +242,39 @@ def audit(
         names = list(dict.fromkeys([*(result.name for result in chosen), *also]))
         drops, notes = find_drops(evaluation, before, max_drop, names, use)
     bars_asked = bool(by_kind or by_name)
-    explained = tuple(soundness_notes(evaluation, list(held))) if bars_asked else ()
-    return AuditResult(lines(chosen), use, lines(controls), drops, notes, lines(companions), explained)
+    checked = lines(chosen)
+    explained = tuple(_explained(evaluation, list(held), fill)) if bars_asked else ()
+    unchecked = {s.name: None for r in chosen for s in r.scores if s.kind in by_kind}
+    for line in checked:
+        unchecked.pop(line.metric, None)
+    return AuditResult(
+        checked, use, lines(controls), drops, notes, lines(companions), explained, tuple(unchecked)
+    )
 
 
-def _score_name(result: MethodResult, kind: str) -> str:
-    score = result.first_score(kind)
-    if score is None:
+def _score_names(result: MethodResult, kind: str, fill: str | None) -> list[str]:
+    """The scores of this kind to compare with a bar: one for each fill, or that of ``fill`` alone. A score that uses no fill always counts."""
+    found = first_of_each_fill(result.scores, kind)
+    if not found:
         there = ", ".join(s.name for s in result.scores)
         raise InputError(f"{result.name} was not judged by {kind}; there are {there}")
-    return score.name
+    chosen = [score.name for own, score in found.items() if fill in (None, own) or not own]
+    if not chosen:
+        raise InputError(
+            f"{result.name} was not judged by {kind} with the fill {fill!r}; there are {', '.join(found)}"
+        )
+    return chosen
+
+
+def _explained(evaluation: Evaluation, methods: Sequence[str], fill: str | None) -> Iterator[str]:
+    """Notes on soundness, for each fill that was compared."""
+    views = views_by_fill(evaluation)
+    if len(views) < 2:
+        yield from soundness_notes(evaluation, methods)
+        return
+    for name, view in views.items():
+        if fill in (None, name):
+            yield from (f"with the fill {name}, {note}" for note in soundness_notes(view, methods))
 
 
 def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:

@@ -15,7 +15,7 @@ import numpy as np
 from proofmap.core.text import one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.intervals import Doubles, doubles, mean_interval
-from proofmap.results.records import SOUNDNESS, MethodResult
+from proofmap.results.records import SOUNDNESS, MethodResult, setting_text
 from proofmap.results.tables import number
 
 NOISE = ("random", "centered-gaussian", "edges")
@@ -125,9 +125,12 @@ def _share_of_fill(result: MethodResult) -> float:
     and f(fill, a) its probability if nothing is shown. The result is 0 if there are no such images, or if the curve does not start with
     nothing shown.
     """
-    pairs, curves = result.pair_array(SOUNDNESS), result.curve_arrays
-    if pairs is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
+    pairs, curves, score = result.pair_array(SOUNDNESS), result.curve_arrays, result.first_score(SOUNDNESS)
+    if pairs is None or score is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
         return 0.0
+    drawn = curves.settings.get("fill")
+    if setting_text(score.settings.get("fill", drawn)) != setting_text(drawn):
+        return 0.0  # nothing is known of the fill alone: the curves were played on another
     below = np.where(np.isnan(pairs), np.inf, pairs)
     rows = np.flatnonzero(below.min(axis=1) < 1)
     if len(rows) == 0:

@@ -12,6 +12,7 @@ Completeness and soundness of such a label say more about the fill than about th
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -140,6 +141,42 @@ def _fill(result: MethodResult) -> str:
 
 _MOST = 3
 """Number of methods named in a note."""
+
+
+def fill_of(score: Score) -> str:
+    """The name of a score's fill, with its settings if the score's name has them: ``blur:sigma=3``. Empty if the score uses no fill."""
+    fill = str(score.settings.get("fill", ""))
+    titled = re.search(r" \((.+)\)$", score.name)
+    return titled[1] if fill and titled and titled[1].startswith(fill) else fill
+
+
+def first_of_each_fill(scores: Sequence[Score], kind: str) -> dict[str, Score]:
+    """The first score of this kind for each fill, by the name of the fill."""
+    found: dict[str, Score] = {}
+    for score in scores:
+        if score.kind == kind:
+            found.setdefault(fill_of(score), score)
+    return found
+
+
+def views_by_fill(evaluation: Evaluation) -> dict[str, Evaluation]:
+    """For each fill with which every method was judged by completeness and soundness, the evaluation with the scores of this fill and those that
+    use no fill. A single view if there is one fill."""
+    scores = [result.scores for result in evaluation.results]
+    fills = [
+        fill
+        for fill in first_of_each_fill(scores[0], SOUNDNESS)
+        if all(fill in first_of_each_fill(own, kind) for own in scores for kind in (COMPLETENESS, SOUNDNESS))
+    ]
+    return {
+        fill: evaluation.replaced(
+            results=tuple(
+                r.replaced(scores=tuple(s for s in r.scores if fill_of(s) in ("", fill)))
+                for r in evaluation.results
+            )
+        )
+        for fill in fills
+    }
 
 
 def scores_by_fill(scores: Sequence[Score]) -> dict[str, dict[str, Score]]:

@@ -16,19 +16,22 @@ image counts for it. The grade of the verdict is the first of these that applies
                           differences
                fill, blur neither explains its soundness
     best       a method reaches the bar, but each such method misses at least one of these conditions
+
+If the methods were judged with several fills, each fill has a verdict, and the worst of them counts.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
 from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.core.text import counted
 from proofmap.results.controls import BY_BLUR, NO_EFFORT, is_above, role_of, soundness_notes, soundness_values
 from proofmap.results.evaluation import Evaluation
+from proofmap.results.fill_alone import views_by_fill
 from proofmap.results.notes import coverage_words, different_images
 from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
@@ -44,6 +47,7 @@ ENOUGH = 20
 _NAMED = 3
 
 Grade = Literal["is", "best", "none", "nothing", "unjudged"]
+_FROM_BEST: tuple[Grade, ...] = ("is", "best", "none", "nothing", "unjudged")
 Missing = Literal["images", "interval", "control", "fill", "blur", "no control"]
 _DOUBTS: dict[Missing, str] = {
     "images": "too few to be sure",
@@ -72,7 +76,29 @@ class Verdict:
 
 
 def verdict(evaluation: Evaluation) -> Verdict:
-    """The verdict on the methods of an evaluation, by the rules in the docstring of this module."""
+    """The verdict on the methods of an evaluation, by the rules in the docstring of this module. With several fills, that of the worst fill."""
+    views = views_by_fill(evaluation)
+    if len(views) < 2:
+        return _verdict(evaluation)
+    found = {fill: _verdict(view) for fill, view in views.items()}
+
+    def badness(fill: str) -> tuple[int, float]:
+        own = [r for r in views[fill].results if r.name in found[fill].methods] or views[fill].results
+        return _FROM_BEST.index(found[fill].grade), -min(
+            (s.value for r in own for s in counted_scores(r)), default=0.0
+        )
+
+    worst = max(found, key=badness)
+    others = [f"With the fill {fill}: {each.headline}." for fill, each in found.items() if fill != worst]
+    return replace(
+        found[worst],
+        headline=f"{found[worst].headline} (fill {worst})",
+        reasons=(f"The worst of {counted(len(found), 'fill')} counts.", *found[worst].reasons, *others),
+    )
+
+
+def _verdict(evaluation: Evaluation) -> Verdict:
+    """The verdict by the first score of each kind."""
     results = evaluation.results
     if any(r.first_score(half) is None for r in results for half in PROOF):
         return Verdict(
