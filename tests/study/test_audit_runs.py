@@ -61,7 +61,7 @@ print(json.dumps(imported))
 """
 
 
-def test_commands_that_read_a_finished_run_do_not_import_torch(two_runs: Path, tmp_path: Path) -> None:
+def test_lists_audits_and_comparisons_do_not_import_torch(two_runs: Path) -> None:
     main, now = (str(two_runs / name) for name in ("main", "now"))
     commands = [
         ["--help"],
@@ -71,10 +71,6 @@ def test_commands_that_read_a_finished_run_do_not_import_torch(two_runs: Path, t
         ["audit", main, "--min-soundness", ".5", "--bar", "insertion=.1"],
         ["audit", now, "--against", main, "--max-drop", ".05", "--interval", "--format", "json"],
         ["compare", main],
-        ["analyse", "frontier", main],
-        ["verify", main],
-        ["export", main, "--out", str(tmp_path)],
-        ["bench", "list"],
     ]
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_TORCH, json.dumps(commands)],

@@ -8,27 +8,10 @@
 A task never changes. What would change its numbers makes a new version of the benchmark (:data:`~proofmap.bench.task.VERSION`).
 """
 
-from typing import TYPE_CHECKING
-
-from proofmap.core.deferred import lazy_names
-
-if TYPE_CHECKING:
-    from proofmap.bench.leaderboard import Leaderboard
-    from proofmap.bench.record import Record
-    from proofmap.bench.running import run_task
-    from proofmap.bench.submission import check_record, submit
-    from proofmap.bench.task import VERSION, Task, task_names
-
-# Imported when first used: the leaderboard needs no torch.
-__getattr__, __dir__ = lazy_names(
-    __name__,
-    {
-        "leaderboard": "Leaderboard",
-        "record": "Record",
-        "running": "run_task",
-        "submission": "check_record submit",
-        "task": "VERSION Task task_names",
-    },
-)
+from proofmap.bench.leaderboard import Leaderboard
+from proofmap.bench.record import Record
+from proofmap.bench.running import run_task
+from proofmap.bench.submission import check_record, submit
+from proofmap.bench.task import VERSION, Task, task_names
 
 __all__ = ["VERSION", "Leaderboard", "Record", "Task", "check_record", "run_task", "submit", "task_names"]

@@ -9,12 +9,16 @@ import typer
 
 from proofmap.bench import VERSION, Leaderboard, Record, Task, task_names
 from proofmap.bench.leaderboard import FOLDER, write_page
+from proofmap.bench.running import record_path, run_task
+from proofmap.bench.submission import submit
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr
+from proofmap.cli.evaluate import devices_for, executor_for
 from proofmap.core.errors import InputError
 from proofmap.core.files import DATA_FOLDER, check_output, output_file
 from proofmap.core.text import counted
 from proofmap.results import tables
+from proofmap.study.watchers.views import watcher_for
 
 
 def _list(target: str | None, data: Path) -> None:
@@ -120,11 +124,6 @@ def bench(
     if action == "table":
         _table(target, leaderboard, out)
         return
-    from proofmap.bench.running import record_path, run_task
-    from proofmap.bench.submission import submit
-    from proofmap.cli.evaluate import devices_for, executor_for
-    from proofmap.study.watchers.views import watcher_for
-
     watchers = [watcher_for(stderr, quiet)]
     if action == "submit":
         if target is None:
