@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from tests.golden import errors, nets, record, runs
+from tests.golden import errors, nets, passes, record, runs
 
 EXACT = 2e-6
 """Largest difference, relative to numbers above 1, unless a case says more: records have 7 digits."""
@@ -444,6 +444,26 @@ def many_images() -> Any:
     found = judge.compute()
     again = found.select_images(range(2, 24))
     return {"24": record.of(found), "22": {r.name: record.of_method(r)["scores"] for r in again.results}}
+
+
+@case()
+def passes_of_methods() -> Any:
+    return passes.of_methods([*PATHS, *PERTURBATION, *MASKS[:-1], "top-label:gradient"])
+
+
+@case()
+def passes_of_metrics() -> Any:
+    """A record of its own: these counts move when a metric reads fewer maps."""
+    kinds = [
+        "completeness",
+        "insertion",
+        "deletion",
+        "srg",
+        "class-sensitivity",
+        "completeness:fill=noise,draws=2",
+    ]
+    others = ["peak", "average-drop", "sufficient-region", "proof-size", "li-completeness", "sum-to-logit"]
+    return passes.of_metrics([*kinds, *others, "merlin-arthur-soundness", "saliency-metric:delta=0.5"])
 
 
 @case()
