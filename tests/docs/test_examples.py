@@ -24,7 +24,7 @@ from torch import Tensor
 from typer.testing import CliRunner
 
 import proofmap as pm
-from proofmap.bench import fresh, task
+from proofmap.bench import task
 from proofmap.cli import make_app
 from proofmap.core.inputs import KINDS
 from proofmap.core.labels import LabelRule
@@ -86,7 +86,6 @@ def test_a_page_can_be_followed_from_top_to_bottom(
     if page.name == "enter-a-method.md":
         tasks = write_tasks(small_world / "bench", "smoke")
         monkeypatch.setattr(task, "_folder", lambda: tasks)
-        monkeypatch.setattr(fresh, "NUMBER", 3)
     module = ModuleType("page")
     monkeypatch.setitem(sys.modules, "page", module)  # dataclasses look their module up
     for block in blocks(page):
