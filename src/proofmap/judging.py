@@ -169,6 +169,8 @@ class Judge:
         known = checked_objects(objects, classifier.names, image_names, inputs)
         subjects = Subjects(images, table, true_labels, own_boxes, known)
         session.compare_batches(subjects)
+        for name in session.methods:
+            session.check_labels_used(name, subjects, rule)
         kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
         blocks: dict[str, list[BlockResult]] = {name: [] for name in session.methods}
         size = max(1, _BLOCK // (classifier.inputs.count * table.shape[1]))

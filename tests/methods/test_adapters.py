@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,7 @@ from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import ProgressTask, Silent
 from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
 from proofmap.methods.adapters.captum import takes_baselines
+from proofmap.methods.wrappers import Inverse
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
 
@@ -543,6 +545,37 @@ def test_a_function_gets_all_labels_in_the_order_of_the_outputs(f: Classifier, i
         0
     ]
     torch.testing.assert_close(found.insertion.auc, named.insertion.auc.gather(1, labels))
+
+
+def test_a_function_that_ignores_its_labels_is_refused_if_a_rule_chose_them(
+    f: Classifier, images: Tensor
+) -> None:
+    calls: list[list[list[int]]] = []
+
+    def planes(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        calls.append(labels.tolist())
+        return images[:, : labels.shape[1]]
+
+    def judged(method: Any, labels: Any = "top3") -> None:
+        pm.evaluate(f, images, methods=[method], labels=labels, metrics=["insertion"])
+
+    top = f.choose_labels(images, "top3").tolist()
+    told = (
+        rf"the function .*planes does not use its labels: .* the labels {re.escape(str(top[0]))} and {re.escape(str(top[0][::-1]))} "
+        r"of one image\. .* pm\.per_label\(.*planes\)"
+    )
+    for method in (planes, Inverse(of=FromFunction(function=planes))):
+        with pytest.raises(InputError, match=told):
+            judged(method)
+        assert calls == [top[:1], [top[0][::-1]]], "one image, twice"
+        calls.clear()
+    judged(planes, [2, 0, 1])  # the user's order
+    assert len(calls) == 1, "no call more"
+    judged(planes, "top1")
+    judged(pm.per_label(lambda net, x, label: x.mean(dim=1)))
+    judged(lambda net, x, labels: x[:, :1].expand(-1, labels.shape[1], -1, -1))  # one map for all labels
+    judged(lambda net, x, labels: torch.rand(*labels.shape, *SIZE))  # random
+    judged(lambda net, x, labels: x[:, :1] * (1 + labels[:, :, None, None]))
 
 
 def test_maps_of_the_other_form_are_refused_with_how_it_is_said(f: Classifier, images: Tensor) -> None:

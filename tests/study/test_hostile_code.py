@@ -29,7 +29,7 @@ def mute(classifier, images, labels):
 
 def wanders(classifier, images, labels):
     os.chdir({elsewhere!r})
-    return images[:, [k % 3 for k in range(labels.shape[1])]]
+    return images[:, :1] * (1 + labels[:, :, None, None])
 """
 
 

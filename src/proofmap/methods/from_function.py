@@ -17,6 +17,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.ranking import as_maps
 from proofmap.core.tensors import private_copy
+from proofmap.core.text import shortened
 from proofmap.methods.method import ADOPTED, MapFunction, Method, ReadyMethod
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
@@ -156,6 +157,43 @@ def _asked(labels: Tensor, classifier: Classifier) -> tuple[Tensor, Tensor | Non
     if labels.shape[1] != len(members):
         return labels, None
     return members.repeat(len(labels), 1), torch.searchsorted(members, labels)
+
+
+def check_labels_used(method: ReadyMethod, images: Tensor, labels: Tensor) -> None:
+    """Refuse a function that returns the same maps in the same order when the labels ``(N, L)`` are reversed, unless all labels have the same
+    map. Other methods are not called, nor is a function that is called per label or gets all labels in the order of the net's outputs.
+
+    The function is called twice with the first image that has two labels. If a call fails, nothing is refused: the same call fails again when
+    the maps are made, and the message is given there.
+    """
+    net, own = method.classifier, method.method
+    rows = ((labels != NO_LABEL).sum(dim=1) > 1).nonzero()[:1, 0].tolist()
+    if (
+        not isinstance(own, FromFunction)
+        or own.per_label
+        or labels.shape[1] == len(net.label_set)
+        or not rows
+    ):
+        return
+    image, row = images[rows], labels[rows]
+    there = row[0] != NO_LABEL
+    back = row.clone()
+    back[0, there] = row[0, there].flip(0)
+    try:
+        with torch.random.fork_rng(
+            devices=[]
+        ):  # a function that draws from it draws what it would without this check
+            maps, again = (method(image, order)[0, there.to(net.device)] for order in (row, back))
+    except Exception:
+        return
+    if torch.equal(maps, again) and not torch.equal(maps, maps.flip(0)):
+        name, first, second = own._title_name(), *(x[0, there].tolist() for x in (row, back))
+        raise InputError(
+            f"the function {name} does not use its labels: it returned the same maps in the same order for the labels "
+            f"{shortened(str(first), 60)} and {shortened(str(second), 60)} of one {net.inputs.singular}. Each {net.inputs.singular} has "
+            f"labels of its own, in an order of its own. Make maps[n, k] the map of labels[n, k]; or write a function of one label, "
+            f"pm.per_label({name}); or, if its maps do not depend on the label, return one map for all labels, L times"
+        )
 
 
 def _from_function(thing: object) -> Method | None:

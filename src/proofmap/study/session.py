@@ -18,12 +18,14 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.steadiness import FirstLook, UnsteadyNet, difference_between_batches
 from proofmap.classifier.together import each_length
 from proofmap.core.errors import InputError
+from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.progress import Progress
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
 from proofmap.fills import Pools
+from proofmap.methods.from_function import check_labels_used
 from proofmap.methods.masks.method import MapWatcher, ReadyMask
 from proofmap.methods.method import ReadyMethod
 from proofmap.methods.wrappers import MapMaker
@@ -58,6 +60,7 @@ class Session:
     batch_difference: float | None = field(default=None, init=False)
     _look: FirstLook | None = field(default=None, init=False, repr=False)
     _lengths: dict[int, Session] = field(default_factory=dict, init=False, repr=False)
+    _checked: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def data(self) -> Dataset:
@@ -158,6 +161,24 @@ class Session:
             Exception
         ):  # a net or a fill that fails on masked images: the game says for which, and a run stores it
             self.batch_difference = 0.0
+
+    def check_labels_used(self, name: str, subjects: Subjects, rule: LabelRule) -> None:
+        """Refuse a function of the user that ignores its labels, if ``rule`` chose them for each image: see
+        :func:`~proofmap.methods.from_function.check_labels_used`. The function is called once; later calls repeat what was found.
+        """
+        method = self.methods[name]
+        if rule.kind not in ("top", "probable", "true") or method.label_free:
+            return
+        if name not in self._checked and bool((subjects.labels[:, 1:] != NO_LABEL).any()):
+            while method.source is not None:
+                method = method.source
+            try:
+                check_labels_used(method, subjects.images, subjects.labels)
+                self._checked[name] = ""
+            except InputError as error:
+                self._checked[name] = str(error)
+        if self._checked.get(name):
+            raise InputError(self._checked[name])
 
     def check_net(self, during: str) -> None:
         """Raise if the net's outputs have changed since :meth:`look_at`; see :mod:`proofmap.classifier.steadiness`."""

@@ -19,8 +19,8 @@ from torch import Tensor
 from proofmap.classifier.steadiness import UnsteadyNet
 from proofmap.core.batching import OutOfMemory
 from proofmap.core.environment import environment
-from proofmap.core.errors import ProofmapError
-from proofmap.core.labels import label_table, truth_table
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.labels import LabelRule, label_table, truth_table
 from proofmap.data.dataset import output_places
 from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
 from proofmap.metrics.block import BlockResult, Subjects
@@ -102,6 +102,7 @@ class Worker:
         self.classifier, self.dataset = self.session.classifier, self.session.data
         self.classifier.fix_batches(*self.batches)
         self._environment = environment(self.classifier.device)
+        self._rule = LabelRule.parse(self.session.study.labels, self.classifier.names)
         self._places = output_places(self.dataset, self.classifier.names)
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
@@ -137,9 +138,14 @@ class Worker:
             self.session.look_at(subjects.images)
             try:
                 self.session.compare_batches(subjects)
+                if maps is None:
+                    self.session.check_labels_used(unit.method, subjects, self._rule)
                 parts = self._judge_in_halves(unit, places, subjects, maps, failures)
                 self.session.check_net(f"while {unit} was judged or before")
-            except UnsteadyNet as error:  # what was found belongs to no one net
+            except (
+                UnsteadyNet,
+                InputError,
+            ) as error:  # what was found belongs to no one net, or to no one label
                 parts, failures = [], {**failures, **dict.fromkeys(places, reason_of(error))}
         fast = self.classifier.frozen()
         batches = (fast.batches[0].size, fast.batches[1].size)
