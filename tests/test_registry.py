@@ -85,6 +85,8 @@ def test_an_unknown_name_is_refused_with_what_was_probably_meant(monkeypatch: py
         things["sauser"]
     with pytest.raises(InputError, match=r"no thing is named 'xyzzy'\. Known are: cup, saucer$"):
         things["xyzzy"]
+    with pytest.raises(InputError, match=r"no thing is named '\[{199}…'\. Known are: cup, saucer$"):
+        things["[" * 100_000]
 
 
 def test_of_many_names_those_are_told_that_are_most_alike(monkeypatch: pytest.MonkeyPatch) -> None:

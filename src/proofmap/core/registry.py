@@ -9,11 +9,13 @@ from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from proofmap.core.errors import InputError
-from proofmap.core.text import did_you_mean
+from proofmap.core.text import did_you_mean, shortened
 
 T = TypeVar("T")
 _SHOWN = 8
 """Number of known names in a message about an unknown one."""
+_LONGEST = 200
+"""Number of characters of the unknown name in that message."""
 
 
 class Registry(Generic[T]):
@@ -66,6 +68,7 @@ class Registry(Generic[T]):
 
     def _not_known(self, name: str) -> str:
         """The message for an unknown name, with the most similar known names."""
+        name = shortened(name, _LONGEST)
         hint = did_you_mean(name, self._known)
 
         def likeness(known: str) -> float:
