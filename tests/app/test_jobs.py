@@ -15,10 +15,11 @@ from proofmap.app import jobs as kept
 from proofmap.app.job_answers import MapEvent, StateEvent
 from proofmap.app.jobs import RateLimit
 from proofmap.app.nets import Offer
+from proofmap.app.security import Access
 from proofmap.app.server import Server
 from proofmap.core.ranking import rank
 from proofmap.metrics.curves import deletion
-from tests.app.served import NAMES, SIZE, begun, net, uploaded, with_slow, worked_off
+from tests.app.served import NAMES, SIZE, begun, made, net, opened, uploaded, with_slow, worked_off
 from tests.mask_toys import lively
 
 
@@ -204,11 +205,6 @@ def test_a_job_that_fails_says_why_and_the_next_one_runs(client: TestClient, ser
         ({"labels": [1, 1]}, "once"),
         ({"methods": ["gradient", "gradient"]}, "once"),
         ({"methods": ["nothing"]}, "no method is named"),
-        ({"methods": ["learned-mask:steps=90000"], "labels": [0, 1, 2, 3]}, "passes"),
-        (
-            {"methods": ["rise:masks=9000", "learned-mask:steps=95600"]},
-            "200,200 passes of the net; the limit for a job is 200,000",
-        ),
         ({"fill": "images:size=1024"}, "at most 256 here"),
         ({"fill": "nothing"}, "no fill is named"),
         ({"labels": []}, "labels"),
@@ -227,6 +223,38 @@ def test_a_request_that_cannot_be_met_makes_no_job(
     answer = client.post("/api/jobs", json=asked)
     assert answer.status_code == 422 and word in answer.json()["error"]
     assert client.get("/api/jobs").json() == before
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"methods": ["learned-mask:steps=90000"], "labels": [0, 1, 2, 3]}, "passes"),
+        (
+            {"methods": ["rise:masks=9000", "learned-mask:steps=95600"]},
+            "200,200 passes of the net; the limit for a job is 200,000",
+        ),
+    ],
+)
+def test_passes_are_limited_where_others_can_reach_the_server(change: dict[str, object], told: str) -> None:
+    for token in ("", "the-token"):
+        server = made(access=Access("0.0.0.0" if token else "127.0.0.1", 8000, token))
+        server.nets.warm = lambda *_: None  # type: ignore[method-assign]
+        with opened(server) as client:
+            client.headers["authorization"] = f"Bearer {token}"
+            busy = with_slow(server)
+            photo = uploaded(client)
+            begun(client, photo, ["slow"])
+            assert busy.begun.wait(600)
+            asked = {"photo": photo, "net": "toy", "labels": [1], **change}
+            answer = client.post("/api/jobs", json=asked)
+            assert answer.status_code == (422 if token else 202), answer.text
+            if token:
+                assert told in answer.json()["error"]
+            else:
+                client.delete(f"/api/jobs/{answer.json()['job']}")
+            for step in busy.steps:
+                step.set()
+            worked_off(server)
 
 
 def test_old_jobs_are_forgotten_and_too_many_are_not_taken(

@@ -7,7 +7,7 @@ are offered to visitors under their titles.
 
 The cost of a request is limited too, because one thread serves all visitors:
 
-- All methods of a job together may need at most :data:`MOST_PASSES` passes.
+- If other machines can reach the server, all methods of a job together may need at most :data:`MOST_PASSES` passes.
 - Every other number must be between a quarter of its default and :data:`~proofmap.app.setting_fields.TIMES` times its default. For a fill
   the limit is twice the default, and for a pool of random images the default. Such numbers decide how long one step takes, and a step
   cannot be interrupted (a pool of 1,024 pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``,
@@ -60,7 +60,7 @@ _FILL_WORDS = {
 }
 """Fills of columns and words, and what hidden positions show with each."""
 MOST_PASSES = 200_000
-"""Largest number of passes of the net for all methods and labels of a job together."""
+"""Largest number of passes of the net for all methods and labels of a job together, if other machines can reach the server."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
 _LONGEST = 16
 """Largest number of values for a setting that takes several."""
