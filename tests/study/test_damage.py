@@ -111,7 +111,7 @@ def test_a_name_that_leads_out_of_the_run_is_damage_and_nothing_is_removed_there
     assert mine.read_bytes() == b"precious" and folder.is_dir()
 
 
-def test_a_folder_of_maps_that_is_a_link_is_refused_and_nothing_is_removed_there(
+def test_the_folder_of_maps_may_be_a_link_and_nothing_is_removed_there(
     run: tuple[Study, Path], tmp_path: Path
 ) -> None:
     study, folder = run
@@ -119,10 +119,21 @@ def test_a_folder_of_maps_that_is_a_link_is_refused_and_nothing_is_removed_there
     mine = tmp_path / "elsewhere" / "mine.safetensors"
     mine.write_bytes(b"precious")
     (folder / "maps").symlink_to(tmp_path / "elsewhere")
-    for attempt in (lambda: run_study(study, folder), lambda: read_all_maps(folder)):
-        with pytest.raises(StoreError, match=r"maps is a link to .*outside the run directory"):
-            attempt()
+    before = facts(folder)
+    assert run_study(study, folder).units == 0 and verify_run(folder) == []
+    read_all_maps(folder)
+    gone = next(path for path in (tmp_path / "elsewhere").iterdir() if path != mine)
+    gone.unlink()
+    with pytest.warns(UserWarning, match="missing or incomplete, and computed again"):
+        assert run_study(study, folder).units == 1
+    assert gone.is_file() and facts(folder) == before and verify_run(folder) == []
     assert mine.read_bytes() == b"precious"
+    (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
+    for attempt in (lambda: run_study(study, folder), lambda: read_all_maps(folder)):
+        with pytest.raises(StoreError, match=r"maps is a link to .*elsewhere, which is not a folder"):
+            attempt()
+    (tmp_path / "unmounted").rename(tmp_path / "elsewhere")
+    assert facts(folder) == before
 
 
 # ---- the database ---------------------------------------------------------------------------------------------

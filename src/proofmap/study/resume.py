@@ -38,6 +38,7 @@ from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.lock import FILE as LOCK
 from proofmap.study.store.lock import locked
+from proofmap.study.store.maps import FOLDER as MAPS
 from proofmap.study.store.maps import check_folder, is_whole, remove_file, unused_files
 from proofmap.study.store.records import SIGNED, Registered
 from proofmap.study.study import Study
@@ -181,7 +182,7 @@ def failed_units(store: Store, session: Session) -> list[int]:
 def check_stored(folder: Path, store: Store) -> None:
     """Delete the units whose file of maps is missing or incomplete, so that they are computed again, and say so.
 
-    Files that belong to no unit, left by a run that was killed, are removed.
+    Files that belong to no unit, left by a run that was killed, are removed, unless ``maps`` is a link.
     """
     check_folder(folder)
     known = store.rows("SELECT id, maps, maps_bytes FROM units WHERE maps IS NOT NULL")
@@ -199,7 +200,8 @@ def check_stored(folder: Path, store: Store) -> None:
 
 def check_disk_space(folder: Path, plan: Plan) -> None:
     """Raise if the planned maps do not fit on the disk."""
-    free = shutil.disk_usage(folder).free
+    maps = folder / MAPS
+    free = shutil.disk_usage(maps if maps.is_dir() else folder).free  # it may be a link to another disk
     if plan.map_bytes > free:
         raise StoreError(
             f"the maps will take {size_text(plan.map_bytes)}, but only {size_text(free)} are free in {folder}. Use --maps none, choose another --out, or make room"

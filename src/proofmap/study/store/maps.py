@@ -71,12 +71,11 @@ def maps_path(folder: Path, name: str) -> Path:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise if ``maps`` in the run directory is not a folder, or is a link: files behind a link do not belong to this run."""
+    """Raise if ``maps`` in the run directory is not a folder. It may be a link to a folder, such as one on another disk."""
     path = folder / FOLDER
-    if path.is_symlink():
+    if path.is_symlink() and not path.is_dir():
         raise StoreError(
-            f"{path} is a link to {path.readlink()}, outside the run directory. Nothing is read or removed there: put "
-            "the folder itself in its place, or link to the run directory as a whole"
+            f"{path} is a link to {path.readlink()}, which is not a folder. Put that folder back, or remove the link"
         )
     if path.exists() and not path.is_dir():
         raise StoreError(f"{path} is not a folder. Remove it, or put the folder of maps back")
@@ -131,8 +130,12 @@ def is_whole(folder: Path, name: str, size: int) -> bool:
 
 
 def unused_files(folder: Path, known: Collection[str]) -> list[Path]:
-    """Files of maps whose names are not in ``known``: they were left by a run that was stopped, or by units that were deleted."""
+    """Files of maps whose names are not in ``known``: they were left by a run that was stopped, or by units that were deleted.
+    None if ``maps`` is a link, because files behind it may belong to another run, or be no maps.
+    """
     check_folder(folder)
+    if (folder / FOLDER).is_symlink():
+        return []
     files = sorted((folder / FOLDER).glob("*.safetensors"))
     return [path for path in files if f"{FOLDER}/{path.name}" not in known]
 
