@@ -140,7 +140,7 @@ def commands(folder: Path) -> dict[str, tuple[str, ...]]:
     model = ("--model", f"{folder}/nets.py:conv")
     return {
         "an option that is not there": ("evaluate", "--mthods", "random"),
-        "a command that is not there": ("evalute",),
+        "a command that is not there": ("evaluat",),
         "a number that is none": ("evaluate", "--number", "many"),
         "attention of a conv net": ("explain", f"{folder}/black.png", *model, "--method", "chefer"),
         "a label that is not there": ("explain", f"{folder}/black.png", *model, "--labels", "zebra"),
