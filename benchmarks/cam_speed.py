@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import copy
+import functools
 import io
 
 import numpy as np
@@ -20,6 +21,7 @@ from _timing import timed
 
 import proofmap as pm
 from proofmap.cli import run_script
+from proofmap.session import Session
 
 
 def import_grad_cam() -> object | None:
@@ -74,9 +76,9 @@ def main() -> None:
     if not args.skip_score_cam:
         methods.append(("score-cam:preset=pytorch-grad-cam", "ScoreCAM"))
     for name, theirs in methods:
-        ready = pm.make_method(name).prepare(f)
-        ready(images, labels)
-        runs = [timed(lambda ready=ready: ready(images, labels).cpu().numpy()) for _ in range(args.rounds)]
+        make = functools.partial(Session(f).maps, pm.make_method(name), images, labels)
+        make()
+        runs = [timed(lambda make=make: make().cpu().numpy()) for _ in range(args.rounds)]
         maps, ours = min(runs, key=lambda run: run[1])
         if library is None:
             print(f"{name}: ours {ours:.3f} s; pytorch-grad-cam is not here")

@@ -19,7 +19,8 @@ from _timing import timed
 
 import proofmap as pm
 from proofmap.cli import run_script
-from proofmap.methods.masks.method import ReadyMask
+from proofmap.methods.masks.method import MaskMethod
+from proofmap.session import Session
 
 BASE = "belief-mask:passes={steps},fills=gray+blur"
 METHODS = (
@@ -64,16 +65,18 @@ def main() -> None:
     images = torch.rand(-(-pairs // 2), 3, *f.size, generator=torch.Generator().manual_seed(0)).to(f.device)
     labels = f.top(images, 2)
     specs = [spec.replace("{steps}", str(steps)) for spec in (BASE, *args.methods)]
-    ready = [pm.make_method(spec).prepare(f) for spec in specs]
+    session, methods = Session(f), [pm.make_method(spec) for spec in specs]
+    for method in methods:
+        session.prepare(method)
     best, forward = dict.fromkeys(specs, 0.0), Forward()
     fastest = dict.fromkeys(specs, float("inf"))
     for turn in range(1 + args.rounds):
-        for spec, method in zip(specs, ready, strict=True):
-            assert isinstance(method, ReadyMask), f"{spec} learns no masks"
-            cost = method.cost(labels.shape[1])
+        for spec, method in zip(specs, methods, strict=True):
+            assert isinstance(method, MaskMethod), f"{spec} learns no masks"
+            cost = method.cost(labels.shape[1], session)
             assert cost is not None
             forward.images = 0
-            _, took = timed(functools.partial(method, images, labels))
+            _, took = timed(functools.partial(session.maps, method, images, labels))
             rate = (len(images) * cost.gradient + forward.images / 2) / took
             print(f"round {turn}, {spec}: {took:.1f} s, {rate:,.1f} passes/s", flush=True)
             if turn:

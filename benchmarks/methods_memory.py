@@ -25,6 +25,7 @@ from proofmap.classifier.view import has_hooks
 from proofmap.core.errors import ProofmapError
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.plugins.specs import split_specs
+from proofmap.session import Session
 from proofmap.testing.nets import conv_net, pixels
 
 SIDE, BLOCK, LABELS = 16, 50, 3
@@ -72,11 +73,11 @@ def left_hooks(f: pm.Classifier) -> bool:
 def run(method: Method, device: str, images: int) -> tuple[float, float, bool]:
     """Growth of the process and of tensors on a GPU in bytes, and whether hooks were left behind."""
     f = pm.Classifier(conv_net(channels=3).to(device), size=SIDE, batch_size=BLOCK * LABELS)
-    ready = method.prepare(f)
+    session = Session(f)
     labels = torch.tensor([[0, 2, 1]], device=device).expand(BLOCK, -1)
     process, tensors = [], []
     for k in range(images // BLOCK):
-        ready(pixels(BLOCK, SIDE, seed=k).to(device), labels)
+        session.maps(method, pixels(BLOCK, SIDE, seed=k).to(device), labels)
         gc.collect()
         process.append(resident())
         tensors.append(torch.cuda.memory_allocated() if device.startswith("cuda") else 0)

@@ -32,7 +32,8 @@ import proofmap as pm
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.fills.road import impute
 from proofmap.metrics import make_game, proof
-from proofmap.metrics.context import Judged
+from proofmap.metrics.judged import Judged
+from proofmap.session import Session
 
 STEPS, POINTS, FLIPS = 20, 28, 24
 
@@ -135,7 +136,7 @@ def curves(f: pm.Classifier, args: argparse.Namespace) -> None:
         others["torch-cam's loop"] = lambda batch: flat_loop(net, x, maps[:, 0], labels[:, 0], batch)
 
     def ours() -> None:
-        judged = Judged(fast, x, labels, maps)
+        judged = Judged(Session(fast), x, labels, maps)
         for game in ("insertion", "deletion"):
             judged.play(make_game(game, points=STEPS)).auc.sum().item()
 

@@ -25,8 +25,8 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.data import load_blocks, load_dataset
-from proofmap.metrics import prepare_metrics
 from proofmap.metrics.block import Subjects, judge_block
+from proofmap.session import Session
 from proofmap.study import Study, run_study
 
 
@@ -49,8 +49,12 @@ def plain_loop(f: pm.Classifier, study: Study) -> Callable[[], None]:
     """The same blocks without a study: images and labels are there already."""
     (block,) = load_blocks(load_dataset(str(study.data[0])), f, block_size=10**6)
     labels = f.top(block.images, int(str(study.labels)[3:]))
-    methods = [method.prepare(f) for method in study.named_methods().values()]
-    metrics = prepare_metrics(study.named_metrics(), f)
+    session, metrics = Session(f), study.named_metrics()
+    methods = list(study.named_methods().values())
+    for method in methods:
+        session.prepare(method)
+    for metric in metrics.values():
+        metric.prepare(session)
     subjects = Subjects(block.images, labels)
     size = study.images_per_unit or len(labels)
 
@@ -58,7 +62,7 @@ def plain_loop(f: pm.Classifier, study: Study) -> Callable[[], None]:
         for start in range(0, len(labels), size):
             some = subjects[start : start + size]
             for method in methods:
-                judge_block(method, some, metrics, keep_maps=len(some))
+                judge_block(session, method, some, metrics, keep_maps=len(some))
 
     return loop
 

@@ -19,6 +19,7 @@ import torch
 import proofmap as pm
 from proofmap.classifier import classifier as classifiers
 from proofmap.models.text_models import minilm_is_installed
+from proofmap.session import Session
 
 LABELS = [
     "arrays of numbers",
@@ -46,9 +47,10 @@ def sentences(number: int) -> list[str]:
 def seconds(net: pm.Classifier, texts: list[str], labels: int, method: str) -> float:
     x = net.inputs.encode(texts).to(net.device)
     chosen = torch.arange(labels, device=net.device).expand(len(texts), -1)
-    ready = pm.make_method(method).prepare(net)
+    session, made = Session(net), pm.make_method(method)
+    session.prepare(made)
     began = time.perf_counter()
-    ready(x, chosen, seed=0).sum().item()
+    session.maps(made, x, chosen).sum().item()
     return time.perf_counter() - began
 
 

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = (
     "proofmap",
     *(f"proofmap.{name}" for name in ("methods", "metrics", "fills", "data", "models", "study", "testing")),
+    "proofmap.session",
     "proofmap.plugins.settings",
     *(f"proofmap.core.{name}" for name in ("batching", "errors", "inputs", "labels", "ranking", "streams")),
 )
@@ -30,9 +31,9 @@ def find(path: str) -> Any:
     parts = path.split(".")[1:]
     found = package()[parts] if parts else package()
     found = found.final_target if found.is_alias else found
-    return (
-        found[parts[-1]] if found.is_module and path not in MODULES else found
-    )  # a function that has the name of its module
+    if found.is_module and path not in MODULES:  # a function that has the name of a module of its package
+        return package()[found.parent.imports[parts[-1]].split(".")[1:]]
+    return found
 
 
 @cache

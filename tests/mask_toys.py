@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.methods.masks.engine import Slots
+from tests.sessions import Bound
 from tests.toys import MEAN, STD, drawn, pixels
 
 SIZE = (12, 16)
@@ -62,10 +63,10 @@ def in_and_out(maps: Tensor) -> tuple[float, float]:
     return float(maps[0, 0][inside].mean()), float(maps[0, 0][~inside].mean())
 
 
-def seated(ready: Any, images: Tensor, labels: Tensor) -> tuple[Any, Slots]:
-    """The problem of a ready method, and the pairs ``(images[p], labels[p])`` in its slots."""
-    problem = ready.problem(ready.classifier.frozen())
-    keys = streams.pair_keys(images, list(enumerate(labels.tolist())), 0, ready.method.name)
+def seated(method: Bound, images: Tensor, labels: Tensor) -> tuple[Any, Slots]:
+    """The problem of a mask method, and the pairs ``(images[p], labels[p])`` in its slots."""
+    problem = method.problem(method.classifier.frozen())
+    keys = streams.pair_keys(images, list(enumerate(labels.tolist())), 0, method.thing.name)
     slots = {
         "images": images,
         "image_of": torch.arange(len(images)),

@@ -17,6 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError, ModelError
 from proofmap.methods import LearnedMask, make_method
+from tests.sessions import bound
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
 NAMES = ["cat", "dog", "cup", "car", "bee"]
@@ -283,10 +284,10 @@ def test_a_method_that_was_made_ready_before_training_explains_the_trained_net(
     net = Net()
     f = classifier(net)
     labels = torch.tensor([[0, 1]] * len(images))
-    ready = make_method(name).prepare(f)
+    ready = bound(make_method(name), f)
     before = ready(images, labels)
     trained(net, images)
-    expected = make_method(name).prepare(classifier(copy.deepcopy(net)))(images, labels)
+    expected = bound(make_method(name), classifier(copy.deepcopy(net)))(images, labels)
     assert not torch.equal(before, expected)
     torch.testing.assert_close(ready(images, labels), expected, atol=1e-4, rtol=1e-2)
 

@@ -16,6 +16,7 @@ from proofmap.core import streams
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.metrics import check_axioms
 from proofmap.testing.nets import token_net
+from tests.sessions import bound
 from tests.toys import MEAN, STD, conv_net, pixels
 
 pytestmark = [
@@ -175,9 +176,7 @@ def test_every_measure_agrees_with_the_cpu() -> None:
 def test_random_fills_draw_the_same_backgrounds_on_both_devices() -> None:
     images, keys = pixels(2, 16), torch.tensor([1, 2])
     for fill in (pm.Noise(), pm.Images(source=pixels(8, 16, seed=9), size=8, crop="none")):
-        on_cpu, on_gpu = (
-            fill.prepare(classifier(d))(images.to(d), keys.to(d)).cpu() for d in ("cpu", "cuda")
-        )
+        on_cpu, on_gpu = (bound(fill, classifier(d))(images.to(d), keys.to(d)).cpu() for d in ("cpu", "cuda"))
         assert torch.allclose(on_cpu, on_gpu, atol=1e-5)
 
 

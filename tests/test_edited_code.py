@@ -22,6 +22,7 @@ from proofmap.plugins.code import code_record, provenance
 from proofmap.plugins.source import is_installed, source_files, source_of
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.errors import StoreError
+from tests.sessions import bound
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, pixels
 
@@ -51,7 +52,7 @@ class Brightness(Method):
     factor: ClassVar[float] = 3.0
     label_free = True
 
-    def compute(self, classifier, images, labels, *, seed, progress):
+    def maps(self, session, images, labels):
         return self.inner(images)
 
     def inner(self, images):
@@ -62,7 +63,7 @@ class White(Fill):
     name: ClassVar[str] = "edited-white"
     description: ClassVar[str] = "white"
 
-    def backgrounds(self, images, keys, inputs):
+    def backgrounds(self, session, images, keys):
         return torch.ones_like(images)
 
 class Net(nn.Module):
@@ -119,11 +120,9 @@ USES: dict[str, Callable[[Path], object]] = {
     "a class inside another method": lambda file: provenance(pm.make_method(f"top-label:{file}:Brightness"))[
         "code"
     ],
-    "a fill of a metric": lambda file: (
-        make_metric({"metric": "insertion", "fill": f"{file}:White"})
-        .prepare(conv_classifier(8))
-        .record()["code"]
-    ),
+    "a fill of a metric": lambda file: bound(
+        make_metric({"metric": "insertion", "fill": f"{file}:White"}), conv_classifier(8)
+    ).record()["code"],
     "a net": lambda file: load_classifier(f"{file}:net").fingerprint(),
 }
 
@@ -244,10 +243,10 @@ def test_another_revision_of_a_plug_in_is_refused(
 
 
 def test_the_revision_of_a_fill_inside_a_metric_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Soundness().prepare(conv_classifier(8)).record()
+    before = bound(Soundness(), conv_classifier(8)).record()
     assert "revisions" not in before, "the first is not stated"
     monkeypatch.setattr(Gray, "revision", 3)
-    after = Soundness().prepare(conv_classifier(8)).record()
+    after = bound(Soundness(), conv_classifier(8)).record()
     assert after == {**before, "revisions": {"fill gray": 3}}
 
 

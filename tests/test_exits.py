@@ -39,7 +39,7 @@ def leaves(*_: object, **__: object) -> Any:
 class LeavingMethod(Method):
     name: ClassVar[str] = "leaving-method"
     description: ClassVar[str] = "calls sys.exit()"
-    compute = leaves
+    maps = leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +65,7 @@ class LeavingMetric(Metric):
     name: ClassVar[str] = "leaving-metric"
     description: ClassVar[str] = "calls sys.exit()"
     higher_is_better: ClassVar[bool] = True
-    __call__ = leaves
+    values = leaves
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Plays(Metric):
     def games(self) -> tuple[LeavingGame]:
         return (LeavingGame(points=4),)
 
-    def __call__(self, judged: Any) -> Tensor:
+    def values(self, judged: Any) -> Tensor:
         return torch.as_tensor(judged.play(*self.games()).auc[:, 0])
 
 

@@ -19,7 +19,9 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.streams import image_keys
 from proofmap.fills import FILLS, Blur, Fill, Gray, Images, Median, Noise, make_fill
-from proofmap.fills.images import Pools, ReadyImages
+from proofmap.fills.images import ImagePool
+from proofmap.session import Session
+from tests.sessions import bound
 from tests.toys import pixels
 
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)
@@ -60,10 +62,11 @@ def test_a_fill_of_ones_own_that_returns_something_else_is_named(
     fill = type("Own", (Fill,), described)()
     expected = rf"the fill own: backgrounds\(.* of the shape \(6, 3, 12, 12\) of the images, not {told}$"
     with pytest.raises(InputError, match=expected):
-        fill.prepare(classifier())(images, keys)
-    behind = type("Own", (Fill,), {**described, "reads_mask": True})()
+        bound(fill, classifier())(images, keys)
+    reads_mask = {"reads_mask": True, "backgrounds_behind": described["backgrounds"]}
+    behind = type("Own", (Fill,), {**described, **reads_mask})()
     with pytest.raises(InputError, match=r"the fill own: backgrounds_behind\(.*, not "):
-        behind.prepare(classifier()).behind(images, keys, torch.ones(6, 12, 12, dtype=torch.bool))
+        bound(behind, classifier()).behind(images, keys, torch.ones(6, 12, 12, dtype=torch.bool))
 
 
 EVERY: dict[str, Callable[[], Fill]] = {
@@ -82,7 +85,7 @@ EVERY: dict[str, Callable[[], Fill]] = {
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_background_is_an_image(kind: str, images: Tensor, keys: Tensor) -> None:
     f = classifier()
-    background = EVERY[kind]().prepare(f)(images, keys)
+    background = bound(EVERY[kind](), f)(images, keys)
     assert background.shape == images.shape
     assert background.dtype == torch.float32
     torch.testing.assert_close(f.check_images(background), background)
@@ -90,10 +93,10 @@ def test_a_background_is_an_image(kind: str, images: Tensor, keys: Tensor) -> No
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_a_background_depends_on_its_image_and_key_alone(kind: str, images: Tensor, keys: Tensor) -> None:
-    fill = EVERY[kind]().prepare(classifier())
+    fill = bound(EVERY[kind](), classifier())
     together = fill(images, keys)
     torch.testing.assert_close(fill(images, keys), together, rtol=0, atol=0)
-    torch.testing.assert_close(EVERY[kind]().prepare(classifier())(images, keys), together, rtol=0, atol=0)
+    torch.testing.assert_close(bound(EVERY[kind](), classifier())(images, keys), together, rtol=0, atol=0)
     order = torch.tensor([5, 2, 0, 3, 1, 4])
     torch.testing.assert_close(fill(images[order], keys[order]), together[order], rtol=0, atol=1e-6)
     for i in range(6):
@@ -104,27 +107,24 @@ def test_a_background_depends_on_its_image_and_key_alone(kind: str, images: Tens
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_only_random_fills_depend_on_the_key(kind: str, images: Tensor, keys: Tensor) -> None:
-    fill = EVERY[kind]().prepare(classifier())
+    fill = bound(EVERY[kind](), classifier())
     same = torch.equal(fill(images, keys), fill(images, keys + 1))
     assert same == (not fill.random)
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_ready_fills_of_one_description_are_equal_and_show_the_same(
-    kind: str, images: Tensor, keys: Tensor
-) -> None:
+def test_a_fill_shows_the_same_in_two_sessions_of_one_net(kind: str, images: Tensor, keys: Tensor) -> None:
     f = classifier()
-    once, twice = EVERY[kind]().prepare(f), EVERY[kind]().prepare(f)
+    once, twice = bound(EVERY[kind](), f), bound(EVERY[kind](), f)
     assert torch.equal(once(images, keys), twice(images, keys))
     assert once.record() == twice.record()
-    assert once == twice and hash(once) == hash(twice)
 
 
 @pytest.mark.parametrize("kind", EVERY)
 def test_images_and_settings_are_left_as_they_were(kind: str, images: Tensor, keys: Tensor) -> None:
     fill = EVERY[kind]()
     settings, before = fill.settings(), images.clone()
-    fill.prepare(classifier())(images, keys)
+    bound(fill, classifier())(images, keys)
     assert fill.settings() == settings
     assert torch.equal(images, before)
 
@@ -137,53 +137,58 @@ def test_a_description_compares_and_can_be_a_key(kind: str) -> None:
         assert EVERY[kind]() == fill
 
 
+def pool_of(fill: Images, f: Classifier | None = None) -> ImagePool:
+    """The pool that a fill draws from in a session of its own."""
+    return fill.drawn_from(Session(f or classifier()))
+
+
 def test_other_settings_make_another_pool() -> None:
     """A description that is changed says what it is, and so does what is made from it."""
     fill = Images(source=pictures(), size=9)
     other = replace(fill, seed=7)
     assert other.settings()["seed"] == 7 and other != fill
-    ready, changed = fill.prepare(classifier()), other.prepare(classifier())
-    assert not torch.equal(ready.pool, changed.pool)
+    ready, changed = bound(fill, classifier()), bound(other, classifier())
+    assert not torch.equal(pool_of(fill).values, pool_of(other).values)
     assert (ready.record()["seed"], changed.record()["seed"]) == (0, 7)
-    assert ready != changed
 
 
-def test_a_gray_belongs_to_the_net_it_was_made_ready_for(images: Tensor, keys: Tensor) -> None:
+def test_a_gray_belongs_to_the_net_of_its_session(images: Tensor, keys: Tensor) -> None:
     gray, other = Gray(), Classifier(lambda x: x.flatten(1)[:, :4], size=12, mean=(0.1, 0.2, 0.3), std=STD)
-    here, there = gray.prepare(classifier()), gray.prepare(other)
+    here, there = bound(gray, classifier()), bound(gray, other)
     assert here(images, keys)[0, :, 0, 0].tolist() == pytest.approx(MEAN)
     assert there(images, keys)[0, :, 0, 0].tolist() == pytest.approx((0.1, 0.2, 0.3))
-    assert here != there and gray == Gray()
+    assert gray == Gray()
 
 
 def test_equal_pools_are_made_once_where_they_are_shared(tmp_path: Path) -> None:
     for k, picture in enumerate(pictures()):
         Image.fromarray(picture).save(tmp_path / f"{k}.png")
-    source, pools = str(tmp_path), Pools(lambda: None)
+    source, session = str(tmp_path), Session(classifier())
     whole = Images(source=source, crop="none", part="all")
-    first = pools.bind(whole).prepare(classifier())
-    assert pools.bind(whole).prepare(classifier()) is first
-    assert pools.bind(whole.changed(size=3)).prepare(classifier()) is not first
-    assert pools.bind(whole).prepare(classifier(8)) is not first
+    first = whole.drawn_from(session)
+    assert Images(source=source, crop="none", part="all").drawn_from(session) is first
+    assert whole.drawn_from(session.for_net(classifier())) is first
+    assert whole.changed(size=3).drawn_from(session) is not first
+    assert whole.drawn_from(session.for_net(classifier(8))) is not first
     (tmp_path / "0.png").unlink()
-    assert whole.prepare(classifier()).digest != first.digest  # read again outside
+    assert pool_of(whole).digest != first.digest  # another session reads it again
 
 
 def test_pools_of_equal_content_are_equal() -> None:
-    one, same = (Images(source=pictures(), crop="none").prepare(classifier()) for _ in range(2))
-    assert one == same and one != Images(source=pictures(6), crop="none").prepare(classifier())
+    one, same, other = (pool_of(Images(source=pictures(n), crop="none")) for n in (5, 5, 6))
+    assert torch.equal(one.values, same.values) and one.digest == same.digest != other.digest
 
 
 # ---- gray -----------------------------------------------------------------------------------------------------
 
 
 def test_gray_normalises_to_zero(images: Tensor, keys: Tensor) -> None:
-    background = Gray().prepare(classifier())(images, keys)
+    background = bound(Gray(), classifier())(images, keys)
     assert torch.equal(background, torch.tensor(MEAN).view(1, 3, 1, 1).expand_as(images))
 
 
 def test_gray_may_be_any_colour(images: Tensor, keys: Tensor) -> None:
-    background = Gray(color=(1.0, 0.0, 0.5)).prepare(classifier())(images, keys)
+    background = bound(Gray(color=(1.0, 0.0, 0.5)), classifier())(images, keys)
     assert background[2, :, 7, 3].tolist() == [1.0, 0.0, 0.5]
     assert (background == background[:1, :, :1, :1]).all()
 
@@ -191,17 +196,17 @@ def test_gray_may_be_any_colour(images: Tensor, keys: Tensor) -> None:
 @pytest.mark.parametrize("color", [(1.5, 0.0, 0.0), (-0.1,), (float("nan"),) * 3])
 def test_a_gray_that_is_no_colour_is_refused(color: tuple[float, ...]) -> None:
     with pytest.raises(InputError, match=r"must lie in \[0, 1\] per channel"):
-        Gray(color=color * (3 // len(color))).prepare(classifier())
+        bound(Gray(color=color * (3 // len(color))), classifier())
 
 
 def test_a_gray_of_other_channels_is_refused() -> None:
     with pytest.raises(InputError, match="has 2 channels, the classifier takes 3"):
-        Gray(color=(0.5, 0.5)).prepare(classifier())
+        bound(Gray(color=(0.5, 0.5)), classifier())
 
 
 def test_one_value_is_the_colour_of_every_channel(images: Tensor, keys: Tensor) -> None:
-    black = make_fill("gray:color=0").prepare(classifier())
-    assert black == Gray(color=(0.0, 0.0, 0.0)).prepare(classifier())
+    black = bound(make_fill("gray:color=0"), classifier())
+    assert black.record() == bound(Gray(color=(0.0, 0.0, 0.0)), classifier()).record()
     assert not black(images, keys).any()
 
 
@@ -229,18 +234,18 @@ def test_blur_is_the_substrate_of_rise(images: Tensor, keys: Tensor) -> None:
     for channel in range(3):
         kernel[channel, channel] = torch.from_numpy(rise_kernel(11, 5))
     expected = F.conv2d(((images - mean) / std).double(), kernel, padding=5).float()
-    blurred = Blur().prepare(classifier())(images, keys)
+    blurred = bound(Blur(), classifier())(images, keys)
     torch.testing.assert_close((blurred - mean) / std, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_gray_image_stays_gray_up_to_its_border(keys: Tensor) -> None:
     f = classifier()
-    torch.testing.assert_close(Blur().prepare(f)(f.blank(6), keys), f.blank(6))
+    torch.testing.assert_close(bound(Blur(), f)(f.blank(6), keys), f.blank(6))
 
 
 def test_beyond_the_border_is_the_colour_one_names(keys: Tensor) -> None:
     white = torch.ones(6, 3, 12, 12)
-    fill = Blur(border=(0.0, 0.0, 0.0)).prepare(classifier())
+    fill = bound(Blur(border=(0.0, 0.0, 0.0)), classifier())
     blurred = fill(white, keys)
     assert blurred[0, 0, 6, 6] == pytest.approx(1, abs=0.15)
     assert blurred[0, 0, 0, 0] < 0.45  # a corner sees three quarters of black
@@ -261,14 +266,14 @@ def test_a_blur_that_cannot_be_is_refused(arguments: dict[str, Any]) -> None:
 
 def test_noise_is_normal_around_the_gray() -> None:
     f = classifier(40)
-    drawn = Noise(sigma=0.05).prepare(f)(torch.zeros(2, 3, 40, 40), torch.tensor([3, 4]))
+    drawn = bound(Noise(sigma=0.05), f)(torch.zeros(2, 3, 40, 40), torch.tensor([3, 4]))
     standard = (drawn - torch.tensor(MEAN).view(1, 3, 1, 1)) / 0.05
     assert scipy.stats.kstest(standard.flatten().numpy(), "norm").pvalue > 1e-3
     assert abs(np.corrcoef(standard[0].flatten(), standard[1].flatten())[0, 1]) < 0.06
 
 
 def test_noise_is_clipped_to_pixels_and_may_have_another_center(images: Tensor, keys: Tensor) -> None:
-    drawn = Noise(sigma=2.0, center=(0.9, 0.9, 0.9)).prepare(classifier())(images, keys)
+    drawn = bound(Noise(sigma=2.0, center=(0.9, 0.9, 0.9)), classifier())(images, keys)
     assert (drawn.min(), drawn.max()) == (0, 1)
     assert drawn.mean() > 0.55
 
@@ -283,7 +288,7 @@ def test_a_noise_without_width_is_refused() -> None:
 
 def shown(fill: Images, keys: Tensor) -> set[bytes]:
     """The different backgrounds, as the bytes of 8-bit pictures (H, W, C)."""
-    background = fill.prepare(classifier())(torch.zeros(len(keys), 3, 12, 12), keys)
+    background = bound(fill, classifier())(torch.zeros(len(keys), 3, 12, 12), keys)
     eight = (background * 255).round().to(torch.uint8).permute(0, 2, 3, 1)
     return {picture.numpy().tobytes() for picture in eight}
 
@@ -336,7 +341,7 @@ def test_pictures_of_the_right_size_are_shown_as_they_are_from(kind: str, tmp_pa
 
 
 def test_every_picture_of_the_pool_is_equally_likely() -> None:
-    fill = Images(source=pictures(8), crop="none").prepare(classifier())
+    fill = bound(Images(source=pictures(8), crop="none"), classifier())
     drawn = fill(torch.zeros(4000, 3, 12, 12), torch.arange(4000))
     _, counts = drawn.flatten(1)[:, :6].unique(dim=0, return_counts=True)
     assert len(counts) == 8
@@ -344,38 +349,38 @@ def test_every_picture_of_the_pool_is_equally_likely() -> None:
 
 
 def test_the_same_key_draws_the_same_picture_for_every_image(images: Tensor) -> None:
-    fill = Images(source=pictures(), crop="none").prepare(classifier())
+    fill = bound(Images(source=pictures(), crop="none"), classifier())
     drawn = fill(images, torch.full((6,), 77))
     assert (drawn == drawn[0]).all()
 
 
 def test_a_pool_is_the_same_for_the_same_seed_and_another_for_another() -> None:
-    def pool(seed: int) -> ReadyImages:
-        return Images(source=pictures(), size=9, seed=seed).prepare(classifier())
+    def pool(seed: int) -> ImagePool:
+        return pool_of(Images(source=pictures(), size=9, seed=seed))
 
-    assert torch.equal(pool(0).pool, pool(0).pool)
-    assert pool(0).record() == pool(0).record()
-    assert not torch.equal(pool(0).pool, pool(1).pool)
+    assert torch.equal(pool(0).values, pool(0).values)
+    assert pool(0).digest == pool(0).digest
+    assert not torch.equal(pool(0).values, pool(1).values)
     assert pool(0).digest != pool(1).digest
 
 
 def test_a_pool_is_made_anew_for_another_size(images: Tensor, keys: Tensor) -> None:
     fill = Images(source=pictures(), size=7)
-    here, other = fill.prepare(classifier()), fill.prepare(classifier((9, 6)))
-    assert other.pool.shape == (7, 3, 9, 6)
+    here, other = pool_of(fill), pool_of(fill, classifier((9, 6)))
+    assert other.values.shape == (7, 3, 9, 6)
     assert other.digest != here.digest
 
 
 def test_one_channel_is_filled_with_one() -> None:
-    fill = Images(source=pictures(), crop="none").prepare(classifier(channels=1))
+    fill = bound(Images(source=pictures(), crop="none"), classifier(channels=1))
     assert fill(torch.zeros(3, 1, 12, 12), torch.arange(3)).shape == (3, 1, 12, 12)
 
 
 def test_the_photographs_of_scikit_image_are_there_without_a_download() -> None:
     pytest.importorskip("skimage")
-    fill = Images(size=6).prepare(classifier())
-    assert fill.pool.shape == (6, 3, 12, 12)
-    assert len(fill.pool.flatten(1).unique(dim=0)) == 6
+    pool = pool_of(Images(size=6)).values
+    assert pool.shape == (6, 3, 12, 12)
+    assert len(pool.flatten(1).unique(dim=0)) == 6
 
 
 @pytest.mark.parametrize(
@@ -383,14 +388,14 @@ def test_the_photographs_of_scikit_image_are_there_without_a_download() -> None:
 )
 def test_an_empty_source_is_an_error(source: Any) -> None:
     with pytest.raises(InputError, match="there are no distractors: the source is empty"):
-        Images(source=source).prepare(classifier())
+        bound(Images(source=source), classifier())
 
 
 def test_an_empty_or_missing_folder_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="holds no images"):
-        Images(source=tmp_path).prepare(classifier())
+        bound(Images(source=tmp_path), classifier())
     with pytest.raises(InputError, match="there is no file or folder"):
-        Images(source=tmp_path / "nowhere").prepare(classifier())
+        bound(Images(source=tmp_path / "nowhere"), classifier())
 
 
 @pytest.mark.parametrize(
@@ -408,17 +413,18 @@ def test_settings_of_images_that_cannot_be_are_refused(arguments: dict[str, Any]
 def test_records_say_what_was_shown(tmp_path: Path) -> None:
     f = classifier()
     assert Gray().settings() == {"fill": "gray", "color": None}
-    assert Gray().prepare(f).record() == {"fill": "gray", "color": [0.5, 0.4, 0.3]}
-    assert Blur(sigma=3).prepare(f).record() == {
+    assert bound(Gray(), f).record() == {"fill": "gray", "color": [0.5, 0.4, 0.3]}
+    assert bound(Blur(sigma=3), f).record() == {
         "fill": "blur",
         "sigma": 3,
         "kernel": 11,
         "border": [0.5, 0.4, 0.3],
     }
-    assert Noise().prepare(f).record() == {"fill": "noise", "sigma": 0.2, "center": [0.5, 0.4, 0.3]}
+    assert bound(Noise(), f).record() == {"fill": "noise", "sigma": 0.2, "center": [0.5, 0.4, 0.3]}
     folder = folder_of(pictures(), tmp_path / "photos")
-    prepared = Images(source=folder, size=3, seed=4).prepare(f)
-    assert prepared.record() == {
+    fill = Images(source=folder, size=3, seed=4)
+    digest = pool_of(fill).digest
+    assert bound(fill, f).record() == {
         "fill": "images",
         "source": str(folder),
         "size": 3,
@@ -426,9 +432,9 @@ def test_records_say_what_was_shown(tmp_path: Path) -> None:
         "seed": 4,
         "part": "all",
         "pool": "3 images of a pool that was named",
-        "digest": prepared.digest,
+        "digest": digest,
     }
-    assert len(prepared.digest) == 16
+    assert len(digest) == 16
     assert Images(source=pictures()).settings()["source"] == "ndarray"
 
 
@@ -445,7 +451,7 @@ def test_fills_that_show_something_else_have_other_records() -> None:
         Images(source=pictures(3), crop="none"),
         Images(source=pictures(4), crop="none"),
     ]
-    records = [str(fill.prepare(f).record()) for fill in fills]
+    records = [str(bound(fill, f).record()) for fill in fills]
     assert len(set(records)) == len(records)
 
 
@@ -518,14 +524,14 @@ def test_an_image_that_a_pool_holds_several_times_is_passed_over_each_time(copie
     x, y = torch.rand(1, 3, *f.size), torch.rand(2, 3, *f.size)
     x, y = ((t * 255).round() / 255 for t in (x, y))
     pool = torch.cat([x.expand(copies, -1, -1, -1), y, x])
-    ready = Images(source=pool, crop="none").prepare(f)
+    ready = bound(Images(source=pool, crop="none"), f)
     keys = torch.arange(400)
     drawn = ready(x.expand(400, -1, -1, -1), keys)
     assert not bool((drawn - x).abs().amax(dim=(1, 2, 3)).lt(1e-3).any())
     others = {int((drawn[k] - y[1]).abs().amax() < 1e-3) for k in range(400)}
     assert others == {0, 1}  # both of the others are drawn
     with pytest.raises(InputError, match="contains only the explained image"):
-        Images(source=x.expand(3, -1, -1, -1), crop="none").prepare(f)(x, keys[:1])
+        bound(Images(source=x.expand(3, -1, -1, -1), crop="none"), f)(x, keys[:1])
 
 
 # ---- against OpenCV --------------------------------------------------------------------------------------------
@@ -534,7 +540,7 @@ def test_an_image_that_a_pool_holds_several_times_is_passed_over_each_time(copie
 def test_the_median_is_that_of_opencv(keys: Tensor) -> None:
     cv2 = pytest.importorskip("cv2")
     f, x = classifier(), pixels(2, 12, seed=4)
-    found = Median(kernel=5).prepare(f)(x, keys[:2])
+    found = bound(Median(kernel=5), f)(x, keys[:2])
     for image, median in zip(x, found, strict=True):
         bytes_ = (image * 255).round().to(torch.uint8).permute(1, 2, 0).contiguous().numpy()
         expected = torch.from_numpy(cv2.medianBlur(bytes_, 5)).permute(2, 0, 1) / 255
@@ -544,7 +550,7 @@ def test_the_median_is_that_of_opencv(keys: Tensor) -> None:
 def test_a_blur_that_repeats_the_edge_is_that_of_opencv(keys: Tensor) -> None:
     cv2 = pytest.importorskip("cv2")
     f, x = classifier(), pixels(1, 12, seed=4)
-    found = make_fill("blur:sigma=1.5,kernel=15,border=edge").prepare(f)(x, keys[:1])[0]
+    found = bound(make_fill("blur:sigma=1.5,kernel=15,border=edge"), f)(x, keys[:1])[0]
     picture = x[0].permute(1, 2, 0).contiguous().numpy()
     expected = cv2.GaussianBlur(picture, (15, 15), 1.5, borderType=cv2.BORDER_REPLICATE)
     torch.testing.assert_close(found, torch.from_numpy(expected).permute(2, 0, 1), rtol=0, atol=2e-5)
@@ -552,7 +558,7 @@ def test_a_blur_that_repeats_the_edge_is_that_of_opencv(keys: Tensor) -> None:
 
 def test_a_border_is_a_colour_or_the_edge() -> None:
     assert make_fill("blur:border=edge").border == "edge"  # type: ignore[attr-defined]
-    assert Blur(border="edge").prepare(classifier()).record()["border"] == "edge"
+    assert bound(Blur(border="edge"), classifier()).record()["border"] == "edge"
     with pytest.raises(InputError, match="border must be"):
         make_fill("blur:border=egde")
     with pytest.raises(InputError, match="odd"):

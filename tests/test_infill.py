@@ -18,6 +18,7 @@ from proofmap.fills import Infill, make_fill
 from proofmap.metrics import insertion
 from proofmap.testing.nets import PICTURES, ROWS, classifier_of, conv_classifier, pixels, values
 from tests.lazily import Lazily
+from tests.sessions import bound
 
 cv2 = Lazily("cv2")
 
@@ -54,7 +55,7 @@ def test_the_net_sees_gray_in_the_holes_and_paints_them() -> None:
         return 1.5 * images + 2 * holes  # beyond the limits
 
     keep = half_shown(x)
-    ready = Infill(net=paint, batch=2).prepare(f)
+    ready = bound(Infill(net=paint, batch=2), f)
     found = ready.behind(x, streams.image_keys(x, 0, "fill"), keep)
     assert [len(images) for images, _ in seen] == [2, 1]
     images, holes = (torch.cat(parts) for parts in zip(*seen, strict=True))
@@ -90,7 +91,7 @@ def test_games_are_played_on_what_it_paints() -> None:
 def test_the_users_net_stays_as_it_is_and_is_used_in_evaluation_mode() -> None:
     f, x, net = conv_classifier(), pixels(2, 8), Diffusion().train()
     keys = streams.image_keys(x, 0, "fill")
-    ready = Infill(net=net).prepare(f)
+    ready = bound(Infill(net=net), f)
     assert torch.equal(
         ready.behind(x, keys, half_shown(x)), ready.behind(x, keys, half_shown(x))
     )  # no dropout
@@ -98,7 +99,7 @@ def test_the_users_net_stays_as_it_is_and_is_used_in_evaluation_mode() -> None:
     before = ready.record()
     with torch.no_grad():
         net.mix.weight.mul_(0.5)
-    assert ready.record() == before != Infill(net=net).prepare(f).record()  # the weights are in the record
+    assert ready.record() == before != bound(Infill(net=net), f).record()  # the weights are in the record
 
 
 def test_a_file_names_the_net_and_its_code_is_recorded(tmp_path: Path) -> None:
@@ -107,11 +108,11 @@ def test_a_file_names_the_net_and_its_code_is_recorded(tmp_path: Path) -> None:
     fill = make_fill(f"infill:{file}:dark")
     f, x = conv_classifier(), pixels(1, 8)
     assert fill.title() == f"infill:net={file}:dark"
-    first = fill.prepare(f)
+    first = bound(fill, f)
     assert float(first(x, streams.image_keys(x, 0, "fill")).max()) == 0
     file.write_text("import torch\ndef dark(images, holes):\n    return torch.zeros_like(images) + .25\n")
-    again = make_fill(f"infill:{file}:dark").prepare(f)
-    assert first.record() != again.record() and first != again
+    again = bound(make_fill(f"infill:{file}:dark"), f)
+    assert first.record() != again.record()
     found = pm.evaluate(
         f, x, methods=["gradient"], metrics=[f"insertion:fill=infill({file}:dark)"], labels="top1"
     )
@@ -138,7 +139,7 @@ def test_opencv_paints_a_smooth_picture_nearly_as_it_was() -> None:
     smooth = F.interpolate(torch.linspace(0.2, 0.8, 12).view(1, 3, 2, 2), size=size, mode="bilinear")
     keep = torch.ones(1, *size, dtype=torch.bool)
     keep[:, size[0] // 2, 1:-1] = False
-    found = Infill(net=telea).prepare(f).behind(smooth, torch.zeros(1, dtype=torch.long), keep)
+    found = bound(Infill(net=telea), f).behind(smooth, torch.zeros(1, dtype=torch.long), keep)
     gray = f.inputs.per_channel(f.gray).expand_as(smooth)
     hidden = (~keep)[:, None].expand_as(smooth)
     assert (found - smooth)[hidden].abs().max() < 0.05 < (gray - smooth)[hidden].abs().max()
@@ -159,12 +160,12 @@ def test_opencv_paints_a_smooth_picture_nearly_as_it_was() -> None:
 def test_what_paints_nothing_is_refused(net: Any, message: str) -> None:
     f, x = conv_classifier(), pixels(1, 8)
     with pytest.raises(InputError, match=message):
-        Infill(net=net).prepare(f)(x, streams.image_keys(x, 0, "fill"))
+        bound(Infill(net=net), f)(x, streams.image_keys(x, 0, "fill"))
 
 
 def test_it_is_for_pictures_and_for_judging() -> None:
     with pytest.raises(InputError, match="the fill infill is for images, and the net takes rows"):
-        Infill(net=Diffusion()).prepare(classifier_of(ROWS))
+        bound(Infill(net=Diffusion()), classifier_of(ROWS))
     with pytest.raises(InputError, match="infill"):
         pm.LearnedMask(fill=Infill(net=Diffusion()))(
             classifier_of(PICTURES), values(PICTURES, 1), torch.tensor([[0]])

@@ -46,7 +46,7 @@ class Holes(Fill):
     name: ClassVar[str] = "holes"
     description: ClassVar[str] = "raises"
 
-    def backgrounds(self, images, keys, inputs):
+    def backgrounds(self, session, images, keys):
         return images / [0]  # line 33
 
 def cut_short(classifier, images, labels):
@@ -56,16 +56,16 @@ def too_few(classifier, images):
     return images
 
 @dataclass(frozen=True, kw_only=True)
-class NoSeed(Method):
-    name: ClassVar[str] = "no-seed"
+class NoSession(Method):
+    name: ClassVar[str] = "no-session"
     description: ClassVar[str] = "takes too little"
 
-    def compute(self, classifier, images, labels):
+    def maps(self, images, labels):
         return images[:, :1]
 
 @dataclass(frozen=True, kw_only=True)
 class Nameless(Method):
-    def compute(self, classifier, images, labels, *, seed, progress):
+    def maps(self, session, images, labels):
         return images[:, :1]
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class Empty(Method):
 class Forgetful(Holes):
     name: ClassVar[str] = "forgetful"
 
-    def backgrounds(self, images, keys, inputs):
+    def backgrounds(self, session, images, keys):
         pass
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Wide(Metric):
     description: ClassVar[str] = "too many values"
     higher_is_better: ClassVar[bool] = True
 
-    def __call__(self, judged):
+    def values(self, judged):
         return judged.f.repeat(2, 1)
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,14 +154,14 @@ ASKED = ("photo.png", *MODEL, "--labels", "top1", "--quiet", "--out", "out")
             "the function too_few must be written too_few(classifier, images, labels): too many",
         ),
         (
-            ("explain", *ASKED, "--method", "mine.py:NoSeed"),
-            "NoSeed must be written compute(self, classifier, images, labels, *, seed, progress): got an",
+            ("explain", *ASKED, "--method", "mine.py:NoSession"),
+            "NoSession must be written maps(self, session, images, labels): too many positional arguments",
         ),
         (
             ("explain", *ASKED, "--method", "mine.py:Nameless"),
             "has no name; write in it: name = ",
         ),
-        (("explain", *ASKED, "--method", "mine.py:Empty"), "Empty defines neither compute() nor make_maps()"),
+        (("explain", *ASKED, "--method", "mine.py:Empty"), "the class Empty defines no maps()"),
         (
             ("explain", *ASKED, "--method", "mine.py:Unready"),
             "KeyError: 'layer' (mine.py, line 25, in Unready.prepare)",
@@ -242,13 +242,13 @@ def test_a_study_goes_on_and_has_the_place_in_its_records(
         (
             ("--fills", "mine.py:Forgetful"),
             2,
-            "the fill forgetful: backgrounds(images, keys, inputs) must return",
+            "the fill forgetful: backgrounds(session, images, keys) must return",
         ),
         (("--metrics", "mine.py:Undirected"), 2, "the metric undirected must say which direction is better"),
         (
             ("--metrics", "mine.py:Wide"),
             3,
-            "failed: random on photo.png: the metric wide: __call__(judged) must return",
+            "failed: random on photo.png: the metric wide: values(judged) must return",
         ),
     ],
 )

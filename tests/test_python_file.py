@@ -36,7 +36,7 @@ class Brightness(Method):
     power: float = POWER
     label_free = True
 
-    def compute(self, classifier, images, labels, *, seed, progress):
+    def maps(self, session, images, labels):
         return images.mean(dim=1, keepdim=True) ** self.power
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class Mean(Metric):
     description: ClassVar[str] = "mean of the image"
     times: float = 1.0
 
-    def __call__(self, judged):
+    def values(self, judged):
         return self.times * judged.images.mean(dim=(1, 2, 3))
 
 NOTHING = 3

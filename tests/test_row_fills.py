@@ -18,6 +18,7 @@ from proofmap.fills.rows import typical_row
 from proofmap.results.fill_alone import fill_spread
 from proofmap.testing.nets import SERIES, classifier_of
 from tests.lazily import Lazily
+from tests.sessions import bound
 
 pd = Lazily("pandas")
 
@@ -69,12 +70,13 @@ def test_near_rows_are_those_of_a_plain_loop() -> None:
     frame = people()
     inputs = Rows.of(frame)
     x = inputs.encode(frame)
-    fill = NearRows(neighbours=3).prepare(classifier(inputs))
+    near_rows = NearRows(neighbours=3)
+    fill = bound(near_rows, classifier(inputs))
     keep = torch.rand(30, 4, generator=torch.Generator().manual_seed(1)) < 0.5
     keep[0] = False
     keys = streams.image_keys(x, 0, "fill")
     found = fill.behind(x, keys, keep)
-    pool = fill.pool.tolist()  # type: ignore[attr-defined]
+    pool = near_rows.drawn_from(fill.session).values.tolist()
     ranges = [np.nanmax([r[j] for r in pool]) - np.nanmin([r[j] for r in pool]) for j in range(4)]
     words = streams.random_words(keys, 1)[:, 0].tolist()
     for i, row in enumerate(x.tolist()):
@@ -107,8 +109,8 @@ def test_a_conditional_draw_keeps_what_the_shown_column_says() -> None:
     x = inputs.encode(frame)
     keep = torch.tensor([[True, False]]).expand(200, 2)
     keys = streams.image_keys(x, 0, "fill")
-    near = NearRows(neighbours=3).prepare(f).behind(x, keys, keep)[:, 1]
-    marginal = Images().prepare(f).behind(x, keys, keep)[:, 1]
+    near = bound(NearRows(neighbours=3), f).behind(x, keys, keep)[:, 1]
+    marginal = bound(Images(), f).behind(x, keys, keep)[:, 1]
     assert float((near - x[:, 1]).abs().mean()) < 0.3 < 2 < float((marginal - x[:, 1]).abs().mean())
 
 
@@ -132,7 +134,7 @@ def test_class_medians_are_those_of_the_nets_own_classes_and_each_is_drawn() -> 
     inputs = Rows.of(frame)
     f = classifier(inputs)
     x = inputs.encode(frame)
-    ready = ClassMedian(part="all").prepare(f)
+    ready = bound(ClassMedian(part="all"), f)
     found = {tuple(row) for row in ready(x, streams.image_keys(x, 0, "fill")).tolist()}
     is_leaving = leaves(frame) > 0.5
     expected = [
@@ -163,7 +165,7 @@ def test_fills_that_make_no_sense_are_refused() -> None:
     with pytest.raises(
         pm.InputError, match="near-rows is for rows, and the net takes series; use one of gray"
     ):
-        make_fill("near-rows").prepare(classifier_of(SERIES))
+        bound(make_fill("near-rows"), classifier_of(SERIES))
 
 
 def test_scores_with_several_fills_have_a_row_each_and_a_note_on_how_far_they_move() -> None:

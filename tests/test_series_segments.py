@@ -21,7 +21,9 @@ from proofmap.report.page_pictures import list_counts, picture_of
 from proofmap.report.pictures import marked_line
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of
+from proofmap.session import Session
 from proofmap.testing.nets import ROWS, classifier_of
+from tests.sessions import bound
 from tests.toys import drawn, normal
 
 BEATS = Series(length=12, mean=(0.0, 0.0), std=(1.0, 1.0), names=("left", "right"), rate=4.0, segments=3)
@@ -54,7 +56,7 @@ def test_the_saliency_metric_crops_whole_segments() -> None:
     maps = torch.zeros(2, 2, 5)
     maps[:, :, 1] = 1.0
     maps[0, 1, 3] = 1.0
-    judged = Judged(f, x, labels, maps)
+    judged = Judged(Session(f), x, labels, maps)
     found = make_metric("saliency-confidence:delta=0.5,reading=value").measure(judged)[1]
     assert found is not None
     for i, place, start, stop in ((0, 0, 3, 5), (0, 1, 3, 10), (1, 0, 3, 5)):
@@ -93,13 +95,13 @@ def test_settings_that_make_no_sense_are_refused(settings: dict[str, object], to
 def test_fills_in_time_show_the_series_itself() -> None:
     f, x = net(), normal(4, 2, 12, seed=3)
     keys = streams.image_keys(x, 0, "fill")
-    assert torch.equal(make_fill("time-reversal").prepare(f)(x, keys), x.flip(-1))
-    moved = make_fill("time-shift").prepare(f)(x, keys)
+    assert torch.equal(bound(make_fill("time-reversal"), f)(x, keys), x.flip(-1))
+    moved = bound(make_fill("time-shift"), f)(x, keys)
     for one, other in zip(x, moved, strict=True):
         shifts = [k for k in range(12) if torch.equal(one.roll(k, dims=-1), other)]
         assert len(shifts) == 1 and 2 <= shifts[0] <= 10  # an eighth of the length at least
     with pytest.raises(pm.InputError, match="time-shift is for series, and the net takes rows"):
-        make_fill("time-shift").prepare(classifier_of(ROWS))
+        bound(make_fill("time-shift"), classifier_of(ROWS))
 
 
 @pytest.mark.parametrize("fill", ["noise", "blur", "road", "time-shift"])

@@ -15,11 +15,10 @@ from proofmap.classifier.steadiness import FirstLook, difference_between_batches
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Text
 from proofmap.data import image_folder
-from proofmap.fills import Pools
 from proofmap.methods import Random
 from proofmap.metrics import Insertion
 from proofmap.metrics.block import Subjects
-from proofmap.study.session import open_session, prepare_session
+from proofmap.study.opened import open_study, prepare_study
 from proofmap.study.store.records import ImageRow
 from proofmap.study.unit import Unit, Worker
 from tests.study.studies import photos
@@ -107,7 +106,7 @@ def test_a_worker_marks_the_images_of_a_unit_in_which_the_net_moved(tmp_path: Pa
     data = image_folder(photos(tmp_path / "photos", 2))
     f = pm.Classifier(Moving(5e-5), size=SIZE, batch_size=4)
     study = pm.Study(methods=[Random()], metrics=[Insertion(points=32)])
-    worker = Worker(open_session(study, classifier=f, dataset=data), (4, 4))
+    worker = Worker(open_study(study, classifier=f, dataset=data), (4, 4))
     subjects = tuple(ImageRow(name, data.digest(k), "", labels=(0, 1)) for k, name in enumerate(data.names))
     result = worker(Unit("random", 0, subjects, ("insertion",), "key"))
     assert result.parts == () and sorted(result.failures) == [0, 1]
@@ -177,14 +176,14 @@ def test_the_size_of_a_small_difference_is_in_the_record_and_under_the_table(tmp
 def test_one_comparison_of_one_batch_is_made_for_all_methods_and_is_not_counted_as_their_passes() -> None:
     f, tally = counted_classifier(size=SIZE, batch_size=16)
     study = pm.Study(methods=[Random()], metrics=[Insertion()])
-    session = prepare_session(study, f, Pools(lambda: None))
+    opened = prepare_study(study, f, lambda: None)
     x = pixels(3, SIZE)
     subjects = Subjects(x, torch.tensor([[0, 1]] * 3))
     f.frozen()
     tally.reset()
-    session.compare_batches(subjects)
-    session.compare_batches(subjects)
-    assert tally.images == 2 * 16 and session.batch_difference < 1e-5
+    opened.compare_batches(subjects)
+    opened.compare_batches(subjects)
+    assert tally.images == 2 * 16 and opened.batch_difference < 1e-5
 
 
 def test_a_run_with_such_a_net_keeps_no_scores_and_says_why(tmp_path: Path) -> None:

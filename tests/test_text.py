@@ -21,7 +21,8 @@ from proofmap.core.inputs import Text, inputs_of
 from proofmap.core.inputs.words import characters, sentences, words
 from proofmap.fills import make_fill
 from proofmap.methods.method import make_method
-from proofmap.metrics.curves import curves
+from proofmap.metrics.playing import curves
+from tests.sessions import bound
 
 TEXTS = [
     "Good, really good film.",
@@ -122,7 +123,7 @@ def test_own_positions_must_make_up_the_text() -> None:
 def test_what_hidden_words_show(fill: str, expected: str) -> None:
     f = net()
     x = f.inputs.encode(TEXTS[:1])
-    hidden = make_fill(fill).prepare(f)(x, torch.zeros(1, dtype=torch.int64))
+    hidden = bound(make_fill(fill), f)(x, torch.zeros(1, dtype=torch.int64))
     keep = torch.tensor([[k in (0, 3) for k in range(24)]])
     assert f.inputs.decode(f.inputs.composite(keep, x, hidden)) == [expected]
 
@@ -374,7 +375,7 @@ def test_fills_of_texts_are_refused_for_pictures() -> None:
     from proofmap.testing.nets import conv_classifier
 
     with pytest.raises(InputError, match="the fill mask is for texts, and the net takes images"):
-        make_fill("mask").prepare(conv_classifier())
+        bound(make_fill("mask"), conv_classifier())
 
 
 def test_every_score_of_a_linear_model_of_languages_is_exact() -> None:

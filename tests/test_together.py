@@ -17,7 +17,8 @@ from proofmap.core.batching import BatchSize
 from proofmap.core.errors import BatchSizeWarning, InputError
 from proofmap.core.inputs import Text
 from proofmap.core.progress import Progress, Silent
-from proofmap.study.session import Session
+from proofmap.study.opened import OpenStudy
+from tests.sessions import bound
 from tests.toy_tokens import toy_classifier
 
 TEXTS = [
@@ -77,7 +78,7 @@ class Strings:
 
 
 def test_a_function_of_strings_is_called_with_all_lengths_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Session, "compare_batches", lambda *_: None)  # at one length only
+    monkeypatch.setattr(OpenStudy, "compare_batches", lambda *_: None)  # at one length only
 
     def judged() -> tuple[pm.Evaluation, list[int]]:
         model = Strings()
@@ -97,7 +98,7 @@ def test_a_function_of_strings_is_called_with_all_lengths_at_once(monkeypatch: p
 def test_gradients_of_several_lengths_take_one_pass() -> None:
     f, shapes = toy_classifier(), list[tuple[int, ...]]()
     x, labels = f.inputs.encode(TEXTS), torch.zeros(len(TEXTS), 1, dtype=torch.long)
-    ready, kind = pm.make_method("gradient").prepare(f), type(f.net)
+    ready, kind = bound(pm.make_method("gradient"), f), type(f.net)
     forward = kind.forward
 
     def noted(self: torch.nn.Module, given: Tensor) -> Tensor:
@@ -150,7 +151,7 @@ def test_each_length_takes_smaller_batches_if_memory_runs_out(monkeypatch: pytes
     f = toy_classifier()
     kind = type(f.net)
     forward = kind.forward
-    ready = pm.make_method("gradient").prepare(f)
+    ready = bound(pm.make_method("gradient"), f)
     labels = torch.arange(3).expand(len(TEXTS), -1)
     expected = ready(f.inputs.encode(TEXTS), labels)
 

@@ -10,9 +10,10 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Text, Tokens, inputs_of
 from proofmap.core.inputs.tokens import embedded
 from proofmap.fills import MaskedLM, make_fill
-from proofmap.metrics.curves import curves
+from proofmap.metrics.playing import curves
 from proofmap.models.token_nets import PerLabelNet
 from proofmap.testing.nets import MASK, SLOTS, UNKNOWN, ToyReader, drawn, toy_tokens
+from tests.sessions import bound
 from tests.toy_tokens import ToyNet, by_hand, toy_classifier
 
 TEXTS = [
@@ -59,7 +60,7 @@ def test_closed_attention_keeps_places_and_hides_content() -> None:
     x = f.inputs.encode(TEXTS)
     keep = torch.ones(3, 12, dtype=torch.bool)
     keep[:, 1] = False
-    closed = make_fill("closed").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
+    closed = bound(make_fill("closed"), f)(x, torch.zeros(3, dtype=torch.int64))
     shown = f.inputs.composite(keep, x, closed)
     other = shown.clone()
     other[:, 10:, SLOTS : 2 * SLOTS] += 5.0 * (shown[:, :1, SLOTS : 2 * SLOTS] != 0)
@@ -113,7 +114,7 @@ def test_integrated_gradients_add_up_to_the_change_of_the_logit() -> None:
     f = toy_classifier()
     x = f.inputs.encode(TEXTS[:1])
     maps = pm.make_method("integrated-gradients:steps=200")(f, x, torch.tensor([[0, 1, 2]]))
-    hidden = make_fill("mask").prepare(f)(x, torch.zeros(1, dtype=torch.int64))
+    hidden = bound(make_fill("mask"), f)(x, torch.zeros(1, dtype=torch.int64))
     change = (f(x) - f(hidden)).detach()
     assert torch.allclose(maps.sum(dim=2), change, atol=0.02 * float(change.abs().max()) + 1e-3)
 
@@ -149,7 +150,7 @@ def test_a_tokenizer_without_a_mask_token() -> None:
     reader.has_mask = False
     f = pm.Classifier(drawn(ToyNet()), inputs=Tokens(width=8, slots=SLOTS, length=12, reader=reader))
     with pytest.raises(InputError, match="the tokenizer has no mask token"):
-        make_fill("mask").prepare(f)
+        bound(make_fill("mask"), f)
     x = f.inputs.encode("Stars")
     assert f.inputs.start_like(x)[0, 1, 0].item() == UNKNOWN
 
@@ -161,7 +162,7 @@ def test_fills_of_tokens_are_refused_for_strings() -> None:
         with pytest.raises(
             InputError, match=f"the fill {fill} is for nets of tokens, and this model takes strings"
         ):
-            make_fill(fill).prepare(net())
+            bound(make_fill(fill), net())
 
 
 def test_captum_explains_tokens_without_a_baseline() -> None:
@@ -189,11 +190,11 @@ def test_captum_explains_the_layer_of_the_embeddings() -> None:
     f = pm.Classifier(drawn(EmbeddedNet()), inputs=toy_tokens(), batch_size=16)
     x = f.inputs.encode(TEXTS)
     method = pm.make_method("captum:LayerIntegratedGradients(n_steps=300)")
-    assert method.prepare(f).record()["layer"] == "first"
+    assert bound(method, f).record()["layer"] == "first"
     found = method(f, x, LABELS)
     assert found.shape == (3, 3, 12) and not found[0, :, 4:].any()
     assert torch.allclose(found[:1], method(f, x[:1], LABELS[:1]), atol=1e-5)
-    hidden = make_fill("mask").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
+    hidden = bound(make_fill("mask"), f)(x, torch.zeros(3, dtype=torch.int64))
     change = (f(x) - f(hidden)).detach()
     assert torch.allclose(
         found.sum(dim=2), change, atol=0.03 * float(change.abs().max())
@@ -229,7 +230,7 @@ def test_long_texts_are_read_in_windows() -> None:
     maps = pm.make_method("gradient-x-input")(f, inputs.encode([long]), LABELS[:1])
     assert bool(maps[0, 0, :4].all())
     with pytest.raises(InputError, match="reads long texts in windows"):
-        pm.make_method("chefer").prepare(f)
+        bound(pm.make_method("chefer"), f)
     with pytest.raises(InputError, match="at most 12 are read in windows"):
         inputs.encode("one " * 13)
 
@@ -248,7 +249,7 @@ def test_words_are_drawn_by_a_language_model_that_sees_those_shown() -> None:
 
     f = toy_classifier()
     x = f.inputs.encode(["the cat sat"])
-    ready = make_fill(MaskedLM(model=repeats)).prepare(f)
+    ready = bound(make_fill(MaskedLM(model=repeats)), f)
     keep = torch.tensor([[True, False, True, *[False] * 9]])
     drawn_x = ready.behind(x, torch.zeros(1, dtype=torch.int64), keep)
     numbers, there = f.inputs.token_numbers(drawn_x)
@@ -264,7 +265,7 @@ def test_words_are_drawn_by_a_language_model_that_sees_those_shown() -> None:
 def test_the_mean_embedding_hides_tokens() -> None:
     f = toy_classifier()
     x = f.inputs.encode(TEXTS)
-    hidden = make_fill("mean-embedding").prepare(f)(x, torch.zeros(3, dtype=torch.int64))
+    hidden = bound(make_fill("mean-embedding"), f)(x, torch.zeros(3, dtype=torch.int64))
     there = x[:, 0] != 0
     assert torch.allclose(hidden[:, 10:].transpose(1, 2)[there], ToyReader().table.mean(dim=0), atol=1e-6)
 
@@ -317,7 +318,7 @@ def test_nets_that_read_a_text_once_for_each_label_have_no_shared_attention() ->
     empty = torch.zeros(1, 8)
     f = pm.Classifier(PerLabel(torch.nn.Identity(), empty, [empty, empty]), inputs=toy_tokens())
     with pytest.raises(InputError, match="reads the text once for each label"):
-        pm.make_method("chefer").prepare(f)
+        bound(pm.make_method("chefer"), f)
 
 
 def test_first_words() -> None:
@@ -332,11 +333,11 @@ def test_first_words() -> None:
 def test_gray_deletes_words_and_paths_of_gradients_start_at_the_mask_token() -> None:
     f = toy_classifier()
     x, keys = f.inputs.encode(TEXTS), torch.zeros(3, dtype=torch.int64)
-    gray, deleted = (make_fill(name).prepare(f)(x, keys) for name in ("gray", "delete"))
+    gray, deleted = (bound(make_fill(name), f)(x, keys) for name in ("gray", "delete"))
     assert torch.equal(gray, deleted)
-    baseline = pm.make_method("integrated-gradients").prepare(f).record()["baseline"]
+    baseline = bound(pm.make_method("integrated-gradients"), f).record()["baseline"]
     assert baseline == {"fill": "mask"}
-    assert pm.make_method("integrated-gradients:baseline=zero").prepare(f).record()["baseline"] == {
+    assert bound(pm.make_method("integrated-gradients:baseline=zero"), f).record()["baseline"] == {
         "fill": "zero"
     }
 

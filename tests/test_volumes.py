@@ -18,6 +18,7 @@ from proofmap.methods.masks.fong_vedaldi import enlarged_each
 from proofmap.methods.masks.method import MaskMethod
 from proofmap.methods.method import default_method
 from tests.docs.pages import DOCS, blocks
+from tests.sessions import bound
 from tests.toys import drawn
 
 SIZE = (4, 5, 6)
@@ -52,7 +53,8 @@ def x() -> Tensor:
 def test_coarse_maps_are_enlarged_along_all_three_axes(f: pm.Classifier, x: Tensor) -> None:
     coarse = torch.randn(2, 2, 2, 2, 3, generator=torch.Generator().manual_seed(1))
     expected = F.interpolate(coarse, size=SIZE, mode="trilinear", align_corners=False)
-    torch.testing.assert_close(make_method(lambda f, x, a: coarse)(f, x, LABELS), expected)
+    labels = torch.tensor([[0, 1], [0, 1]])
+    torch.testing.assert_close(make_method(lambda f, x, a: coarse)(f, x, labels), expected)
 
 
 def test_captums_layer_grad_cam_is_enlarged(f: pm.Classifier, x: Tensor) -> None:
@@ -102,16 +104,16 @@ def test_blur_is_a_gaussian_along_all_three_axes(border: Any, f: pm.Classifier, 
     padded = F.pad(x, [1] * 6, mode="replicate") if border else F.pad(x, [1] * 6)
     windows = padded.unfold(2, 3, 1).unfold(3, 3, 1).unfold(4, 3, 1)
     expected = torch.einsum("ncdhwabe,a,b,e->ncdhw", windows, line, line, line)
-    found = fill.prepare(f)(x, torch.zeros(2, dtype=torch.int64))
+    found = bound(fill, f)(x, torch.zeros(2, dtype=torch.int64))
     torch.testing.assert_close(found, expected)
 
 
 def test_the_median_is_that_of_a_cube(f: pm.Classifier, x: Tensor) -> None:
     padded = F.pad(x, [1] * 6, mode="replicate")
-    found = Median(kernel=3).prepare(f)(x, torch.zeros(2, dtype=torch.int64))
+    found = bound(Median(kernel=3), f)(x, torch.zeros(2, dtype=torch.int64))
     assert found[1, 0, 2, 0, 5] == padded[1, 0, 2:5, 0:3, 5:8].flatten().median()
 
 
 def test_road_says_what_it_cannot_do(f: pm.Classifier) -> None:
     with pytest.raises(InputError, match="their voxels lie in more than two dimensions"):
-        make_fill("road").prepare(f)
+        bound(make_fill("road"), f)

@@ -15,17 +15,19 @@ import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.core.inputs import Inputs
-from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.fills import Fill, Gray
 from proofmap.methods import Occlusion
 from proofmap.methods.wrappers import Wrapper
 from proofmap.metrics import Game, Insertion, InsertionGame, Judged, Metric, RunMetric, RunValue, RunValues
 from proofmap.metrics.targets import Logit, Target
 from proofmap.plugins.settings import required
+from proofmap.session import Session
 from tests.toys import conv_classifier, normal, pixels
 
 N, SIZE, LABELS = 3, 8, 2
 MAPS = normal(N, LABELS, SIZE, SIZE, seed=5)
+OWN_LABELS = [[2, 1], [0, 3], [1, 2]]
+"""Labels of our own: maps that ignore their labels are refused where a rule chose them."""
 
 Write = Callable[[Tensor], object]
 WRITES: dict[str, Write] = {
@@ -39,7 +41,11 @@ def scores(classifier: pm.Classifier | None = None, **options: Any) -> dict[str,
     """All values of an evaluation, and what it keeps of its input; NaN as 9."""
     given: dict[str, Any] = {
         "methods": [plain],
-        "labels": "top2",
+        "labels": [
+            [2, 1],
+            [0, 3],
+            [1, 2],
+        ],  # of our own: maps that ignore labels are refused where a rule chose them
         "metrics": ["soundness:points=4", "deletion:points=4"],
         **options,
     }
@@ -140,9 +146,9 @@ def test_a_method_that_writes_into_the_callers_tensor_by_its_name_changes_no_sco
         x.zero_()
         return MAPS
 
-    found = pm.evaluate(conv_classifier(SIZE), x, methods=[method], labels="top2", metrics=["soundness"])
+    found = pm.evaluate(conv_classifier(SIZE), x, methods=[method], labels=OWN_LABELS, metrics=["soundness"])
     expected = pm.evaluate(
-        conv_classifier(SIZE), pixels(N, SIZE), methods=[plain], labels="top2", metrics=["soundness"]
+        conv_classifier(SIZE), pixels(N, SIZE), methods=[plain], labels=OWN_LABELS, metrics=["soundness"]
     )
     assert torch.equal(found.results[0].values["soundness"], expected.results[0].values["soundness"])
 
@@ -162,7 +168,7 @@ class Reader(Metric):
     def games(self) -> tuple[Game, ...]:
         return (InsertionGame(),)
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         curves = judged.play(InsertionGame())
         assert judged.truth is not None and curves.matrix is not None
         kept = judged.once("kept", lambda: judged.maps.sum(dim=(1, 2, 3)))
@@ -204,8 +210,8 @@ def test_a_metric_may_use_one_tensor_for_the_values_of_all_its_calls() -> None:
 
     @dataclass(frozen=True, kw_only=True)
     class Reused(Reader):
-        def __call__(self, judged: Judged) -> Tensor:
-            return buffer.copy_(super().__call__(judged))
+        def values(self, judged: Judged) -> Tensor:
+            return buffer.copy_(super().values(judged))
 
     def other(classifier: pm.Classifier, images: Tensor, labels: Tensor) -> Tensor:
         return 2 - MAPS
@@ -236,7 +242,7 @@ def test_a_metric_of_runs_may_write_into_the_values() -> None:
         conv_classifier(SIZE),
         pixels(N, SIZE),
         methods=[plain],
-        labels="top2",
+        labels=OWN_LABELS,
         metrics=["soundness", Total(), Total()],
     )
     first, second = found.run_scores
@@ -256,7 +262,7 @@ class Mean(Fill):
     random: ClassVar[bool] = True
     how: str = ""
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         level = images.flatten(1).mean(dim=1) / 2 + (keys % 7) / 20
         found = level.view(-1, 1, 1, 1).expand_as(images).clone()
         if self.how:
@@ -274,14 +280,9 @@ class FixedMean(Mean):
 class LoadedMean(Mean):
     name: ClassVar[str] = "loaded-mean"
 
-    def prepare(self, classifier: pm.Classifier) -> ReadyFill:
-        return ReadyMean(self, classifier.inputs)
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyMean(ReadyFill):
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        return self.fill.backgrounds(images, keys, self.inputs)
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        level = session.memo("level", lambda: torch.full((), 0.5))
+        return super().backgrounds(session, images, keys) * level
 
 
 @pytest.mark.parametrize("kind", [Mean, FixedMean, LoadedMean])

@@ -51,6 +51,7 @@ from proofmap.fills import Blur, Gray
 from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, repeated, resized
 from proofmap.methods.masks.terms import total_variation
 from proofmap.methods.probe import module_of
+from proofmap.session import Session
 
 
 def hinge(log_f: Tensor, labels: Tensor, shown: Tensor, *, lead: float, lag: float) -> Tensor:
@@ -123,7 +124,7 @@ class RealTimeObjective(Objective):
 
     def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
-        self.blur = Blur(sigma=11.0, kernel=55).prepare(classifier)
+        self.session, self.blur = Session(classifier), Blur(sigma=11.0, kernel=55)
         self.selector_steps = max(1, round(_SELECTOR_SHARE * recipe.steps))
 
     def selecting(self, step: int) -> bool:
@@ -174,7 +175,7 @@ class RealTimeObjective(Objective):
         noisy = batch.images + 0.015 * batch.normal(f"{purpose} image")
         draws = batch.uniform(f"{purpose} background", 1 + self.inputs.channels)
         colours = 0.5 + 0.33 * (draws[:, 1:, None, None] - 0.5) + 0.055 * batch.normal(f"{purpose} colour")
-        blurred = self.blur(noisy, batch.keys)
+        blurred = self.blur(self.session, noisy, batch.keys)
         background = torch.where(draws[:, 0, None, None, None] < 0.5, blurred, colours)
         return self.inputs.composite(kept, noisy, background)
 
@@ -192,7 +193,7 @@ class PhangFix(Objective):
 
     def __init__(self, recipe: TrainingRecipe, classifier: Classifier, present: Tensor) -> None:
         super().__init__(recipe, classifier, present)
-        self.gray = Gray().prepare(classifier)
+        self.session, self.gray = Session(classifier), Gray()
 
     def passes(self, step: int) -> int:
         return 3
@@ -217,7 +218,7 @@ class PhangFix(Objective):
 
     def masked(self, batch: TrainingBatch, masks: Tensor) -> tuple[Tensor, Tensor]:
         """The images inside the masks, and the images outside the masks; the rest of both is gray."""
-        gray = self.gray(batch.images, batch.keys)
+        gray = self.gray(self.session, batch.images, batch.keys)
         shown = self.inputs.composite(masks, batch.images, gray)
         return shown, self.inputs.composite(1 - masks, batch.images, gray)
 

@@ -21,14 +21,14 @@ from typing import Any
 
 import torch
 from frontier import CASES, Case
-from given_maps import timed_maps
+from given_maps import drawing_from, timed_maps
 from torch import Tensor
 
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.environment import environment
 from proofmap.data import load_blocks, load_dataset, random_choice, truths
-from proofmap.fills import Fill, Pools
+from proofmap.fills import Fill
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.proof import Thresholds, best_effort, completeness, soundness, thresholds, worst_case
 from proofmap.results.statistics import mean_score, score_numbers
@@ -150,12 +150,12 @@ def main() -> None:
     for written in args.methods:
         few, _, spec = written.rpartition(" ")
         n = int(few) if few else len(images)
-        method = Pools(lambda: learn).bind(pm.make_method(spec), "all")
-        maps, seconds = timed_maps(method, f, images[:n], labels[:n])
+        method = pm.make_method(spec)
+        maps, seconds = timed_maps(method, f, images[:n], labels[:n], learn)
         cost = method.cost(labels.shape[1])
         passes = None if cost is None else cost.passes / labels.shape[1]
         for fill in args.fills:
-            behind = Pools(lambda: judge).bind(Fill.make(JUDGED[fill]), "all")
+            behind = drawing_from(JUDGED[fill], judge)
             played = judged(f, images[:n], maps, labels[:n], behind, args)
             areas.append({"method": spec, "fill": fill, "f": played.f.tolist(), "auc": played.auc.tolist()})
             for e in THRESHOLDS[args.case]:

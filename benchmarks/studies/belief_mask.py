@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from given_maps import scores_of, timed_maps
+from given_maps import drawing_from, scores_of, timed_maps
 
 import proofmap as pm
 from proofmap.cli import run_script
@@ -27,7 +27,6 @@ from proofmap.core.environment import environment
 from proofmap.core.files import output_file
 from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
-from proofmap.fills import Fill, Pools
 from proofmap.results.statistics import score_numbers
 
 METHODS = [
@@ -107,12 +106,10 @@ def judged_row(
 ) -> dict[str, Any]:
     """What is known of one method: its cost, its scores over every fill, and three facts about its maps."""
     labels = f.top(images, 5)
-    method = Pools(lambda: learn).bind(pm.make_method(spec), "all")
-    maps, seconds = timed_maps(method, f, images, labels)
+    method = pm.make_method(spec)
+    maps, seconds = timed_maps(method, f, images, labels, learn)
     metrics = {
-        f"{kind}, {name}": pm.make_metric(
-            {"metric": kind, "fill": Pools(lambda: judge).bind(Fill.make(fill), "all"), "draws": 2}
-        )
+        f"{kind}, {name}": pm.make_metric({"metric": kind, "fill": drawing_from(fill, judge), "draws": 2})
         for name, fill in JUDGED.items()
         for kind in KINDS
     }

@@ -16,15 +16,15 @@ from pathlib import Path
 import torch
 from belief_cases import DATA, pictures, pools
 from belief_mask import photos_of
+from given_maps import drawing_from
 from torch import Tensor
 
 import proofmap as pm
 from proofmap.cli import run_script
-from proofmap.core.progress import Silent
-from proofmap.fills import Fill, Pools
 from proofmap.methods.masks import belief, belief_problem
 from proofmap.methods.masks.engine import Slots
 from proofmap.metrics.proof import completeness, soundness, thresholds, worst_case
+from proofmap.session import Session
 
 JUDGED = ("gray", "blur", "images")
 TOGETHER = 8
@@ -44,12 +44,12 @@ class Noting(belief_problem.BeliefProblem):
         super().open(slots)
 
 
-def learned(ready: belief.ReadyMask, images: Tensor, labels: Tensor, *, fitted: bool) -> Tensor:
+def learned(session: Session, method: pm.Method, images: Tensor, labels: Tensor, *, fitted: bool) -> Tensor:
     """The maps, with every label fitted or none."""
     before = belief_problem.SURE, belief_problem.FAR
     belief_problem.SURE, belief_problem.FAR = (float("inf"), float("inf")) if fitted else (before[0], -1.0)
     try:
-        return ready.compute(images, labels, seed=0, progress=Silent())
+        return session.maps(method, images, labels)
     finally:
         belief_problem.SURE, belief_problem.FAR = before
 
@@ -80,16 +80,16 @@ def main() -> None:
 
     belief.BeliefProblem = Noting  # type: ignore[misc]
     Noting.noted = {}
-    ready = Pools(lambda: learn).bind(pm.make_method(args.method), "all").prepare(f)
+    method, session = pm.make_method(args.method), Session(f, distractors=lambda: learn)
     kinds: dict[bool, list[Tensor]] = {True: [], False: []}
     for start in range(0, len(images), TOGETHER):
         some = slice(start, start + TOGETHER)
         for fitted, maps in kinds.items():
-            maps.append(learned(ready, images[some], labels[some], fitted=fitted))
+            maps.append(learned(session, method, images[some], labels[some], fitted=fitted))
         print(f"{min(start + TOGETHER, len(images))} of {len(images)} learned", flush=True)
-    games = [Pools(lambda: judge).bind(Fill.make(name), "all") for name in JUDGED]
+    fills = [drawing_from(name, judge) for name in JUDGED]
     curves = {
-        fitted: [pm.insertion(f, images, torch.cat(maps), labels, fill=fill, points=32) for fill in games]
+        fitted: [pm.insertion(f, images, torch.cat(maps), labels, fill=fill, points=32) for fill in fills]
         for fitted, maps in kinds.items()
     }
     believed = curves[True][0].f

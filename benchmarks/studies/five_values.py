@@ -23,9 +23,10 @@ from other_nets import LABELS, net_of, pictures_of
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
-from proofmap.metrics.curves import play
 from proofmap.metrics.games import make_game
+from proofmap.metrics.playing import play
 from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.session import Session
 
 NETS = ("cifar10-resnet56", "cifar10-vit", "efficientnet-lite0")
 POINTS, DRAWS, PARTS, LEAST = 64, 1000, 5, 1e-6
@@ -45,11 +46,12 @@ def row_of(name: str, data: Path, number: int) -> dict[str, Any]:
     images = images[chosen_of(images, f, "tune", number)[0]]
     labels = f.top(images, LABELS)
     believed = f.probabilities(images).gather(1, labels)
-    maps = pm.make_method("grad-cam").prepare(f)(images, labels)
-    game = make_game("insertion", fill="gray", points=POINTS).prepare(f)
-    curves = play(game, f, images, maps, labels)
+    session = Session(f)
+    maps = session.maps(pm.make_method("grad-cam"), images, labels)
+    game = make_game("insertion", fill="gray", points=POINTS)
+    curves = play(session, game, images, maps, labels)
     shares = np.concatenate([[0.0], curves.counts.numpy() / curves.positions])
-    nothing = f.probabilities(game.fill(images[:1], torch.zeros(1, dtype=torch.long)))[0]
+    nothing = f.probabilities(game.fill(session, images[:1], torch.zeros(1, dtype=torch.long)))[0]
     found = []
     for i, k in ((believed >= 0.001) & (believed <= 0.1)).nonzero().tolist():
         start = float(nothing[labels[i, k]])

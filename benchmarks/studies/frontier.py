@@ -26,12 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from given_maps import scores_of, timed_maps
+from given_maps import drawing_from, scores_of, timed_maps
 
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
-from proofmap.fills import Fill, Pools
 from proofmap.methods import METHODS
 from proofmap.report.scatter import mark_texts
 
@@ -143,7 +142,7 @@ def metrics_of(case: Case, fills: tuple[str, ...], pool: torch.Tensor, curve: di
                 pm.make_metric(
                     {
                         "metric": kind,
-                        "fill": Pools(lambda: pool).bind(Fill.make(fill), "all"),
+                        "fill": drawing_from(fill, pool),
                         **curve,
                         **names,
                     }

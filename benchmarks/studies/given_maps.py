@@ -11,12 +11,27 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core.streams import content_keys
+from proofmap.fills import Fill
+from proofmap.session import Session
 
 
-def timed_maps(method: pm.Method, f: pm.Classifier, images: Tensor, labels: Tensor) -> tuple[Tensor, float]:
-    """The method's maps ``(N, L, *positions)``, and the seconds that they took."""
+def drawing_from(fill: str, pool: Tensor) -> Fill:
+    """The fill. If it draws random images, it draws them from ``pool``, images as bytes."""
+    made = Fill.make(fill)
+    return made.changed(source=pool, part="all") if isinstance(made, pm.Images) else made
+
+
+def timed_maps(
+    method: pm.Method, f: pm.Classifier, images: Tensor, labels: Tensor, pool: Tensor | None = None
+) -> tuple[Tensor, float]:
+    """The method's maps ``(N, L, *positions)``, and the seconds that they took. Random images are drawn from ``pool``, images as bytes; by
+    default, they are the other images.
+    """
     began = time.perf_counter()
-    maps = method(f, images, labels)
+    if pool is None:
+        maps = method(f, images, labels)
+    else:
+        maps = Session(f, distractors=lambda: pool).maps(method, images, labels)
     if f.device.type == "cuda":
         torch.cuda.synchronize()
     return maps, time.perf_counter() - began

@@ -97,7 +97,7 @@ def main() -> None:
     photos = photos[second >= 0.1][: args.photos]
     labels = f.top(photos, 5)
     source = args.distractors_from if args.distractors_from == "samples" else Path(args.distractors_from)
-    pool = pm.Images(source=source, size=256).prepare(f)
+    pool = pm.Images(source=source, size=256)
     print(
         f"{len(photos)} photos with f(second) >= 0.1, top 5 labels, distractors from {args.distractors_from}"
     )

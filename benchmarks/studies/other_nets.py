@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 from belief_mask import JUDGED, chosen_of
-from given_maps import timed_maps
+from given_maps import drawing_from, timed_maps
 from steady_proofs import measures, summary
 from torch import Tensor, nn
 
@@ -36,7 +36,6 @@ from proofmap.cli import run_script
 from proofmap.core.files import write_text
 from proofmap.core.pictures import find_images
 from proofmap.data import load_blocks, load_dataset
-from proofmap.fills import Fill, Pools
 from proofmap.results.statistics import mean_score, score_numbers
 
 NETS = {
@@ -97,9 +96,8 @@ def values_of(
     f: pm.Classifier, spec: str, images: Tensor, labels: Tensor, learn: Tensor, judge: Tensor
 ) -> dict[str, Any]:
     """Every picture's values of one method, by fill."""
-    method = Pools(lambda: learn).bind(pm.make_method(spec), "all")
-    maps, seconds = timed_maps(method, f, images, labels)
-    fills = {name: Pools(lambda: judge).bind(Fill.make(JUDGED[name]), "all") for name in FILLS}
+    maps, seconds = timed_maps(pm.make_method(spec), f, images, labels, learn)
+    fills = {name: drawing_from(JUDGED[name], judge) for name in FILLS}
     found = {name: measures(f, images, maps, labels, fill) for name, fill in fills.items()}
     return {"method": spec, "seconds": round(seconds, 1), "fills": found}
 

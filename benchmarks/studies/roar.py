@@ -28,14 +28,15 @@ from proofmap.core.files import output_file
 from proofmap.core.ranking import rank
 from proofmap.methods import make_method
 from proofmap.results.tables import aligned, number
+from proofmap.session import Session
 
 NOTE = "extrinsic: accuracies of nets that were trained anew, not of the net that was explained"
 
 
 def orders(f: pm.Classifier, method: str, x: Tensor, block: int = 500) -> Tensor:
     """Ranks ``(N, 1024)`` of the pixels by the maps of each image's top label."""
-    ready = make_method(method).prepare(f)
-    return torch.cat([rank(ready(part, f.top(part, 1))[:, 0]) for part in x.split(block)])
+    session, made = Session(f), make_method(method)
+    return torch.cat([rank(session.maps(made, part, f.top(part, 1))[:, 0]) for part in x.split(block)])
 
 
 def removed(x: Tensor, ranks: Tensor, share: float) -> Tensor:

@@ -19,13 +19,13 @@ from typing import Any
 import torch
 from belief_mask import JUDGED, photos_of, pointing
 from frontier import METHOD_SPECS
-from given_maps import timed_maps
+from given_maps import drawing_from, timed_maps
 from torch import Tensor
 
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.ranking import keep_top
-from proofmap.fills import Fill, Pools
+from proofmap.fills import Fill
 from proofmap.metrics import proof
 from proofmap.metrics.curve_shape import peak_of, reach_of, steady_share
 from proofmap.metrics.roughness import roughness
@@ -136,13 +136,13 @@ def main() -> None:
         n = min(int(few), len(images)) if few else len(images)
         if (spec, n) in done or time.perf_counter() - began > args.seconds:
             continue
-        method, labels = Pools(lambda: learn).bind(pm.make_method(spec), "all"), f.top(images[:n], 5)
+        method, labels = pm.make_method(spec), f.top(images[:n], 5)
         try:
-            maps, seconds = timed_maps(method, f, images[:n], labels)
+            maps, seconds = timed_maps(method, f, images[:n], labels, learn)
         except pm.ProofmapError as error:
             print(f"{spec}: {error}", flush=True)
             continue
-        fills = {name: Pools(lambda: judge).bind(Fill.make(fill), "all") for name, fill in JUDGED.items()}
+        fills = {name: drawing_from(fill, judge) for name, fill in JUDGED.items()}
         cost = method.cost(5)
         row = {
             "method": spec,

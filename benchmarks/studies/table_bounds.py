@@ -31,19 +31,20 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core import streams
 from proofmap.core.files import output_file
-from proofmap.fills import Pools, make_fill
+from proofmap.fills import Fill, make_fill
 from proofmap.methods import make_method
-from proofmap.metrics.curves import play
 from proofmap.metrics.games import make_game
+from proofmap.metrics.playing import play
 from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
+from proofmap.session import Session
 
 Evaluate = Callable[[np.ndarray], np.ndarray]
 """From sets ``(J,)``, whose bit r says whether column r is shown, to F of every label ``(J, L)``."""
 
 
-def judged_by(net: Any, row: Tensor, fill: Any, random: bool) -> Evaluate:
+def judged_by(session: Session, row: Tensor, fill: Fill) -> Evaluate:
     """F of one row as the judge measures it: the mean over its draws of the fill."""
-    draws = DRAWS if random else 1
+    net, draws = session.net, DRAWS if fill.random else 1
     keys = torch.stack([streams.image_keys(row[None], 0, "curve fill", draw)[0] for draw in range(draws)])
 
     def evaluate(sets: np.ndarray) -> np.ndarray:
@@ -52,7 +53,7 @@ def judged_by(net: Any, row: Tensor, fill: Any, random: bool) -> Evaluate:
             keep = (part[:, None] >> torch.arange(net.inputs.count)) % 2 == 1
             keep = keep.repeat_interleave(draws, 0)
             x = row.expand(len(keep), -1)
-            behind = fill.behind(x, keys.repeat(len(part)), keep)
+            behind = fill.behind(session, x, keys.repeat(len(part)), keep)
             f = net.probabilities(net.inputs.composite(keep, x, behind))
             found.append(f.view(len(part), draws, -1).double().mean(dim=1))
         return torch.cat(found).numpy()
@@ -90,7 +91,8 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
     exact = columns <= 16
     f = net.probabilities(rows)
     labels = torch.arange(names).expand(len(rows), -1)
-    pools, maps = Pools(lambda: pool), None
+    session, maps = Session(net, role="learn", distractors=lambda: pool), None
+    judging = session.judging()
     entry: dict[str, Any] = {
         "dataset": dataset,
         "model": model,
@@ -100,10 +102,10 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
         "fills": {},
     }
     for name in FILLS if exact else ("gray",):
-        fill = pools.bind(make_fill(name), part="judge").prepare(net)
+        fill = make_fill(name)
         least, largest = torch.zeros(len(rows), names), torch.ones(len(rows), names)
         for i, row in enumerate(rows):
-            evaluate = judged_by(net, row, fill, fill.random)
+            evaluate = judged_by(judging, row, fill)
             if exact:
                 evaluate = all_sets(evaluate, columns)
             if exact or names > 2:
@@ -115,22 +117,18 @@ def bounds(dataset: str, model: str, number: int, width: int, method: str) -> di
                 least[i, less] = extreme_area(evaluate, columns, less, 1.0, width)
                 largest[i, 1 - less] = 1 - least[i, less]
         played = {"attained": "gray", "attained by playing this fill": name}
-        game = pools.bind(
-            make_game("insertion", fill=name, points="all", draws=DRAWS if fill.random else 1)
-        ).prepare(net)
+        game = make_game("insertion", fill=name, points="all", draws=DRAWS if fill.random else 1)
         found = {}
         for told, with_fill in played.items():
-            if told != "attained" and (name == "gray" or fill.fill.reads_mask or "fill=" in method):
+            if told != "attained" and (name == "gray" or fill.reads_mask or "fill=" in method):
                 continue
             if with_fill == "gray":
-                maps = pools.bind(make_method(method)).prepare(net)(rows, labels) if maps is None else maps
+                maps = session.maps(make_method(method), rows, labels) if maps is None else maps
                 chosen = maps
             else:
                 joint = "," if ":" in method else ":"
-                chosen = pools.bind(make_method(f"{method}{joint}fill={with_fill}")).prepare(net)(
-                    rows, labels
-                )
-            found[told] = play(game, net, rows, chosen, labels).auc
+                chosen = session.maps(make_method(f"{method}{joint}fill={with_fill}"), rows, labels)
+            found[told] = play(judging, game, rows, chosen, labels).auc
         entry["fills"][name] = {
             preset: {
                 "attainable": scores(largest, least, f, preset),

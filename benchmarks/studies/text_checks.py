@@ -39,6 +39,7 @@ from proofmap.methods.perturbation.orders import subsets
 from proofmap.metrics.proof import THRESHOLDS, completeness, soundness, worst_case
 from proofmap.reproduce.recipe import placed
 from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.session import Session
 
 MOST_WORDS = 9
 """Words of a text of which every subset is shown."""
@@ -79,7 +80,7 @@ def tuned() -> list[dict[str, Any]]:
     found = []
     for method in ("belief-mask:fills=delete", "belief-order:fill=delete"):
         with Counter(net) as seen:
-            pm.make_method(method).prepare(net)(x, labels, seed=0)
+            Session(net).maps(pm.make_method(method), x, labels)
         passes = {kind: round(count / labels.numel(), 1) for kind, count in seen.items()}
         judge = pm.Judge(net, methods=[method], labels="top3", metrics=metrics, keep_maps=0, distractors=x)
         judge.update(x)
@@ -102,7 +103,7 @@ def scale() -> list[dict[str, Any]]:
     net, chosen, _ = texts.minilm_long(200)
     short = [text for text in chosen if len(net.inputs.split_text(text)) <= MOST_WORDS][::3]
     module: Any = net.net
-    factors, fill = (1.0, 0.5), make_fill("mask").prepare(net)
+    factors, fill, session = (1.0, 0.5), make_fill("mask"), Session(net)
     areas: dict[float, list[list[list[float]]]] = {factor: [] for factor in factors}
     for text in short:
         x = net.inputs.encode([text])
@@ -110,7 +111,7 @@ def scale() -> list[dict[str, Any]]:
         keep = torch.ones(1 << n, net.inputs.count, dtype=torch.bool)
         keep[:, :n] = subsets(n)
         shown, keys = x.expand(len(keep), *x.shape[1:]), torch.zeros(len(keep), dtype=torch.long)
-        values = net.probabilities(net.inputs.composite(keep, shown, fill.behind(shown, keys, keep)))
+        values = net.probabilities(net.inputs.composite(keep, shown, fill.behind(session, shown, keys, keep)))
         assert torch.allclose(values[-1], f, atol=1e-4)
         top = f.topk(3).indices.tolist()
         for factor in factors:

@@ -20,14 +20,14 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
 from proofmap.data.given import images_as_tensor
-from proofmap.fills import Pools
-from proofmap.methods.method import MethodLike, ReadyMethod
+from proofmap.methods.method import Method, MethodLike
 from proofmap.metrics.randomisation import smooth_maps
 from proofmap.metrics.similarity import SIMILARITIES, Similarity, similarity
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.randomisation import Order, SanityChecks, SanityLine, sanity_notes
 from proofmap.results.statistics import mean_score
-from proofmap.study.session import prepare_session
+from proofmap.session import Session
+from proofmap.study.opened import prepare_study
 from proofmap.study.study import Study
 
 ORDERS: tuple[Order, ...] = tuple(order for order in get_args(Order) if order != "labels")
@@ -93,28 +93,28 @@ def sanity_checks(
     images = classifier.check_images(images_as_tensor(images, classifier.inputs))
     if len(images) == 0:
         raise InputError(f"there are no {classifier.inputs.noun} to check on")
-    session = prepare_session(
-        Study(methods=methods), classifier, Pools(lambda: from_images(images, classifier.inputs))
+    opened = prepare_study(
+        Study(methods=methods, seed=seed), classifier, lambda: from_images(images, classifier.inputs)
     )
-    titles, prepared = list(session.methods), list(session.methods.values())
+    opened.session.progress = progress or Silent()
+    titles, judged = list(opened.methods), list(opened.methods.values())
     table = classifier.choose_labels(images, labels)
     steps = list(_steps(classifier, orders, groups, relabelled))
-    shown = progress or Silent()
 
-    def maps_of(method: ReadyMethod, net: Classifier) -> Tensor:
-        ready = method if net is classifier else method.method.prepare(net)
-        return smooth_maps(ready, images, table, samples=samples, noise=noise, seed=seed, progress=shown)
+    def maps_of(method: Method, session: Session) -> Tensor:
+        return smooth_maps(session, method, images, table, samples=samples, noise=noise)
 
     measures: list[Similarity] = [m for m in SIMILARITIES if m != "ssim" or classifier.inputs.has_neighbours]
-    first = [maps_of(method, classifier) for method in prepared]
+    first = [maps_of(method, opened.session) for method in judged]
     for title, before in zip(titles, first, strict=True):
         if on_maps is not None:
             on_maps(title, 0, before)
     found: dict[str, list[SanityLine]] = {title: [] for title in titles}
     for step in steps:
         net = step.net or randomised(classifier, step.modules, seed=seed)
-        for title, method, before in zip(titles, prepared, first, strict=True):
-            after = maps_of(method, net)
+        session = opened.session.for_net(net)
+        for title, method, before in zip(titles, judged, first, strict=True):
+            after = maps_of(method, session)
             found[title] += _lines(title, step, before, after, table, measures)
             if on_maps is not None and step.order == steps[0].order:
                 on_maps(title, step.number, after)

@@ -28,8 +28,7 @@ from proofmap.data.distractors import Distractors, from_dataset, from_images
 from proofmap.data.given import InMemory, as_dataset, images_as_tensor, is_in_memory
 from proofmap.data.loader import among_outputs, load_blocks, true_boxes
 from proofmap.data.truth import Truth, checked_boxes, checked_objects, label_rows
-from proofmap.fills import Fill, Pools
-from proofmap.methods.masks.method import MapWatcher
+from proofmap.fills import Fill
 from proofmap.methods.method import MethodLike, default_method, make_method
 from proofmap.metrics.block import BlockResult, Subjects, join_blocks, widened
 from proofmap.metrics.metric import Metric, make_metric
@@ -40,8 +39,9 @@ from proofmap.plugins.failures import exit_as_error
 from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores, unmeasured_scores
+from proofmap.session import Watch
+from proofmap.study.opened import OpenStudy, prepare_study
 from proofmap.study.planning.cost import expected_labels
-from proofmap.study.session import Session, prepare_session
 from proofmap.study.study import Study
 
 ImagesLike = InMemory | Dataset | Iterable[Any]
@@ -86,7 +86,7 @@ class Judge:
         seed: int = 0,
         distractors: Tensor | Dataset | None = None,
         progress: Progress | None = None,
-        watch: MapWatcher | None = None,
+        watch: Watch | None = None,
     ) -> None:
         as_classifier(classifier)
         if not methods:
@@ -113,10 +113,10 @@ class Judge:
         self._seen: list[_Seen] = []
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._first: Tensor | None = None
-        self.__dict__.pop("session", None)
+        self.__dict__.pop("opened", None)
 
     @cached_property
-    def session(self) -> Session:
+    def opened(self) -> OpenStudy:
         """The methods and metrics, prepared for the net."""
         inputs = self.classifier.inputs
         source = self._first if self.distractors is None else self.distractors
@@ -130,7 +130,7 @@ class Judge:
                 from_dataset(source, inputs) if isinstance(source, Dataset) else from_images(source, inputs)
             )
 
-        return prepare_session(self.study, self.classifier, Pools(find))
+        return prepare_study(self.study, self.classifier, find)
 
     @outside_inference_mode()
     @exit_as_error()
@@ -153,8 +153,8 @@ class Judge:
         if len(images) == 0:
             raise InputError(f"there are no {inputs.noun} to evaluate on")
         self._first = images if self._first is None else self._first
-        session, image_names = self.session, image_names_for(images, names, before, inputs.singular)
-        session.look_at(images)
+        opened, image_names = self.opened, image_names_for(images, names, before, inputs.singular)
+        opened.look_at(images)
         f = classifier.frozen().probabilities(images)
         parsed = LabelRule.parse(labels, classifier.names, inputs.singular) if labels is not None else None
         rule = parsed or self.rule
@@ -168,16 +168,16 @@ class Judge:
         own_boxes = checked_boxes(boxes, true_labels, image_names, inputs)
         known = checked_objects(objects, classifier.names, image_names, inputs)
         subjects = Subjects(images, table, true_labels, own_boxes, known)
-        session.compare_batches(subjects)
-        for name in session.methods:
-            session.check_labels_used(name, subjects, rule)
+        opened.compare_batches(subjects)
+        for name in opened.methods:
+            opened.check_labels_used(name, subjects, rule)
         kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
-        blocks: dict[str, list[BlockResult]] = {name: [] for name in session.methods}
+        blocks: dict[str, list[BlockResult]] = {name: [] for name in opened.methods}
         size = max(1, _BLOCK // (classifier.inputs.count * table.shape[1]))
         for start in range(0, len(images), size):
-            for name in session.methods:
+            for name in opened.methods:
                 began = time.monotonic()
-                found = session.judge(
+                found = opened.judge(
                     name,
                     subjects[start : start + size],
                     keep_maps=kept - start,
@@ -185,7 +185,7 @@ class Judge:
                     progress=self.progress,
                 )
                 blocks[name].append(found)
-                session.check_net(f"while {name} was judged")
+                opened.check_net(f"while {name} was judged")
                 self._seconds[name] += time.monotonic() - began
         believed = f.gather(1, table.clamp_min(0)).masked_fill(table == NO_LABEL, torch.nan)
         self._seen.append(_Seen(images[:kept], image_names, str(rule), table, believed, blocks))
@@ -196,7 +196,7 @@ class Judge:
             raise InputError(
                 f"there are no {self.classifier.inputs.noun} to evaluate on; call update with some first"
             )
-        classifier, session = self.classifier, self.session
+        classifier, opened = self.classifier, self.opened
         context = {
             **classifier.settings(),
             "labels": " and ".join(dict.fromkeys(seen.rule for seen in self._seen)),
@@ -205,24 +205,24 @@ class Judge:
             "batches": [batch.size for batch in classifier.frozen().batches],
             "threads": torch.get_num_threads(),
             "proofmap": source_version(),
-            **batch_record(session.batch_difference),
+            **batch_record(opened.batch_difference),
         }
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
         results = []
-        for name, ready in session.methods.items():
+        for name, method in opened.methods.items():
             block = join_blocks([block for seen in self._seen for block in seen.blocks[name]])
             assert block.insertion is not None, "a result shows its curves"
             results.append(
                 method_result(
                     name,
-                    unmeasured_scores(session.metrics),
+                    unmeasured_scores(opened.metrics, opened.session),
                     values=block.values,
                     pairs=block.pairs,
                     maps=block.maps,
                     insertion=block.insertion,
-                    settings={**ready.record(), **provenance(ready.method)},
-                    label_free=ready.label_free,
-                    signed=ready.signed,
+                    settings={**method.record(opened.session), **provenance(method)},
+                    label_free=method.label_free,
+                    signed=method.signed,
                     image_names=image_names,
                     label_names=classifier.names,
                     context=context,
@@ -240,7 +240,7 @@ class Judge:
             f=torch.cat([widened(seen.f, widest, torch.nan) for seen in self._seen]),
             settings=context,
             pictured=tuple(range(len(images))),
-            run_scores=run_scores(session.run_metrics, results),
+            run_scores=run_scores(opened.run_metrics, results),
         )
 
 
@@ -256,7 +256,7 @@ class _Seen:
     blocks: Mapping[str, Sequence[BlockResult]]
 
 
-def _shifted(watch: MapWatcher, start: int) -> MapWatcher:
+def _shifted(watch: Watch, start: int) -> Watch:
     """The callback ``watch`` for a block of images whose first image has the index ``start`` among all images."""
     return lambda image, *rest: watch(start + image, *rest)
 
@@ -277,7 +277,7 @@ def evaluate(
     keep_maps: int | None = 50,
     seed: int = 0,
     progress: Progress | None = None,
-    watch: MapWatcher | None = None,
+    watch: Watch | None = None,
 ) -> Evaluation:
     """Compute the maps of every method for every chosen label, judge them by every metric, and return the evaluation.
 

@@ -284,7 +284,6 @@ SPECS = (
     "belief-mask:fills=images:/etc",
     "belief-mask:fill=images:source=/etc",
     "learned-mask:fill=images:source=/etc",
-    "learned-mask:steps=99999999",
     "rise:masks=1000000000",
     "rise:masks=-1",
     "rise:masks=nan",

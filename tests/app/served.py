@@ -21,8 +21,8 @@ from proofmap.app.choices import Choices
 from proofmap.app.nets import Nets, Offer
 from proofmap.app.server import Server
 from proofmap.classifier import Classifier
-from proofmap.core.progress import Progress
 from proofmap.methods import Method
+from proofmap.session import Session
 from tests.toys import linear_classifier
 
 HOME = "http://127.0.0.1:8000"
@@ -92,15 +92,13 @@ class Slow(Method):
         cls.begun, cls.steps = threading.Event(), [threading.Event() for _ in range(3)]
         return cls()
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        with progress.task("slow", 3) as task:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        with session.progress.task("slow", 3) as task:
             self.begun.set()
             for step in self.steps:
                 assert step.wait(600)
                 task.advance(1)
-        return torch.rand(*labels.shape, *classifier.inputs.positions)
+        return torch.rand(*labels.shape, *session.inputs.positions)
 
 
 def with_slow(server: Server) -> Slow:

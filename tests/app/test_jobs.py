@@ -18,7 +18,7 @@ from proofmap.app.nets import Offer
 from proofmap.app.security import Access
 from proofmap.app.server import Server
 from proofmap.core.ranking import rank
-from proofmap.metrics.curves import deletion
+from proofmap.metrics.playing import deletion
 from tests.app.served import NAMES, SIZE, begun, made, net, opened, uploaded, with_slow, worked_off
 from tests.mask_toys import lively
 

@@ -97,7 +97,7 @@ def test_a_net_or_a_method_that_exits_ends_nothing_else(
     with pytest.raises(SystemExit):
         server.worker.ask(lambda: server.nets.facts("leaving")).result(600)
     with_slow(server)
-    monkeypatch.setattr(Slow, "compute", leave)
+    monkeypatch.setattr(Slow, "maps", leave)
     photo = uploaded(client)
     jobs = [begun(client, photo, [method]) for method in ("slow", "gradient")]
     worked_off(server)

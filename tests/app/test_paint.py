@@ -10,7 +10,9 @@ from starlette.testclient import TestClient
 
 from proofmap.app.server import Server
 from proofmap.core import streams
+from proofmap.fills import Noise
 from tests.app.served import NAMES, SIZE, begun, net, uploaded, worked_off
+from tests.sessions import bound
 from tests.toys import linear_probabilities
 
 COUNT = SIZE[0] * SIZE[1]
@@ -60,11 +62,8 @@ def test_of_a_random_fill_the_picture_that_is_shown_counts(client: TestClient, s
         "seed": 5,
     }
     answer = client.post("/api/paint", json=asked).json()
-    hidden = server.worker.ask(
-        lambda: server.nets.fill("toy", server.photos[photo], server.choices.fill("noise"))
-    ).result(600)
     image = server.nets.seen(server.photos[photo], "toy")
-    drawn = hidden(image, streams.image_keys(image, 5, "curve fill", 0))
+    drawn = bound(Noise(), net())(image, streams.image_keys(image, 5, "curve fill", 0))
     truth = linear_probabilities(net(), drawn[0].double().numpy())
     assert answer["share"] == 0 and answer["labels"][0]["f"] == pytest.approx(truth.max(), abs=1e-5)
 

@@ -18,8 +18,8 @@ from proofmap.app.items import NotFound, Photo, Photos, clean_name
 from proofmap.app.jobs import MapJob
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
-from proofmap.fills import ReadyFill
 from proofmap.results.evaluation import Evaluation
+from proofmap.session import Session
 from tests.app.served import SIZE, begun, picture, uploaded, worked_off
 
 
@@ -136,8 +136,7 @@ def test_what_is_describe_kept_many_uploads_does_not_grow(
         gc.collect()
         living = gc.get_objects()
         return [
-            sum(isinstance(thing, kind) for thing in living)
-            for kind in (Photo, MapJob, Evaluation, ReadyFill)
+            sum(isinstance(thing, kind) for thing in living) for kind in (Photo, MapJob, Evaluation, Session)
         ]
 
     first = held()

@@ -32,6 +32,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import make_method
 from proofmap.results.compare import compare
+from proofmap.session import Session
 from proofmap.study import Run
 from tests.bench.small_task import PACKAGE, first_images, write_tasks
 from tests.command import run as run_command
@@ -184,7 +185,7 @@ def test_passes_are_counted_in_the_net_and_its_copies() -> None:
         f.as_module()(images)
         return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
 
-    assert passes_of(make_method(three).prepare(classifier), image, labels) == 3
+    assert passes_of(Session(classifier), make_method(three), image, labels) == 3
 
 
 # ---- submissions ------------------------------------------------------------------------------------------------
@@ -406,9 +407,8 @@ def test_passes_count_where_the_net_is_not_called_as_a_whole() -> None:
             f.net.forward(images.repeat(30, 1, 1, 1))
         return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
 
-    assert (
-        passes_of(make_method(hidden).prepare(classifier), image, labels) == 10
-    )  # a third: no gradient was taken
+    passes = passes_of(Session(classifier), make_method(hidden), image, labels)
+    assert passes == 10  # a third: no gradient was taken
 
 
 def test_passes_of_a_model_without_gradients_are_counted() -> None:
@@ -418,7 +418,8 @@ def test_passes_of_a_model_without_gradients_are_counted() -> None:
         f.probabilities(rows.repeat(4, 1))
         return rows[:, None].expand(-1, labels.shape[1], -1)
 
-    assert passes_of(make_method(four).prepare(classifier), torch.rand(1, 3), torch.tensor([[0, 1]])) == 4
+    session, labels = Session(classifier), torch.tensor([[0, 1]])
+    assert passes_of(session, make_method(four), torch.rand(1, 3), labels) == 4
 
 
 def elsewhere(record: Record) -> Record:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from torch import Tensor
 
 from proofmap.core.inputs import Inputs
-from proofmap.fills import Fill, Gray, Noise, ReadyFill
+from proofmap.fills import Fill, Gray, Noise
+from proofmap.session import Session
 
 
 def fill(kind: type[Fill] = Gray, /, **changes: Any) -> Fill:
@@ -20,7 +22,11 @@ def fill(kind: type[Fill] = Gray, /, **changes: Any) -> Fill:
 
 def showing(backgrounds: Callable[[Tensor, Tensor, Inputs], Tensor], **changes: Any) -> Fill:
     """A fill with other backgrounds."""
-    return fill(backgrounds=lambda self, images, keys, inputs: backgrounds(images, keys, inputs), **changes)
+
+    def own(self: Fill, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        return backgrounds(images, keys, session.inputs)
+
+    return fill(backgrounds=own, **changes)
 
 
 def dark(images: Tensor, *_: Any) -> Tensor:
@@ -46,37 +52,31 @@ def with_own_settings() -> Fill:
 
 
 def restless() -> Fill:
-    """The record names when it was made ready."""
-    times = iter(range(1000))
-
-    class Restless(ReadyFill):
-        def record(self) -> dict[str, object]:
-            return {"fill": "gray", "time": next(times)}
-
-    return fill(prepare=lambda self, classifier: Restless(self, classifier.inputs))
+    """The record says how often it was asked for."""
+    times = itertools.count()
+    return fill(record=lambda self, session: {"fill": "gray", "time": next(times)})
 
 
 def eating() -> Fill:
-    """A ready fill that is called without the copies that others are given, and leaves nothing of the images."""
+    """A fill that is called without the copies that others are given, and leaves nothing of the images."""
 
-    class Eating(ReadyFill):
-        def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
-            shown = super().__call__(images, keys).clone()
-            images.zero_()
-            return shown
+    def call(self: Fill, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        shown = Gray.__call__(self, session, images, keys).clone()
+        images.zero_()
+        return shown
 
-    return fill(prepare=lambda self, classifier: Eating(self, classifier.inputs))
+    return fill(__call__=call)
 
 
 def remembering() -> Fill:
-    """It keeps the gray of the first net that it was made ready for."""
+    """It keeps the gray of the first net that it was used for."""
 
-    def prepare(self: Any, classifier: Any) -> ReadyFill:
-        if not hasattr(self, "_inputs"):
-            object.__setattr__(self, "_inputs", classifier.inputs)
-        return ReadyFill(self, self._inputs)
+    def backgrounds(self: Any, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        if not hasattr(self, "_first"):
+            object.__setattr__(self, "_first", session)
+        return Gray.backgrounds(self, self._first, images, keys)
 
-    return fill(prepare=prepare)
+    return fill(backgrounds=backgrounds)
 
 
 def of_positions(images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
@@ -100,18 +100,14 @@ FILLS: dict[str, tuple[Fill, str]] = {
         showing(lambda images, *_: images.flip(2)),
         "rows end in IndexError: .*; raise an InputError instead",
     ),
-    "ready_fills_of_one_description_are_equal": (restless(), "two records differ"),
-    "its_record_is_plain_data_and_names_it": (
-        fill(record=lambda self, inputs: {"color": (0.5,)}),
-        "expected 'fill': 'gray' in it",
-    ),
+    "its_record_is_plain_data_that_names_it_and_the_same_each_time": (restless(), "two records differ"),
     "its_record_differs_where_its_backgrounds_do": (
-        fill(record=lambda self, inputs: self.settings()),
+        fill(record=lambda self, session: self.settings()),
         "different backgrounds, but the same record: {'fill': 'gray', 'color': None}",
     ),
-    "what_is_ready_for_one_net_does_not_disturb_another": (
+    "its_use_for_one_net_does_not_disturb_another": (
         remembering(),
-        "made ready for another net before shows something else",
+        "used for another net before shows something else",
     ),
     "backgrounds_are_inputs_of_the_net": (
         showing(lambda images, *_: images + 0.5),

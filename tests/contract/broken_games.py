@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.fills import ReadyFill
-from proofmap.metrics import Game, InsertionGame, ReadyGame
+from proofmap.metrics import Game, InsertionGame
+from proofmap.session import Session
+from tests.contract.broken_fills import eating
 
 
 def game(kind: type[Game] = InsertionGame, /, **changes: Any) -> Game:
@@ -25,30 +26,35 @@ def reading(read: Callable[[Classifier, Tensor], Tensor]) -> Game:
     return game(read=lambda self, classifier, logits: read(classifier, logits))
 
 
-def preparing(kind: type[ReadyGame]) -> Game:
-    return game(prepare=lambda self, classifier: kind(self, self.fill.prepare(classifier)))
-
-
-class OfItsOwn(ReadyGame):
+def of_its_own() -> Game:
     """Equal to nothing else."""
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    def __hash__(self) -> int:
-        return 0
+    return game(__eq__=lambda a, b: a is b, __hash__=lambda a: 0)
 
 
-class Forgetful(ReadyGame):
-    """The record lacks the steps."""
+def forgetful() -> Game:
+    """Equal to the same game with other steps."""
 
-    def record(self) -> dict[str, object]:
-        return {k: v for k, v in super().record().items() if k != "points"}
+    def equal(one: Game, other: Game) -> bool:
+        return InsertionGame.__eq__(one, dataclasses.replace(other, points=one.points))
+
+    return game(__eq__=equal, __hash__=lambda a: 0)
 
 
-class Nameless(ReadyGame):
-    def record(self) -> dict[str, object]:
-        return {k: v for k, v in super().record().items() if k != "game"}
+def nameless() -> Game:
+    def record(self: Game, session: Session) -> dict[str, object]:
+        return {k: v for k, v in InsertionGame.record(self, session).items() if k != "game"}
+
+    return game(record=record)
+
+
+def counting_records() -> Game:
+    """The record says how often it was asked for."""
+    times = itertools.count()
+
+    def record(self: Game, session: Session) -> dict[str, object]:
+        return {**InsertionGame.record(self, session), "time": next(times)}
+
+    return game(record=record)
 
 
 def with_own_settings() -> Game:
@@ -84,28 +90,18 @@ def changing_weights() -> Game:
     return game(quadrature=property(lambda self: next(rules)))
 
 
-class Eating(ReadyFill):
-    """It leaves nothing of the images."""
-
-    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
-        shown = super().__call__(images, keys).clone()
-        images.zero_()
-        return shown
-
-
 GAMES: dict[str, tuple[Game, str]] = {
     "its_settings_are_frozen_keyword_only_and_recorded": (with_own_settings(), "not keyword-only: power"),
     "it_compares_by_its_settings_and_can_be_a_key": (
-        game(__eq__=lambda a, b: a is b, __hash__=lambda a: 0),
+        of_its_own(),
         "with the same settings is not equal",
     ),
     "it_has_a_name_and_a_description": (game(name="My Game"), "'My Game' must be lower case"),
-    "ready_games_of_one_description_are_equal": (
-        preparing(OfItsOwn),
-        "two ready games of one description are not equal",
+    "its_record_is_plain_data_that_names_it_and_the_same_each_time": (
+        nameless(),
+        "expected 'game': 'insertion' in it",
     ),
-    "its_record_is_plain_data_and_names_it": (preparing(Nameless), "expected 'game': 'insertion' in it"),
-    "other_settings_make_another_game": (preparing(Forgetful), "another points makes an equal game"),
+    "other_settings_make_another_game": (forgetful(), "another points makes an equal game"),
     "its_order_is_one_rank_per_position": (
         game(order=lambda self, maps, keys: maps.flatten(1)),
         "ranks are torch.float32, expected whole numbers",
@@ -145,9 +141,9 @@ GAMES: dict[str, tuple[Game, str]] = {
         game(passes=lambda self, positions: 2),
         r"passes\(\) says 24 with the ends, but the net saw 33 images",
     ),
-    "equal_games_are_played_once": (preparing(OfItsOwn), "an equal game is played a second time"),
+    "equal_games_are_played_once": (of_its_own(), "an equal game is played a second time"),
     "images_maps_and_labels_stay_as_they_are": (
-        game(prepare=lambda self, classifier: ReadyGame(self, Eating(self.fill, classifier.inputs))),
+        InsertionGame(points=4, fill=eating()),
         "the images were changed",
     ),
     "the_global_random_state_is_not_touched": (

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from proofmap.methods import Gradient, Method, Random
+from proofmap.session import Session
 
 
 def method(kind: type[Method] = Gradient, /, **changes: Any) -> Method:
@@ -18,21 +19,21 @@ def method(kind: type[Method] = Gradient, /, **changes: Any) -> Method:
 
 
 def after(change: Callable[[Tensor], Tensor]) -> Method:
-    """Gradients whose maps are changed after all has been checked."""
+    """Gradients, changed."""
 
-    def call(self: Method, *arguments: Any, **options: Any) -> Tensor:
-        return change(Gradient.__call__(self, *arguments, **options))
+    def maps(self: Method, session: Session, x: Tensor, labels: Tensor) -> Tensor:
+        return change(Gradient.maps(self, session, x, labels))
 
-    return method(__call__=call)
+    return method(maps=maps)
 
 
 def computing(compute: Callable[..., Tensor], kind: type[Method] = Gradient, **changes: Any) -> Method:
-    """A method with another ``compute(classifier, images, labels, seed, progress)``."""
+    """A method with other maps: ``compute(classifier, images, labels, progress)``."""
 
-    def own(self: Method, f: Any, x: Tensor, labels: Tensor, *, seed: int, progress: Any) -> Tensor:
-        return compute(f, x, labels, seed, progress)
+    def maps(self: Method, session: Session, x: Tensor, labels: Tensor) -> Tensor:
+        return compute(session.net, x, labels, session.progress)
 
-    return method(kind, compute=own, **changes)
+    return method(kind, maps=maps, **changes)
 
 
 def brightness(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
@@ -65,11 +66,6 @@ def careless(what: Callable[[Any, Tensor, Tensor], object]) -> Method:
     return computing(compute)
 
 
-def halving(self: Method, f: Any, x: Tensor, labels: Tensor, **options: Any) -> Tensor:
-    """Called without the copies that ``compute`` is given."""
-    return Gradient.__call__(self, f, x.mul_(0.5), labels, **options)
-
-
 def with_own_settings() -> Method:
     class Positional(Gradient):
         power: float = 2.0
@@ -77,7 +73,7 @@ def with_own_settings() -> Method:
     return dataclasses.dataclass(frozen=True)(Positional)()
 
 
-def announcing(f: Any, x: Tensor, labels: Tensor, seed: int, progress: Any) -> Tensor:
+def announcing(f: Any, x: Tensor, labels: Tensor, progress: Any) -> Tensor:
     with progress.task("careless", 10) as task:
         task.advance(9)
     return per_label(f, x, labels)
@@ -88,8 +84,9 @@ def enabling(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
     return per_label(f, x, labels)
 
 
-def unchecked(self: Method, f: Any, x: Tensor, labels: Tensor, **_: Any) -> Tensor:
-    return per_label(f, x, labels)
+def counting(f: Any, x: Tensor, labels: Tensor, *_: Any) -> Tensor:
+    """Brightness times the number of labels of the image."""
+    return per_label(f, x, labels) * (labels >= 0).sum(dim=1)[:, None, None, None]
 
 
 def net_of(f: Any) -> Any:
@@ -105,11 +102,14 @@ METHODS: dict[str, tuple[Method, str]] = {
     "it_has_a_name_and_a_description": (method(name="My Method"), "'My Method' must be lower case"),
     "what_it_needs_is_known": (method(needs=frozenset({"luck"})), r"not \['luck'\]"),
     "its_family_is_known": (method(family="magic"), "families are adapter, attention, .*, not 'magic'"),
-    "maps_are_finite_float32_one_per_label": (after(Tensor.double), "maps are torch.float64"),
+    "maps_are_finite_float32_one_per_label": (
+        after(lambda maps: maps / 0),
+        r"made a map with NaN or infinity for image 0, label 2 \(9 of 9 maps\)",
+    ),
     "maps_are_not_constant": (after(torch.ones_like), "9 of 9 maps have one value only"),
     "one_image_with_one_label_is_enough": (
         after(lambda maps: maps.expand(maps.shape[0], 3, *maps.shape[2:])),
-        r"got maps \(1, 3, 8, 10\), expected \(1, 1, 8, 10\)",
+        r"returned maps \(1, 3, 8, 10\), expected \(1, 1, 8, 10\)",
     ),
     "label_free_means_one_map_for_all_labels": (
         computing(brightness),
@@ -120,8 +120,8 @@ METHODS: dict[str, tuple[Method, str]] = {
         "stochastic is False, but two seeds give different maps",
     ),
     "places_without_a_label_are_zero_and_disturb_no_other": (
-        method(__call__=unchecked),
-        "a map for the label -1 is not zero",
+        computing(counting),
+        "maps change where another place has the label -1",
     ),
     "series_and_rows_get_maps_or_are_refused": (
         computing(per_label),
@@ -168,14 +168,9 @@ METHODS: dict[str, tuple[Method, str]] = {
         careless(lambda f, x, labels: net_of(f).register_forward_hook(print)),
         r"a hook is left on classifier\.net",
     ),
-    "images_and_labels_stay_as_they_are": (
-        method(__call__=halving),
-        "the images were changed",
-    ),
     "the_global_random_state_is_not_touched": (
         careless(lambda f, x, labels: torch.manual_seed(0)),
         "torch's global generator was used or seeded",
     ),
     "progress_does_what_it_announced": (computing(announcing), "10 passes were announced and 9 done"),
-    "labels_and_images_that_do_not_fit_are_refused": (method(__call__=unchecked), "InputError not raised"),
 }

@@ -22,7 +22,7 @@ class Mean(Metric):
     description: ClassVar[str] = "mean of the first label's map"
     higher_is_better: ClassVar[bool] = True
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         return judged.maps[:, 0].flatten(1).mean(dim=1)
 
 
@@ -33,7 +33,7 @@ def metric(kind: type[Metric] = Mean, /, **changes: Any) -> Metric:
 
 def giving(values: Callable[[Judged], Tensor], **changes: Any) -> Metric:
     """A metric with other values."""
-    return metric(__call__=lambda self, judged: values(judged), **changes)
+    return metric(values=lambda self, judged: values(judged), **changes)
 
 
 def careless(what: Callable[[Judged], object]) -> Metric:
@@ -79,8 +79,15 @@ def of_two(run: RunValues) -> Sequence[RunValue]:
     return [RunValue("insertion", float(second["insertion"].mean()), 1)]
 
 
+def eaten(self: Metric, judged: Judged) -> Tensor:
+    """Pairs, of which values take no copy."""
+    found = judged.maps.flatten(2).mean(dim=2)
+    judged.maps.zero_()
+    return found
+
+
 def add_one(judged: Judged) -> None:
-    net: Any = judged.classifier.net
+    net: Any = judged.session.net.net
     next(net.parameters()).data.add_(1)
 
 
@@ -96,19 +103,19 @@ METRICS: dict[str, tuple[Metric, str]] = {
         "higher_is_better is 'yes', expected True or False",
     ),
     "its_record_is_plain_data_and_the_same_each_time": (
-        metric(record=lambda self, games: {"limits": (0, 1)}),
+        metric(record=lambda self, session: {"limits": (0, 1)}),
         "the record changes when JSON carries it",
     ),
     "values_are_one_float_per_image_inside_the_limits_or_nan": (
         giving(lambda judged: Mean()(judged).abs() + 2, limits=(0.0, 1.0)),
-        "a value is 2.*, expected 0 to 1 or NaN",
+        "returned 2.*, but its values must lie between its limits 0 and 1",
     ),
     "pairs_are_one_value_per_label_or_none": (
         metric(pairs=lambda self, judged: judged.maps),
-        r"pairs are \(4, 3, 8, 10\), expected \(4, 3\)",
+        r"of shape \(4, 3\), one value per label, not of shape \(4, 3, 8, 10\)",
     ),
     "pairs_are_computed_once": (
-        metric(Insertion, __call__=lambda self, judged: self.pairs(judged).nanmean(dim=1)),
+        metric(Insertion, values=lambda self, judged: self.pairs(judged).nanmean(dim=1)),
         r"pairs\(\) ran 2 times for one block; define from_pairs",
     ),
     "the_same_maps_get_the_same_values": (restless(), "the same maps get two different values"),
@@ -141,7 +148,7 @@ METRICS: dict[str, tuple[Metric, str]] = {
         r"the net saw 8 inputs per image, but games\(\) and cost\(\) give 3",
     ),
     "what_is_judged_stays_as_it_is": (
-        careless(lambda judged: judged.maps.zero_()),
+        metric(pairs=eaten),
         r"judged\.maps was changed",
     ),
     "the_net_is_afterwards_what_it_was": (careless(add_one), "these weights changed: "),

@@ -25,8 +25,8 @@ from proofmap.testing import (
 )
 from tests.contract.broken_datasets import DATASETS
 from tests.contract.broken_executors import EXECUTORS
-from tests.contract.broken_fills import FILLS
-from tests.contract.broken_games import GAMES
+from tests.contract.broken_fills import FILLS, fill
+from tests.contract.broken_games import GAMES, counting_records
 from tests.contract.broken_inputs import INPUTS
 from tests.contract.broken_methods import METHODS, method
 from tests.contract.broken_metrics import METRICS
@@ -54,6 +54,26 @@ def test_a_broken_promise_is_found(
     with pytest.raises(AssertionError, match=told) as caught:
         check(thing)
     assert str(caught.value).startswith(check.promise)
+
+
+@pytest.mark.parametrize(
+    "contract_, thing, told",
+    [
+        (check_fill, fill(record=lambda self, session: {"color": (0.5,)}), "expected 'fill': 'gray' in it"),
+        (
+            check_fill,
+            fill(record=lambda self, session: {"fill": "gray", "color": (0.5,)}),
+            "the record changes when JSON carries it",
+        ),
+        (check_game, counting_records(), "two records differ"),
+    ],
+    ids=["a fill without its name", "a fill with a tuple", "a game that counts"],
+)
+def test_other_faults_of_records_are_found(contract_: Contract[Any], thing: Any, told: str) -> None:
+    promise = "its_record_is_plain_data_that_names_it_and_the_same_each_time"
+    check = next(check for check in contract_.checks if str(check) == promise)
+    with pytest.raises(AssertionError, match=told):
+        check(thing)
 
 
 @pytest.mark.parametrize("contract_, broken", CONTRACTS, ids=lambda given: getattr(given, "kind", ""))

@@ -19,13 +19,14 @@ from proofmap.core.inputs import Pictures, Rows
 from proofmap.data import distractors
 from proofmap.data.distractors import from_images
 from proofmap.data.pool import Part, in_part, mark
-from proofmap.fills.images import Images, ReadyImages, pools_in
-from proofmap.methods.masks.method import ReadyMask
+from proofmap.fills.images import ImagePool, Images, pools_in
 from proofmap.results import score_tables
+from proofmap.session import Session
 from proofmap.study import Run, Study, run_study
 from proofmap.study.manifest import Manifest
+from proofmap.study.opened import open_study
 from proofmap.study.preview import preview
-from proofmap.study.session import open_session
+from tests.sessions import bound
 from tests.study.studies import facts, photos, toy_study
 from tests.toys import conv_classifier, pixels
 
@@ -41,9 +42,14 @@ def in_bytes(images: Tensor) -> Tensor:
     return (images * 255).round().to(torch.uint8)
 
 
+def pool_of(fill: Images, f: pm.Classifier | None = None) -> ImagePool:
+    """The pool that a fill draws from in a session of its own."""
+    return fill.drawn_from(Session(f or conv_classifier(SIZE)))
+
+
 def drawn(fill: Images, images: Tensor, times: int = 400) -> list[set[bytes]]:
     """Every background that each image was ever given, as bytes."""
-    ready = fill.prepare(conv_classifier(SIZE))
+    ready = bound(fill, conv_classifier(SIZE))
     seen: list[set[bytes]] = [set() for _ in images]
     for k in range(times):
         backgrounds = in_bytes(ready(images, streams.image_keys(images, k)))
@@ -65,9 +71,9 @@ def test_an_image_that_is_in_a_pool_of_any_kind_is_passed_over_with_all_its_crop
     folder = photos(tmp_path, 3)
     images = pm.load_images(folder, conv_classifier(SIZE))
     fill = Images(source=folder, size=10)
-    ready = fill.prepare(conv_classifier(SIZE))
-    ids = {picture.numpy().tobytes(): k % 3 for k, picture in enumerate(ready.pool)}
-    place = {mark: k for k, mark in enumerate(ready.marks.tolist())}
+    pool = pool_of(fill)
+    ids = {picture.numpy().tobytes(): k % 3 for k, picture in enumerate(pool.values)}
+    place = {mark: k for k, mark in enumerate(pool.marks.tolist())}
     own = [place[mark] for mark in streams.content_marks(images, 255).tolist()]
     assert sorted(own) == [0, 1, 2]
     for k, seen in zip(own, drawn(fill, images), strict=True):
@@ -80,14 +86,13 @@ def test_few_images_in_colour_are_joined_by_sample_photographs_and_few_others_ar
     images = pixels(5, SIZE)
     source = from_images(images, inputs())
     assert source is not None and len(source.images) == 5 and len(source.samples) == 16
-    ready = Images(source=source).prepare(conv_classifier(SIZE))
-    assert ready.pool_text == "5 of your own images and 16 sample photographs of the package"
-    assert len(ready.pool) == 12 * 21 and len(ready.marks) == 21  # every source equally often
-    small = Images(source=source, size=7).prepare(conv_classifier(SIZE))
-    assert len(small.pool) == 7 and small.pool_text.startswith(
-        "5 of your own images and 2 sample photographs"
-    )
-    assert len(Images(source=source, size=3).prepare(conv_classifier(SIZE)).pool) == 3
+    pool = pool_of(Images(source=source))
+    assert pool.text == "5 of your own images and 16 sample photographs of the package"
+    assert len(pool.values) == 12 * 21 and len(pool.marks) == 21  # every source equally often
+    small = pool_of(Images(source=source, size=7))
+    assert len(small.values) == 7
+    assert small.text.startswith("5 of your own images and 2 sample photographs")
+    assert len(pool_of(Images(source=source, size=3)).values) == 3
     gray = from_images(images[:, :1], inputs(1))
     assert gray is not None and len(gray.images) == 5 and not gray.samples
 
@@ -99,7 +104,7 @@ def test_one_image_alone_has_sample_photographs_without_itself() -> None:
     rocket = pm.load_images("sample:rocket", f)
     source = from_images(rocket, f.inputs)
     assert source is not None and len(source.samples) == 15 and "rocket" not in source.samples
-    assert Images(source=source).prepare(f).pool_text == "15 sample photographs of the package"
+    assert pool_of(Images(source=source), f).text == "15 sample photographs of the package"
 
 
 def told(images: Tensor, net_inputs: Pictures) -> list[str]:
@@ -132,14 +137,15 @@ def test_noise_is_the_same_for_a_seed_and_another_for_each_part() -> None:
     source = from_images(pixels(1, SIZE)[:, :1], inputs(1))
     gray = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 2)), inputs=inputs(1))
 
-    def noise(**options: Any) -> ReadyImages:
-        return Images(source=source, size=9, **options).prepare(gray)
+    def noise(**options: Any) -> ImagePool:
+        return pool_of(Images(source=source, size=9, **options), gray)
 
-    assert torch.equal(noise().pool, noise().pool) and not torch.equal(noise().pool, noise(seed=1).pool)
+    assert torch.equal(noise().values, noise().values)
+    assert not torch.equal(noise().values, noise(seed=1).values)
     assert not common(noise(part="learn"), noise(part="judge"))
-    assert Images(size=3).prepare(gray).pool_text.startswith("3 pictures of noise")
-    named = Images(source="samples", size=3).prepare(gray)
-    assert named.pool_text == "3 sample photographs of the package"  # as was asked for
+    assert pool_of(Images(size=3), gray).text.startswith("3 pictures of noise")
+    named = pool_of(Images(source="samples", size=3), gray)
+    assert named.text == "3 sample photographs of the package"  # as was asked for
 
 
 def test_each_half_is_bounded_and_does_not_depend_on_the_order_of_few_images(
@@ -206,17 +212,16 @@ def test_python_says_which_distractors_were_used_for_maps_and_for_the_game() -> 
 # ---- what is learned on, and what is judged on -----------------------------------------------------------------
 
 
-def ready_pools(study: Study) -> tuple[ReadyImages, ReadyImages]:
+def pools(study: Study) -> tuple[ImagePool, ImagePool]:
     """What the first method of a study draws from, and what its first metric draws from."""
-    ready = open_session(study, threads=1)
-    method, (metric, *_) = next(iter(ready.methods.values())), ready.metrics.values()
-    (game,) = metric.games.values()
-    assert isinstance(method, ReadyMask) and isinstance(method.state.fill, ReadyImages)
-    assert isinstance(game.fill, ReadyImages)
-    return method.state.fill, game.fill
+    opened = open_study(study, threads=1)
+    method, metric = next(iter(opened.methods.values())), next(iter(opened.metrics.values()))
+    (game,) = metric.games()
+    learned, judged = method.fill, game.fill  # type: ignore[attr-defined]
+    return learned.drawn_from(opened.session), judged.drawn_from(opened.session.judging())
 
 
-def common(one: ReadyImages, other: ReadyImages) -> set[int]:
+def common(one: ImagePool, other: ImagePool) -> set[int]:
     return set(one.marks.tolist()) & set(other.marks.tolist())
 
 
@@ -239,10 +244,10 @@ def test_no_image_is_both_learned_on_and_judged_on(learned: str, judged: str, tm
     study = toy_study(
         tmp_path, 24, methods=[f"learned-mask:steps=2,scale=2,fill={learned}"], metrics=over(judged)
     )
-    first, second = ready_pools(study)
+    first, second = pools(study)
     assert min(len(first.marks), len(second.marks)) >= 2 and not common(first, second)
-    assert (first.record()["part"], second.record()["part"]) == ("learn", "judge")
-    chosen = ready_pools(replace(study, metrics=over("images(part=learn)")))[1]
+    assert (first.part, second.part) == ("learn", "judge")
+    chosen = pools(replace(study, metrics=over("images(part=learn)")))[1]
     assert common(first, chosen) or "samples" in learned  # else the test could not fail
 
 
@@ -250,8 +255,7 @@ def test_the_two_halves_of_own_images_are_all_of_them_and_each_is_about_half() -
     images = pixels(400, SIZE)
     source = from_images(images, inputs())
     first, second = (
-        set(Images(source=source, part=part, size=400).prepare(conv_classifier(SIZE)).marks.tolist())
-        for part in ("learn", "judge")
+        set(pool_of(Images(source=source, part=part, size=400)).marks.tolist()) for part in ("learn", "judge")
     )
     assert first | second == set(mark(images, inputs()).tolist()) and not first & second
     assert 160 < len(first) < 240
@@ -359,7 +363,7 @@ def test_the_dry_run_says_which_and_nothing_is_read_where_none_are_needed(
     def refuse(*_: Any) -> None:
         raise AssertionError("no method needs distractors")
 
-    monkeypatch.setattr("proofmap.study.session.from_dataset", refuse)
+    monkeypatch.setattr("proofmap.study.opened.from_dataset", refuse)
     run_study(make_study(methods=["gradient"]), tmp_path / "none", threads=1)
     assert Manifest.read(tmp_path / "none").distractors is None
 

@@ -16,7 +16,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.data import TensorData, load_blocks, truths
-from proofmap.study.session import dataset_settings
+from proofmap.study.opened import dataset_settings
 from tests.toys import conv_classifier, normal
 
 CHANNELS, STEPS = 2, 7

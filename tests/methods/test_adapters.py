@@ -27,6 +27,7 @@ from proofmap.methods.adapters.captum import takes_baselines
 from proofmap.methods.wrappers import Inverse
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
+from tests.sessions import bound
 
 SIZE = (8, 10)
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0]])
@@ -209,7 +210,7 @@ def test_segments_of_a_series_have_the_sum_of_their_time_steps(captum: ModuleTyp
     inputs = Series(length=6, mean=(0.0, 0.0), std=(1.0, 1.0), segments=3)
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 2, bias=False))
     x, labels = torch.arange(12.0).view(1, 2, 6), torch.tensor([[1, 0]])
-    maps = make_method("captum:InputXGradient").prepare(Classifier(net, inputs=inputs))(x, labels)
+    maps = bound(make_method("captum:InputXGradient"), Classifier(net, inputs=inputs))(x, labels)
     for k, label in enumerate((1, 0)):
         terms = (net[1].weight[label].detach().view(2, 6) * x[0]).sum(dim=0)
         assert maps[0, k].tolist() == pytest.approx(
@@ -260,14 +261,14 @@ def test_a_class_around_another_has_the_baseline_of_the_inner_one(
     usual = make_method(around.format("IntegratedGradients"))
     given = make_method(around.format("IntegratedGradients(baselines=gray)"))
     torch.testing.assert_close(usual(f, images, LABELS), given(f, images, LABELS))
-    assert usual.prepare(f).record()["baselines"] == pytest.approx(list(MEAN))
-    assert "baselines" not in given.prepare(f).record()
+    assert bound(usual, f).record()["baselines"] == pytest.approx(list(MEAN))
+    assert "baselines" not in bound(given, f).record()
     tunnel = captum.NoiseTunnel(captum.IntegratedGradients(f.as_module()))
     options = {"nt_samples": 1, "stdevs": 0.0, "n_steps": 2}
     made = FromObject(of=tunnel, options=options)
     torch.testing.assert_close(made(f, images, LABELS), given(f, images, LABELS))
-    assert "baselines" in made.prepare(f).record()
-    assert "baselines" not in make_method("captum:Saliency").prepare(f).record()
+    assert "baselines" in bound(made, f).record()
+    assert "baselines" not in bound(make_method("captum:Saliency"), f).record()
 
 
 def test_layers_are_found_named_and_enlarged(captum: ModuleType, f: Classifier, images: Tensor) -> None:
@@ -278,7 +279,7 @@ def test_layers_are_found_named_and_enlarged(captum: ModuleType, f: Classifier, 
     expected = F.interpolate(coarse, size=SIZE, mode="bilinear", align_corners=False)
     for spec in ("captum:LayerGradCam", "captum:LayerGradCam(layer=3)", "captum:LayerGradCam(layer=net.3)"):
         torch.testing.assert_close(make_method(spec)(f, images, LABELS), expected)
-    ready = make_method("captum:LayerGradCam").prepare(f)
+    ready = bound(make_method("captum:LayerGradCam"), f)
     assert ready.record()["layer"] == "3" and str(ready.record()["library"]).startswith("captum 0.")
     with pytest.raises(InputError, match="no layer 'head'; its last layers are"):
         make_method("captum:LayerGradCam(layer=head)")(f, images, LABELS)
@@ -324,7 +325,7 @@ def test_cams_give_what_they_give_by_hand(
 def test_cams_of_other_forms_work(
     pytorch_grad_cam: ModuleType, spec: str, f: Classifier, images: Tensor
 ) -> None:
-    ready = make_method(f"pytorch-grad-cam:{spec}").prepare(f)
+    ready = bound(make_method(f"pytorch-grad-cam:{spec}"), f)
     maps = ready(images, LABELS)
     assert maps.shape == (2, 3, *SIZE) and maps.std() > 0
     torch.testing.assert_close(ready(images[1:], LABELS[1:]), maps[1:], rtol=1e-3, atol=1e-4)
@@ -389,7 +390,7 @@ def test_bars_of_a_library_are_not_drawn_across_ours(
 def test_the_net_is_taken_as_it_is_when_maps_are_made(captum: ModuleType, images: Tensor) -> None:
     net = conv_net()
     f = Classifier(net, size=SIZE)
-    ready = make_method("captum:InputXGradient").prepare(f)
+    ready = bound(make_method("captum:InputXGradient"), f)
     before = ready(images, LABELS)
     with torch.no_grad():
         net[0].weight.mul_(-1)  # type: ignore[operator,union-attr]
@@ -415,7 +416,7 @@ def test_objects_of_the_libraries_are_methods(
     specs = "captum:InputXGradient", "pytorch-grad-cam:GradCAM", "torch-cam:GradCAM"
     for result, spec in zip(found.results, specs, strict=True):
         torch.testing.assert_close(result.maps, make_method(spec)(f, images, LABELS))
-    assert found.results[0].settings["library"] == make_method(specs[0]).prepare(f).record()["library"]
+    assert found.results[0].settings["library"] == bound(make_method(specs[0]), f).record()["library"]
 
 
 def test_an_object_may_be_given_options(captum: ModuleType, f: Classifier, images: Tensor) -> None:
@@ -625,4 +626,4 @@ def test_captum_names_the_activations_it_has_no_rule_for(spec: str) -> None:
     with pytest.warns(
         UserWarning, match=r"has no rule for this net's 1 x ReLU6: there it uses the plain gradient"
     ):
-        make_method(spec).prepare(Classifier(net, size=8))
+        bound(make_method(spec), Classifier(net, size=8))

@@ -19,6 +19,7 @@ from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.probe import Grid
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.testing.nets import PatchNet, token_net
+from tests.sessions import bound
 from tests.toys import conv_net, counted_classifier, drawn, pixels
 
 SIZE, LABELS = (8, 10), torch.tensor([[2, 0, 1], [1, 3, 0]])
@@ -207,7 +208,7 @@ def test_multihead_attention_with_a_mask_runs_as_it_is() -> None:
 def test_one_forward_pass_serves_all_labels() -> None:
     f, tally = counted_classifier(token_net(SIZE), size=SIZE)
     for method in METHODS:
-        ready = method.prepare(f)
+        ready = bound(method, f)
         tally.reset()
         ready(pixels(3, SIZE), torch.tensor([[0, 1, 2, 3]] * 3))
         assert (tally.images, tally.passes) == (3, 1)

@@ -21,7 +21,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
 from proofmap.core.progress import Silent
 from proofmap.core.ranking import keep_top
-from proofmap.fills import Blur, Gray, Images, Noise, Pools, uses_default_pool
+from proofmap.fills import Blur, Gray, Images, Noise, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.grids import enlarged, shrunk, upsampling
 from proofmap.methods.masks import belief_terms
@@ -37,11 +37,12 @@ from proofmap.methods.masks.belief_terms import (
     warped,
 )
 from proofmap.methods.masks.engine import MaskEngine, Slots
-from proofmap.methods.masks.method import ReadyMask
 from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness
 from proofmap.plugins.code import provenance
+from proofmap.session import Session
 from tests.mask_toys import unnormalised
+from tests.sessions import Bound, bound
 from tests.toys import MEAN, STD, drawn, normal, pixels
 
 SIZE = (12, 16)
@@ -61,9 +62,9 @@ def net(labels: int = 4, **options: Any) -> Classifier:
     return Classifier(drawn(layers), **given)
 
 
-def seated(ready: ReadyMask, images: Tensor, labels: Tensor) -> tuple[BeliefProblem, Slots]:
+def seated(method: Bound, images: Tensor, labels: Tensor) -> tuple[BeliefProblem, Slots]:
     """The pairs ``(images[p], labels[p])`` in slots."""
-    problem = ready.problem(ready.classifier.frozen())
+    problem = method.problem(method.classifier.frozen())
     keys = streams.pair_keys(images, list(enumerate(labels.tolist())), 0, "belief-mask")
     image_of, step = torch.arange(len(images)), torch.zeros_like(labels)
     slots = {"images": images, "image_of": image_of, "labels": labels, "keys": keys, "step": step}
@@ -145,7 +146,7 @@ def test_shrinking_is_a_mean_over_cells() -> None:
 def test_three_steps_of_the_loss_are_those_of_a_plain_loop(target: str) -> None:
     f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
     s = BeliefMask(fills=("gray", "noise"), grid=8, smoothness=0.02, target=target, temperature=0.5)
-    problem, slots = seated(s.prepare(f), images, labels)
+    problem, slots = seated(bound(s, f), images, labels)
     slots["sure"] = torch.tensor([0.0, 0.4, 1.0])
     seen: dict[tuple[int, int], dict[int, float]] = {(p, k): {} for p in range(3) for k in range(2)}
     tenths: list[dict[tuple[int, int], float]] = [{}, {}, {}]
@@ -209,7 +210,7 @@ def probability(f: Classifier, x: Tensor, label: int) -> Tensor:
 
 def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
     f, images = net(), pixels(1, SIZE)
-    problem, slots = seated(BeliefMask(fills=("gray",)).prepare(f), images, torch.tensor([0]))
+    problem, slots = seated(bound(BeliefMask(fills=("gray",)), f), images, torch.tensor([0]))
     slots["f"] = torch.tensor([0.004])
     for area, expected in (
         (0.001, -0.5),
@@ -229,7 +230,7 @@ def test_a_label_hardly_believed_may_be_proved_a_little_less() -> None:
 
 def test_a_larger_pull_acts_only_on_proofs_that_are_too_strong() -> None:
     f, images = net(), pixels(1, SIZE)
-    problem, slots = seated(BeliefMask(fills=("gray",), pull=2.0).prepare(f), images, torch.tensor([0]))
+    problem, slots = seated(bound(BeliefMask(fills=("gray",), pull=2.0), f), images, torch.tensor([0]))
     slots["f"] = torch.tensor([0.1])
     for area, expected in ((0.02, -0.5), (0.09, 2 * math.log(0.9)), (0.2, 2 * math.log(2)), (0.9, 2.0)):
         slots["curve"] = torch.tensor([[[area, torch.nan]]])
@@ -239,7 +240,7 @@ def test_a_larger_pull_acts_only_on_proofs_that_are_too_strong() -> None:
 def test_a_larger_pull_can_be_kept_to_labels_that_are_hardly_believed() -> None:
     """c = 2 log(A / f), at least -.5, and at most 4 where f <= .01 and .5 elsewhere."""
     f, images = net(), pixels(4, SIZE)
-    ready = BeliefMask(fills=("gray",), pull=4.0, pull_below=0.01).prepare(f)
+    ready = bound(BeliefMask(fills=("gray",), pull=4.0, pull_below=0.01), f)
     problem, slots = seated(ready, images, torch.zeros(4, dtype=torch.long))
     slots["f"] = torch.tensor([0.005, 0.01, 0.011, 0.3])
     slots["curve"] = torch.tensor([[[0.9, torch.nan]]] * 4)
@@ -286,7 +287,7 @@ def test_warped_places_have_the_density() -> None:
 
 def test_moves_go_where_the_curve_is_far_from_f() -> None:
     problem, slots = seated(
-        BeliefMask(fills=("gray",), passes=2000).prepare(net()), pixels(3, SIZE), torch.tensor([0, 0, 0])
+        bound(BeliefMask(fills=("gray",), passes=2000), net()), pixels(3, SIZE), torch.tensor([0, 0, 0])
     )
     slots["f"], slots["sure"] = torch.tensor([0.9, 0.9, 0.9]), torch.ones(3)
     slots["curve"] = torch.tensor(
@@ -308,7 +309,7 @@ def test_moves_go_where_the_curve_is_far_from_f() -> None:
 
 
 def test_smoothing_yields_while_f_is_not_matched() -> None:
-    problem, slots = seated(BeliefMask(fills=("gray",)).prepare(net()), pixels(1, SIZE), torch.tensor([0]))
+    problem, slots = seated(bound(BeliefMask(fills=("gray",)), net()), pixels(1, SIZE), torch.tensor([0]))
     slots["f"] = torch.tensor([0.4])
     slots["curve"] = torch.tensor([[[0.3, 0.5, torch.nan]]])
     assert problem.yielding(slots).item() == pytest.approx(1.0)
@@ -350,7 +351,7 @@ def test_curves_reach_f_and_stay_where_areas_match_by_cancellation() -> None:
 
 def test_with_a_curve_as_target_a_pair_stops_once_every_tenth_is_near() -> None:
     s = BeliefMask(fills=("gray",), target="curve", tolerance=0.1)
-    problem, slots = seated(s.prepare(net()), pixels(1, SIZE), torch.tensor([0]))
+    problem, slots = seated(bound(s, net()), pixels(1, SIZE), torch.tensor([0]))
     slots["f"], slots["step"] = torch.tensor([0.4]), torch.tensor([30])
     slots["curve"] = torch.full((1, 1, 10), 0.42)
     assert isinstance(problem, CurveProblem) and problem.settled(slots) is not None
@@ -383,7 +384,7 @@ def test_a_pair_that_matches_stops_early_and_still_matches() -> None:
     labels = f.top(images, 2)
     s = BeliefMask(passes=600, fills=("gray", "blur"), grid=16, tolerance=0.05, smoothness=0.0)
     steps: dict[tuple[int, int], int] = {}
-    ready = s.prepare(f).watched(
+    ready = bound(s, f).watched(
         lambda image, label, now: steps.__setitem__((image, label), now.step), every=1
     )
     maps = ready(images, labels)
@@ -454,7 +455,7 @@ def test_two_rounds_of_the_closing_fit_are_those_of_a_plain_loop() -> None:
     s = BeliefMask(
         passes=48, fills=("gray", "blur"), grid=8, temperature=0.5
     )  # 24 steps, the last 12 are 3 rounds of 4
-    problem, slots = seated(s.prepare(f), images, labels)
+    problem, slots = seated(bound(s, f), images, labels)
     slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
     slots["scale"] = torch.ones(2)
     slots["step"].fill_(12)
@@ -502,7 +503,7 @@ def test_weights_for_every_fill_learn_as_one() -> None:
     f, images, labels = net(), pixels(3, SIZE), torch.tensor([2, 0, 1])
     learned = []
     for passes in (48, 46):  # the latter has no fit, and so one weight for all fills
-        ready = BeliefMask(passes=passes, fills=("gray", "blur"), grid=8).prepare(f)
+        ready = bound(BeliefMask(passes=passes, fills=("gray", "blur"), grid=8), f)
         problem, slots = seated(ready, images, labels)
         slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
         slots["scale"] = torch.ones(3)
@@ -515,7 +516,7 @@ def test_weights_for_every_fill_learn_as_one() -> None:
 
 def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
     f, images, labels = net(), pixels(3, SIZE), torch.tensor([0, 0, 0])
-    ready = BeliefMask(passes=48, fills=("gray", "blur"), grid=8).prepare(f)
+    ready = bound(BeliefMask(passes=48, fills=("gray", "blur"), grid=8), f)
     problem, slots = seated(ready, images, labels)
     assert slots["opens"].tolist() == [12, 12, 12]
     slots |= {name: torch.zeros_like(slots["weights"]) for name in ("first", "second")}
@@ -532,13 +533,13 @@ def test_labels_that_are_far_from_f_or_sure_learn_to_the_end() -> None:
     sharp = copy.deepcopy(f.net)
     sharp[-1].weight.data *= 1e4  # type: ignore[index, union-attr]
     certain = Classifier(sharp, size=SIZE, mean=MEAN, std=STD, batch_size=64)
-    _, slots = seated(BeliefMask(passes=48, fills=("gray", "blur"), grid=8).prepare(certain), images, labels)
+    _, slots = seated(bound(BeliefMask(passes=48, fills=("gray", "blur"), grid=8), certain), images, labels)
     assert slots["sure"].min() == 1 and slots["opens"].tolist() == [24, 24, 24]
 
 
 def test_near_pairs_are_fitted_at_once_and_those_without_a_fit_leave() -> None:
     s = BeliefMask(passes=120, fills=("gray", "blur"), grid=8, tolerance=0.1)  # 60 steps, a fit of 30
-    problem, slots = seated(s.prepare(net()), pixels(3, SIZE), torch.tensor([0, 0, 0]))
+    problem, slots = seated(bound(s, net()), pixels(3, SIZE), torch.tensor([0, 0, 0]))
     slots["opens"][2] = 60  # not fitted
     slots["curve"] = (slots["f"][:, None, None] * torch.tensor([1.0, 1.3, 1.0])[:, None, None]).repeat(
         1, 2, 5
@@ -586,8 +587,8 @@ def test_the_cost_counts_every_pass_and_those_to_begin() -> None:
         seen += len(x)
         return x.flatten(2).mean(dim=2)
 
-    ready = BeliefMask(passes=7, fills=("gray", "noise"), grid=4).prepare(
-        Classifier(counting, size=8, batch_size=16)
+    ready = bound(
+        BeliefMask(passes=7, fills=("gray", "noise"), grid=4), Classifier(counting, size=8, batch_size=16)
     )
     seen = 0
     ready(torch.rand(2, 3, 8, 8), torch.tensor([[0, 1], [1, 2]]))
@@ -607,18 +608,24 @@ def test_fills_are_written_with_a_plus() -> None:
         make_method("belief-mask:fills=grey+blur")
 
 
-def test_the_usual_pool_can_be_replaced() -> None:
-    own = Images(source=pixels(4, SIZE, seed=8), crop="none")
-    pictures = own.source
+def test_a_session_has_the_random_images_of_fills_that_name_none() -> None:
+    pictures, others = pixels(4, SIZE, seed=8), pixels(3, SIZE, seed=9)
+    own = Images(source=pictures, crop="none")
     assert uses_default_pool(BeliefMask()) and not uses_default_pool(BeliefMask(fills=("gray", own)))
-    replaced = Pools(lambda: pictures).bind(BeliefMask())
-    assert replaced.fills[:2] == (Gray(), Blur()) and replaced.fills[2].source is pictures  # type: ignore[attr-defined]
-    named = Pools(lambda: "samples").bind(BeliefMask(fills=("gray", own)))
-    assert named.fills == (Gray(), own.changed(part="learn"))
+    session = Session(net(), distractors=lambda: others)
+    s = BeliefMask()
+    session.prepare(s)
+    *fixed, usual = s.parts_in(session).fills
+    assert fixed == [Gray(), Blur()] and isinstance(usual, Images)
+    assert len(usual.drawn_from(session).marks) == 3
+    unasked = Session(net(), distractors=lambda: others)
+    named = BeliefMask(fills=("gray", own))
+    unasked.prepare(named)
+    assert unasked.used_source is None and len(own.drawn_from(unasked).marks) == 4
 
 
 def test_the_record_says_what_was_used() -> None:
-    record = BeliefMask(fills=("gray",)).prepare(net()).record()
+    record = bound(BeliefMask(fills=("gray",)), net()).record()
     assert record["precision"] == "float32" and record["start"]["method"] == "grad-cam"  # type: ignore[index]
     assert record["fills"] == [{"fill": "gray", "color": [round(v, 6) for v in MEAN]}]
 
@@ -637,14 +644,14 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
     images = f.inputs.blank(2) + 0.1 * normal(2, *f.inputs.shape, seed=2).clamp(-1, 1)
     labels = f.top(images, 2)
     s = BeliefMask(passes=100, smoothness=0.0)
-    ready = s.prepare(f)
+    ready = bound(s, f)
     assert ready.record()["start"]["method"] == "gradient-x-input"  # type: ignore[index]
     expected = {
         "series": ["gray", "blur", "noise"],
         "rows": ["gray", "noise"],
         "function": ["gray", "blur", "images"],
     }
-    assert [fill.plugin.name for fill in ready.state.fills] == expected[kind]
+    assert [fill.name for fill in ready.parts_in().fills] == expected[kind]
     maps = ready(images, labels, progress=Silent())
     assert ratios(f, images, maps, labels).log().abs().mean() < 0.05
 
@@ -661,7 +668,7 @@ from proofmap.fills import Fill
 class Bright(Fill):
     name: ClassVar[str] = "bright"
     description: ClassVar[str] = "bright"
-    def backgrounds(self, images, keys, inputs):
+    def backgrounds(self, session, images, keys):
         return torch.full_like(images, 0.9)
 """
     records = []
@@ -675,15 +682,15 @@ class Bright(Fill):
 @pytest.mark.parametrize("side, grid", [(224, 55), (224, 56), (224, 300), (97, 10)])
 def test_the_grid_has_as_many_cells_as_were_asked_for(side: int, grid: int) -> None:
     f = Classifier(drawn(nn.Sequential(nn.Flatten(), nn.Linear(3 * side * 8, 2))), size=(side, 8))
-    problem = BeliefMask(fills=("gray",), grid=grid).prepare(f).problem(f.frozen())
+    problem = bound(BeliefMask(fills=("gray",), grid=grid), f).problem(f.frozen())
     cells = min(grid, side)
     assert [matrix.shape[1] for matrix in problem.up] == [cells, -(-8 * cells // side)]
 
 
 def test_costs_are_those_of_the_fills_that_are_there() -> None:
     f = Classifier(drawn(nn.Linear(7, 3)), inputs=Rows(columns=7, mean=(0.0,) * 7, std=(1.0,) * 7))
-    ready = BeliefMask().prepare(f)
-    assert len(ready.state.fills) == 2 and ready.cost(3).gradient == 600
+    ready = bound(BeliefMask(), f)
+    assert len(ready.parts_in().fills) == 2 and ready.cost(3).gradient == 600
     with pytest.raises(InputError, match="passes must be at least 3"):
         BeliefMask(passes=2)
 

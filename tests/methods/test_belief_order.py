@@ -31,6 +31,7 @@ from proofmap.methods.perturbation.orders import (
 from proofmap.metrics import insertion
 from proofmap.metrics.proof import completeness, soundness
 from proofmap.metrics.quadrature import Quadrature
+from tests.sessions import bound
 from tests.toys import conv_classifier, counted_classifier, drawn, normal, pixels
 
 FLOOR = 5e-4
@@ -133,7 +134,7 @@ def test_the_passes_stay_within_the_budget() -> None:
     f, tally = counted_classifier(size=6)
     f.frozen()  # which looks at the net
     method = BeliefOrder(regions=9, superpixels="grid", budget=budget, tolerance=0.0, patience=1000)
-    ready = method.prepare(f)
+    ready = bound(method, f)
     for labels in ([[0]], [[0, 1, 2]]):
         tally.reset()
         ready(pixels(1, 6), torch.tensor(labels))
@@ -144,7 +145,7 @@ def test_the_passes_stay_within_the_budget() -> None:
 def test_the_cost_of_few_regions_is_all_their_sets() -> None:
     f, tally = counted_classifier(size=6)
     f.frozen()
-    ready = BeliefOrder(regions=4, superpixels="grid").prepare(f)
+    ready = bound(BeliefOrder(regions=4, superpixels="grid"), f)
     tally.reset()
     ready(pixels(1, 6), torch.tensor([[0, 1, 2]]))
     assert tally.images == ready.cost(3).forward == 16  # type: ignore[union-attr]
@@ -166,7 +167,7 @@ def test_with_a_random_fill_it_plays_with_the_mean_over_the_draws() -> None:
     f, x = table(4)
     x, labels, draws = x[:2], torch.arange(3).expand(2, -1), 3
     maps = BeliefOrder(draws=draws, fill=Noise())(f, x, labels)
-    keys, ready = streams.image_keys(x, 0, "belief-order", "fill"), Noise().prepare(f)
+    keys, ready = streams.image_keys(x, 0, "belief-order", "fill"), bound(Noise(), f)
     for i in range(len(x)):
         drawn = [streams.step_keys(keys[i : i + 1], torch.tensor([d]), 1)[:, 0] for d in range(draws)]
         behind = [ready(x[i : i + 1], key)[0] for key in drawn]
@@ -258,7 +259,7 @@ def test_many_superpixels_are_searched_from_patches_within_the_budget() -> None:
     f, tally = counted_classifier(size=12)
     f.frozen()
     method = BeliefOrder(regions=36, superpixels="grid", budget=300, patches=3, tolerance=0.0, patience=1000)
-    ready = method.prepare(f)
+    ready = bound(method, f)
     tally.reset()
     ready(pixels(1, 12), torch.tensor([[0, 1]]))
     most = ready.cost(2).forward  # type: ignore[union-attr]

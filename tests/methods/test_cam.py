@@ -19,6 +19,7 @@ from proofmap.methods import GradCAM
 from proofmap.methods.layers import find_layer
 from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
+from tests.sessions import bound
 from tests.toys import conv_net, counted_classifier, drawn, pixels
 
 LABELS = torch.tensor([[0, 3, 1], [2, 1, 0]])
@@ -165,8 +166,8 @@ def test_a_part_in_torchscript_is_passed_over() -> None:
 def test_the_layer_is_found_in_inference_mode() -> None:
     f = Classifier(conv_net(), size=8)
     with torch.inference_mode():
-        ready = GradCAM().prepare(f)
-    assert ready.state == find_layer(f)
+        ready = bound(GradCAM(), f)
+    assert ready.layer_in() == find_layer(f)
 
 
 def test_a_function_has_no_layers_to_see() -> None:
@@ -224,8 +225,8 @@ def test_the_maps_are_those_of_torch_cam_before_enlarging(
     f, net, layer = known
     images = pixels(2, f.size)
     assert isinstance(f.net, nn.Module)
-    ready = GradCAM(layer=layer).prepare(f)
-    ours = ready.method.low_resolution(ready, images, LABELS)
+    ready = bound(GradCAM(layer=layer), f)
+    ours = ready.low_resolution(images, LABELS)
     x = ((images - 0.5) / 0.25).requires_grad_(True)
     for j in range(3):
         with torchcam.GradCAM(net, target_layer=layer) as extractor:
@@ -271,7 +272,7 @@ def test_a_named_layer_is_used() -> None:
 
 def test_the_backbone_runs_once_for_all_labels() -> None:
     f, tally = counted_classifier()
-    ready = GradCAM().prepare(f)
+    ready = bound(GradCAM(), f)
     assert tally.images == 2  # to find the layer
     tally.reset()
     ready(pixels(5, 8), torch.tensor([[0, 1, 2, 3]] * 5))

@@ -19,6 +19,7 @@ from proofmap.methods.layers import find_layer
 from proofmap.methods.probe import Grid, Places, probed
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.testing.nets import PatchNet
+from tests.sessions import bound
 from tests.toys import conv_net, counted_classifier, drawn, pixels
 
 LABELS = torch.tensor([[0, 3, 1], [2, 1, 0]])
@@ -97,8 +98,8 @@ def test_small_gradients_change_no_map_of_grad_cam_plus_plus() -> None:
         activations = net[:4]((images - 0.5) / 0.25)
     weights = head.weight[LABELS].detach().relu()
     expected = torch.einsum("nlk,nkhw->nlhw", weights, activations).relu()
-    ready = GradCAMPlusPlus().prepare(f)
-    ours = ready.method.low_resolution(ready, images, LABELS)
+    ready = bound(GradCAMPlusPlus(), f)
+    ours = ready.low_resolution(images, LABELS)
     torch.testing.assert_close(ours / ours.max(), expected / expected.max(), rtol=1e-3, atol=1e-4)
 
 
@@ -140,7 +141,7 @@ def test_score_cam_shares_its_passes_between_labels() -> None:
     passes = []
     for labels in (torch.tensor([[0]]), torch.tensor([[0, 1, 2, 3]])):
         f, tally = counted_classifier(batch_size=5)
-        ready = ScoreCAM().prepare(f)
+        ready = bound(ScoreCAM(), f)
         f.frozen()
         tally.reset()
         ready(pixels(1, 8), labels)

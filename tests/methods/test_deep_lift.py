@@ -20,9 +20,11 @@ from proofmap.fills import Fill, make_fill
 from proofmap.methods import DeepLIFT, GradientInput, make_method
 from proofmap.methods.gradients.paths import SumRuleWarning, gap
 from proofmap.methods.propagation import deep_lift
+from proofmap.session import Session
 from tests.methods.test_gradients import LABELS, deeper_net, normalised
 from tests.methods.test_lrp import assert_same, classifier, pooled_net, residual_net, rows_classifier
 from tests.methods.test_rectified import RELUS, Functional
+from tests.sessions import bound
 from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, linear_classifier, normal, pixels
 
 
@@ -73,7 +75,7 @@ def test_it_is_captums_for_every_label(net: str, baseline: str, captum: ModuleTy
     images, inner = pixels(3, 8), without_maxima(NETS[net]())
     f = classifier(inner)
     maps = DeepLIFT(baseline=make_fill(baseline))(f, images, LABELS)
-    start = normalised(make_fill(baseline).prepare(f)(images, torch.zeros(3, dtype=torch.int64)))
+    start = normalised(bound(make_fill(baseline), f)(images, torch.zeros(3, dtype=torch.int64)))
     for j in range(4):
         expected, _ = captums(captum, inner, images, start, j)
         both = torch.stack([maps[:, j].flatten(), expected.flatten()])
@@ -113,7 +115,7 @@ def test_maxima_share_their_change_between_two_winners(kernel: int, stride: int)
     class Before(Fill):
         name, description = "before", "another picture"
 
-        def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
             return start.expand_as(images)
 
     assert_same(DeepLIFT(baseline=Before())(f, images, LABELS[:1])[0], expected)
@@ -145,7 +147,7 @@ def test_values_add_up_to_the_change_of_the_logit(net: Any, baseline: str) -> No
     f, images = classifier(net()), pixels(3, 8)
     fill = make_fill(baseline)
     sums = DeepLIFT(baseline=fill)(f, images, LABELS).sum(dim=(2, 3))
-    start = fill.prepare(f)(images, streams.image_keys(images, 0, 0, "deep-lift"))
+    start = bound(fill, f)(images, streams.image_keys(images, 0, 0, "deep-lift"))
     assert gap(sums, f.logits(images) - f.logits(start), LABELS) < 1e-3
 
 
@@ -194,7 +196,7 @@ def test_random_baselines_are_averaged() -> None:
     f, images = classifier(conv_net()), pixels(2, 8)
     both = make_method("deep-lift:baseline=noise,draws=2")(f, images, LABELS[:2])
     one = make_method("deep-lift:baseline=noise")(f, images, LABELS[:2])
-    start = make_fill("noise").prepare(f)(images, streams.image_keys(images, 0, 1, "deep-lift"))
+    start = bound(make_fill("noise"), f)(images, streams.image_keys(images, 0, 1, "deep-lift"))
     sums = 2 * both.sum(dim=(2, 3)) - one.sum(dim=(2, 3))
     torch.testing.assert_close(sums, f.logits(images) - f.logits(start), rtol=1e-3, atol=1e-3)
 
@@ -230,7 +232,7 @@ def test_rows_and_plain_nets_have_it_too() -> None:
 
 def test_the_baseline_stands_in_the_record() -> None:
     f = Classifier(conv_net(), size=8, mean=MEAN, std=STD)
-    ready = make_method("deep-lift:baseline=gray(color=1)").prepare(f)
+    ready = bound(make_method("deep-lift:baseline=gray(color=1)"), f)
     assert ready.record()["baseline"] == {"fill": "gray", "color": [1.0, 1.0, 1.0]}
 
 

@@ -14,6 +14,7 @@ from proofmap.core import streams
 from proofmap.methods import DiffMask
 from proofmap.methods.masks.diffmask import divergence, expected_open, hard_concrete
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
+from tests.sessions import bound
 from tests.toys import normal, pixels
 
 
@@ -35,7 +36,7 @@ def test_the_divergence_is_that_of_two_coins() -> None:
 def test_two_steps_of_loss_and_multiplier_are_those_of_a_plain_loop() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
     s = DiffMask(grid=8, samples=2, fill="blur", dual_start=3.0, dual_rate=0.7)
-    problem, slots = seated(s.prepare(f), images, labels)
+    problem, slots = seated(bound(s, f), images, labels)
     price = [3.0, 3.0]
     for step in range(2):
         slots["step"].fill_(step)

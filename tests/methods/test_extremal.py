@@ -16,6 +16,7 @@ from proofmap.core.inputs import Series
 from proofmap.core.progress import Silent
 from proofmap.methods import ExtremalPerturbation
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
+from tests.sessions import bound
 from tests.toys import normal, pixels
 
 S = ExtremalPerturbation(
@@ -41,7 +42,7 @@ def plain_mask(w: Tensor, rows: list[float], columns: list[float]) -> Tensor:
 
 
 def test_masks_are_smooth_maxima_of_their_parameters() -> None:
-    problem = S.prepare(lively()).problem(lively())
+    problem = bound(S, lively()).problem(lively())
     assert problem.shape.cells == [*CELLS] and problem.shape.reach == 3
     w = normal(2, 2, *CELLS, seed=3).sigmoid()
     found = problem.shape(w)
@@ -51,7 +52,7 @@ def test_masks_are_smooth_maxima_of_their_parameters() -> None:
 
 
 def test_a_parameter_of_one_makes_a_mask_of_one_around_it() -> None:
-    problem = S.prepare(lively()).problem(lively())
+    problem = bound(S, lively()).problem(lively())
     w = torch.zeros(1, 1, *CELLS)
     w[0, 0, 3, 4] = 1.0
     mask = problem.masks(w)[0, 0]
@@ -62,7 +63,7 @@ def test_a_parameter_of_one_makes_a_mask_of_one_around_it() -> None:
 
 def test_the_pyramid_and_what_lies_between_its_levels() -> None:
     f, image = lively(), pixels(1, SIZE)
-    problem, slots = seated(S.prepare(f), image, torch.tensor([0]))
+    problem, slots = seated(bound(S, f), image, torch.tensor([0]))
     blurred = []
     for sigma in np.linspace(2, 0, 4):
         x = image[0].double().numpy()
@@ -85,7 +86,7 @@ def test_the_pyramid_and_what_lies_between_its_levels() -> None:
 
 
 def test_the_area_error_is_that_of_the_sorted_mask() -> None:
-    problem = S.prepare(lively()).problem(lively())
+    problem = bound(S, lively()).problem(lively())
     points = normal(2, 2, 12, 16, seed=4).sigmoid()
     found = problem.area_errors(points)
     for p in range(2):
@@ -100,7 +101,7 @@ def test_the_area_error_is_that_of_the_sorted_mask() -> None:
 def test_two_steps_are_those_of_a_plain_loop(variant: str) -> None:
     f, image, label = lively(), pixels(1, SIZE, seed=1), 2
     s = S.changed(variant=variant, areas=(0.3,))
-    problem, slots = seated(s.prepare(f), image, torch.tensor([label]))
+    problem, slots = seated(bound(s, f), image, torch.tensor([label]))
     w = torch.full(CELLS, 0.5, dtype=torch.float64)
     velocity = torch.zeros_like(w)
     rows, columns = ([k + 0.5 for k in range(n)] for n in SIZE)
@@ -146,7 +147,7 @@ def test_a_net_that_ignores_its_input_gets_a_constant_map() -> None:
 def test_areas_are_summed_and_smoothed() -> None:
     f, image = lively(), pixels(1, SIZE)
     s = S.changed(steps=3)
-    masks = s.prepare(f).each_mask(image, torch.tensor([[1]]), seed=0, progress=Silent())
+    masks = bound(s, f).each_mask(image, torch.tensor([[1]]), seed=0, progress=Silent())
     assert masks.shape == (1, 1, 2, *SIZE)
     expected = masks.sum(dim=2)[0, 0].double().numpy()
     for axis in (0, 1):
@@ -165,7 +166,7 @@ def test_series_are_blurred_by_time_steps_and_masked_by_segments() -> None:
         net[1].weight.zero_()[1, 8:16] = 1.0  # label 1 is the second segment of the first channel
     f = Classifier(net, inputs=Series(length=32, mean=(0.0, 0.0), std=(1.0, 1.0), segments=4))
     x = normal(1, 2, 32, seed=1)
-    problem, slots = seated(S.prepare(f), x, torch.tensor([1]))
+    problem, slots = seated(bound(S, f), x, torch.tensor([1]))
     sigma = 28.0 * 32 / 224
     blurred = scipy.ndimage.gaussian_filter1d(
         x[0].double().numpy(), sigma, mode="nearest", radius=math.ceil(4 * sigma)

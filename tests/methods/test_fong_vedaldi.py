@@ -15,6 +15,7 @@ from proofmap.methods import FongVedaldi, make_method
 from proofmap.methods.masks.fong_vedaldi import FongVedaldiProblem
 from proofmap.methods.masks.terms import noise_like
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
+from tests.sessions import bound
 from tests.toys import counted_classifier, normal, pixels
 
 
@@ -31,7 +32,7 @@ def plain_blur(m: Tensor, sigma: float) -> Tensor:
 def test_the_loss_is_that_of_a_plain_loop(preset: str) -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
     s = FongVedaldi.preset(preset, grid=8)
-    problem, slots = seated(s.prepare(f), images, labels)
+    problem, slots = seated(bound(s, f), images, labels)
     slots["step"].fill_(5)
     deleted = normal(2, 1, 6, 8, seed=1).sigmoid()
     losses, gradient = gradient_of(problem, deleted, slots)
@@ -64,7 +65,7 @@ def test_a_run_is_adam_on_the_formula() -> None:
     f, image = lively(), pixels(1, SIZE, seed=2)
     s = FongVedaldi.preset("pytorch", steps=6, grid=8, noise=0.0)
     found = s(f, image, torch.tensor([[1]]))[0, 0]
-    hidden = Median().prepare(f)(image, torch.zeros(1, dtype=torch.long))[0].double()
+    hidden = bound(Median(), f)(image, torch.zeros(1, dtype=torch.long))[0].double()
     m = torch.ones(1, 1, 6, 8, dtype=torch.float64, requires_grad=True)
     first, second = torch.zeros_like(m), torch.zeros_like(m)
     for t in range(1, 7):
@@ -82,7 +83,7 @@ def test_a_run_is_adam_on_the_formula() -> None:
 
 def test_the_first_disc_is_the_smallest_that_takes_the_label_away() -> None:
     f, image = patch_task(3.0)
-    ready = FongVedaldi(mask_blur=0.0, grid=16, fill="gray").prepare(f)
+    ready = bound(FongVedaldi(mask_blur=0.0, grid=16, fill="gray"), f)
     problem, slots = seated(ready, image.expand(2, -1, -1, -1), torch.tensor([0, 1]))
     assert isinstance(problem, FongVedaldiProblem)
     gray = f.blank(1)[0]
@@ -106,7 +107,7 @@ def test_discs_are_shown_once_for_all_labels() -> None:
     for labels in (1, 3):
         f, tally = counted_classifier()
         method = FongVedaldi(steps=2, grid=4, fill="gray")
-        ready = method.prepare(f)
+        ready = bound(method, f)
         ready(pixels(2, 8), torch.arange(labels).expand(2, labels))
         seen.append(tally.images)
         assert method.cost(labels).forward == 35 and method.cost(labels).gradient == 2 * labels

@@ -10,6 +10,7 @@ from proofmap.classifier import Classifier
 from proofmap.methods import GreedyInsertion, Random, Shapley
 from proofmap.methods.perturbation.regions import cut
 from proofmap.metrics import insertion
+from tests.sessions import bound
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
 
 SIZE = 6
@@ -55,7 +56,7 @@ def test_on_a_linear_net_it_is_the_order_of_what_regions_add() -> None:
 def test_the_cost_is_what_goes_through_the_net(candidates: int | None) -> None:
     f, tally = counted_classifier(size=SIZE)
     f.frozen()  # which looks at the net
-    ready = GreedyInsertion(regions=9, candidates=candidates).prepare(f)
+    ready = bound(GreedyInsertion(regions=9, candidates=candidates), f)
     for labels in ([[0]], [[0, 1, 2]]):
         tally.reset()
         ready(pixels(1, SIZE), torch.tensor(labels))

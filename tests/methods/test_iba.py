@@ -16,6 +16,7 @@ from proofmap.methods import IBA
 from proofmap.methods.masks.tail import Tail, find_bottleneck
 from proofmap.methods.masks.terms import noise_like
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, patch_task, seated
+from tests.sessions import bound
 from tests.toys import MEAN, STD, Counted, drawn, normal, pixels
 
 S = IBA(fill="noise", pool=20, samples=2, steps=3)
@@ -97,14 +98,14 @@ def test_the_bottleneck_is_the_last_way_through_that_is_twice_as_fine() -> None:
         find_bottleneck(Classifier(lambda x: x.flatten(1)[:, :3], size=SIZE))
     rows = Rows(columns=5, mean=(0.0,) * 5, std=(1.0,) * 5)
     with pytest.raises(InputError, match="pictures"):
-        IBA(fill="noise").prepare(Classifier(nn.Linear(5, 3), inputs=rows))
+        bound(IBA(fill="noise"), Classifier(nn.Linear(5, 3), inputs=rows))
 
 
 # ---- the formula ---------------------------------------------------------------------------------------------------
 
 
 def test_information_is_the_divergence_of_two_normals() -> None:
-    problem = S.prepare(residual()).problem(residual())
+    problem = bound(S, residual()).problem(residual())
     passed, features = normal(4, 6, 8, seed=1).sigmoid(), normal(4, 6, 8, seed=2)
     mean, std = problem.mean, problem.std
     given = Normal(passed * features + (1 - passed) * mean, (1 - passed) * std)
@@ -115,19 +116,21 @@ def test_information_is_the_divergence_of_two_normals() -> None:
 
 def test_statistics_are_mean_and_deviation_over_the_pool() -> None:
     f = residual()
-    ready = S.prepare(f)
+    ready = bound(S, f)
     keys = torch.tensor([streams.key_of("iba", k) for k in range(20)])
-    drawn_images = Noise().prepare(f)(f.blank(20), keys)
+    drawn_images = bound(Noise(), f)(f.blank(20), keys)
     features = Tail(f, "2").features(drawn_images)
-    torch.testing.assert_close(ready.state.mean, features.mean(dim=0), rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(ready.state.std, features.std(dim=0).clamp_min(0.01), rtol=1e-3, atol=1e-4)
+    found = ready.bottleneck()
+    torch.testing.assert_close(found.mean, features.mean(dim=0), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.std, features.std(dim=0).clamp_min(0.01), rtol=1e-3, atol=1e-4)
 
 
 def test_the_loss_is_that_of_a_plain_loop() -> None:
     f, images, labels = residual(), pixels(2, SIZE), torch.tensor([2, 0])
     s = S.changed(smooth=0.0)
-    ready = s.prepare(f)
+    ready = bound(s, f)
     problem, slots = seated(ready, images, labels)
+    usual = ready.bottleneck()
     weights = normal(2, 4, 6, 8, seed=4)
     losses, gradient = gradient_of(problem, weights, slots)
     keys = streams.step_keys(slots["keys"], slots["step"], 2)
@@ -137,11 +140,11 @@ def test_the_loss_is_that_of_a_plain_loop() -> None:
     for p in range(2):
         a = weights[p].clone().requires_grad_(True)
         r, share = net[:3](((images[p] - mean) / std)[None])[0], a.sigmoid()
-        noise = ready.state.mean + ready.state.std * noise_like(weights, keys[p])
+        noise = usual.mean + usual.std * noise_like(weights, keys[p])
         z = share * r + (1 - share) * noise
         missed = -net[3:](z).log_softmax(dim=1)[:, labels[p]].mean()
-        given = Normal(share * r + (1 - share) * ready.state.mean, (1 - share) * ready.state.std)
-        loss = missed + 10 * kl_divergence(given, Normal(ready.state.mean, ready.state.std)).mean()
+        given = Normal(share * r + (1 - share) * usual.mean, (1 - share) * usual.std)
+        loss = missed + 10 * kl_divergence(given, Normal(usual.mean, usual.std)).mean()
         (expected,) = torch.autograd.grad(loss, a)
         assert losses[p].item() == pytest.approx(loss.item(), rel=1e-4)
         torch.testing.assert_close(gradient[p], expected, rtol=1e-2, atol=1e-5)
@@ -149,7 +152,7 @@ def test_the_loss_is_that_of_a_plain_loop() -> None:
 
 def test_maps_are_bits_per_position() -> None:
     f, image = residual(), pixels(1, SIZE)
-    problem, slots = seated(S.prepare(f), image, torch.tensor([1]))
+    problem, slots = seated(bound(S, f), image, torch.tensor([1]))
     bits = (
         problem.information(problem.passed(slots["weights"]), slots["deviation"]).sum()
         / torch.tensor(2.0).log()
@@ -171,7 +174,7 @@ def test_bits_are_where_the_net_looks() -> None:
 def test_the_pool_and_the_layer_are_recorded_and_company_does_not_matter() -> None:
     f, images = residual(), pixels(3, SIZE)
     s = S.changed(fill=Images(source=pixels(6, SIZE, seed=7), crop="none"))
-    ready = s.prepare(f)
+    ready = bound(s, f)
     record = ready.record()
     assert record["layer"] == "2" and record["fill"]["digest"]  # type: ignore[index]
     labels = torch.tensor([[0, 1], [2, 0], [1, 2]])

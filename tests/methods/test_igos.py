@@ -15,6 +15,7 @@ from proofmap.core import streams
 from proofmap.methods import IGOSPlusPlus
 from proofmap.methods.masks.terms import noise_like
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
+from tests.sessions import bound
 from tests.toys import normal, pixels
 
 S = IGOSPlusPlus(integration=3, grid=8, tv=2.0, fill="blur")
@@ -48,7 +49,7 @@ def plain_objective(
 
 def test_the_direction_is_the_integrated_gradient() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
-    problem, slots = seated(S.prepare(f), images, labels)
+    problem, slots = seated(bound(S, f), images, labels)
     slots["step"].fill_(4)
     deleted = normal(2, 2, 6, 8, seed=1).sigmoid()
     losses, gradient = gradient_of(problem, deleted, slots)
@@ -67,7 +68,7 @@ def test_the_direction_is_the_integrated_gradient() -> None:
 
 def test_the_line_search_takes_the_longest_step_that_descends_enough() -> None:
     f, images, labels = lively(), pixels(3, SIZE), torch.tensor([2, 0, 1])
-    problem, slots = seated(S.changed(l1=1.0).prepare(f), images, labels)
+    problem, slots = seated(bound(S.changed(l1=1.0), f), images, labels)
     slots["weights"] = normal(3, 2, 6, 8, seed=1).sigmoid()
     _, direction = gradient_of(problem, slots["weights"], slots)
     direction[2] *= -1  # leads up: nothing but the shortest step is left
@@ -97,7 +98,7 @@ def test_the_line_search_takes_the_same_step_however_many_it_tries_at_once(fill:
     images, labels, found, tried = pixels(3, SIZE), torch.tensor([2, 0, 1]), [], []
     for batch, together in ((12, 1), (60, 5), (1000, 13)):
         f = lively(batch_size=batch)
-        problem, slots = seated(S.changed(fill=fill).prepare(f), images, labels)
+        problem, slots = seated(bound(S.changed(fill=fill), f), images, labels)
         slots["weights"] = normal(3, 2, 6, 8, seed=1).sigmoid()
         _, direction = gradient_of(problem, slots["weights"], slots)
         sizes: list[int] = []
@@ -118,7 +119,7 @@ def test_the_line_search_takes_the_same_step_however_many_it_tries_at_once(fill:
 def test_the_objective_never_rises(momentum: bool) -> None:
     f, image = patch_task()
     s = IGOSPlusPlus(integration=2, grid=8, fill="gray", momentum=momentum)
-    problem, slots = seated(s.prepare(f), image, torch.tensor([0]))
+    problem, slots = seated(bound(s, f), image, torch.tensor([0]))
     values, looked_ahead = [math.inf], False
     for _ in range(6):
         _, gradient = gradient_of(problem, slots["weights"], slots)

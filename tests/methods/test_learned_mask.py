@@ -17,12 +17,14 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask, Silent
-from proofmap.fills import Blur, Fill, Gray, Images, Noise, ReadyFill
+from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods import LearnedMask
 from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, adam_step
 from proofmap.methods.masks.learned import LearnedMaskProblem
+from proofmap.session import Session
 from tests.mask_toys import unnormalised
+from tests.sessions import bound
 from tests.toys import MEAN, STD, Linear, PassCounter, conv_net, drawn, normal, pixels
 
 SIZE = (8, 10)
@@ -50,20 +52,11 @@ class Recorded(Fill):
     def random(self) -> bool:  # type: ignore[override]
         return self.inner.random
 
-    def prepare(self, classifier: Classifier) -> ReadyRecorded:
-        return ReadyRecorded(self, classifier.inputs, self.inner.prepare(classifier), self.keys, self.given)
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyRecorded(ReadyFill):
-    inner: ReadyFill
-    keys: list[int]
-    given: list[Tensor]
-
-    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         self.keys.extend(keys.tolist())
-        self.given.append(self.inner(images, keys))
-        return self.given[-1]
+        self.given.append(self.inner(session, images, keys))
+        given: Tensor = self.given[-1]
+        return given
 
 
 def reference(
@@ -127,9 +120,8 @@ def problem_of(
     s: LearnedMask, f: Classifier, images: Tensor, labels: Tensor, fill: Fill, seed: int = 0
 ) -> tuple[LearnedMaskProblem, Slots]:
     """The pairs ``(images[p], labels[p])`` in slots, as :class:`LearnedMask` sets them up."""
-    fast = f.frozen()
     keys = streams.pair_keys(images, list(enumerate(labels.tolist())), seed, "learned-mask")
-    problem = LearnedMaskProblem(s, fast, fill.prepare(fast))
+    problem = LearnedMaskProblem(replace(s, fill=fill), Session(f), f.frozen())
     image_of, step = torch.arange(len(images)), torch.zeros_like(labels)
     slots = {"images": images, "image_of": image_of, "labels": labels, "keys": keys, "step": step}
     return problem, slots | problem.enter(slots)
@@ -456,7 +448,7 @@ def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([[0, 2], [1, -1]])
     for merge in ("max", "sum"):
         s = LearnedMask(steps=3, masks=3, scale=3, init_noise=1.0, fill=Noise(), merge=merge)
-        masks = s.prepare(f).each_mask(images, labels, seed=0, progress=Silent())
+        masks = bound(s, f).each_mask(images, labels, seed=0, progress=Silent())
         assert masks.shape == (2, 2, 3, *SIZE)
         merged = masks.amax(dim=2) if merge == "max" else masks.sum(dim=2)
         torch.testing.assert_close(s(f, images, labels), merged, rtol=0, atol=1e-6)
@@ -465,7 +457,7 @@ def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
 def test_each_mask_is_where_its_start_was_after_a_step_that_moves_nothing() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([0, 1])
     s = LearnedMask(steps=1, learning_rate=1e-9, masks=3, scale=3, init_noise=1.0, fill=Noise())
-    ready = s.prepare(f)
+    ready = bound(s, f)
     for p in range(2):
         problem, slots = problem_of(s, f, images[p : p + 1], labels[p : p + 1], Noise())
         start = problem.masks(slots["weights"])

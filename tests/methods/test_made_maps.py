@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import proofmap as pm
-from proofmap.core.progress import Silent
 from proofmap.methods import make_method
-from proofmap.methods.wrappers import MapMaker, map_sources
+from proofmap.methods.wrappers import Wrapper, map_sources, shared_methods
+from proofmap.session import Session
 from proofmap.study import run_study
 from proofmap.study.preview import preview
 from tests.study.studies import facts, toy_study
@@ -48,42 +48,41 @@ def test_a_top_label_that_is_not_judged_is_made_for_itself() -> None:
     top = f.top(images, 1)
     labels = torch.cat([(top + 1) % 4, (top + 2) % 4], dim=1)
     labels[0, 1] = top[0, 0]  # one of three has it
-    ready = [make_method(spec).prepare(f) for spec in (MASK, TOP)]
-    maps = MapMaker(ready)(ready[1], images, labels, seed=0, progress=Silent())
-    torch.testing.assert_close(maps, ready[1](images, labels))
+    mask, wrapped = (make_method(spec) for spec in (MASK, TOP))
+    session = Session(f, shared=shared_methods([mask, wrapped]))
+    torch.testing.assert_close(session.maps(wrapped, images, labels), wrapped(f, images, labels))
 
 
 def test_only_a_method_with_the_same_settings_gives_its_maps() -> None:
-    f = conv_classifier(SIZE)
-    ready = {spec: make_method(spec).prepare(f) for spec in (MASK, "learned-mask:steps=4,fill=gray", TOP)}
-    assert map_sources(ready) == {TOP: MASK}
-    del ready[MASK]
-    assert map_sources(ready) == {}
+    methods = {spec: make_method(spec) for spec in (MASK, "learned-mask:steps=4,fill=gray", TOP)}
+    assert map_sources(methods) == {TOP: MASK} and shared_methods(methods.values()) == {methods[MASK]}
+    del methods[MASK]
+    assert map_sources(methods) == {} and shared_methods(methods.values()) == frozenset()
 
 
 @pytest.mark.parametrize("wrapper", ["inverse", "blurred"])
 def test_other_wrappers_take_maps_too(wrapper: str) -> None:
     f, tally = counted_classifier(size=SIZE)
     images, labels = pixels(N, SIZE), torch.tensor([[0, 1, 2]]).expand(N, -1)
-    mask, wrapped = (make_method(spec).prepare(f) for spec in (MASK, f"{wrapper}:{MASK}"))
-    made = MapMaker([mask, wrapped])
-    made(mask, images, labels, seed=0, progress=Silent())
+    mask, wrapped = (make_method(spec) for spec in (MASK, f"{wrapper}:{MASK}"))
+    session = Session(f, shared=shared_methods([mask, wrapped]))
+    session.shared_maps(mask, images, labels)
     tally.reset()
-    taken = made(wrapped, images, labels, seed=0, progress=Silent())
-    assert tally.images == 0 and wrapped.cost_from_source().passes == 0
-    torch.testing.assert_close(taken, wrapped(images, labels))
+    taken = session.maps(wrapped, images, labels)
+    assert tally.images == 0 and isinstance(wrapped, Wrapper) and wrapped.own_cost.passes == 0
+    torch.testing.assert_close(taken, wrapped(f, images, labels))
 
 
 def test_wrappers_around_wrappers_are_made_from_what_is_there() -> None:
     f, images = conv_classifier(SIZE), pixels(N, SIZE)
     labels = f.top(images, 3)
     specs = (MASK, TOP, f"inverse:{TOP}", f"inverse:{MASK}")
-    ready = {spec: make_method(spec).prepare(f) for spec in specs}
-    assert map_sources(ready) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
-    made = MapMaker(ready.values())
-    for spec in specs:
-        maps = made(ready[spec], images, labels, seed=0, progress=Silent())
-        torch.testing.assert_close(maps, ready[spec](images, labels))
+    methods = {spec: make_method(spec) for spec in specs}
+    assert map_sources(methods) == {TOP: MASK, f"inverse:{TOP}": TOP, f"inverse:{MASK}": MASK}
+    session = Session(f, shared=shared_methods(methods.values()))
+    for method in methods.values():
+        maps = session.shared_maps(method, images, labels)
+        torch.testing.assert_close(maps, method(f, images, labels))
 
 
 def test_a_study_learns_each_map_once_and_a_stopped_one_ends_with_the_same_bits(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
 from proofmap.core.progress import SilentTask
-from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Pairs, Slots, Snapshot, decayed
+from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Pairs, Slots, decayed
 from proofmap.methods.masks.method import _bears, chosen_precision
+from proofmap.session import Snapshot
+from tests.sessions import bound
 
 
 class Parabola(MaskProblem):
@@ -138,10 +140,10 @@ def test_watching_shows_every_mask_on_its_way_and_changes_nothing() -> None:
     assert all(torch.equal(last[p], found[p, 0]) for p in range(7))
 
 
-def test_a_ready_method_shows_its_maps_with_their_image_and_label() -> None:
+def test_a_method_shows_its_maps_with_their_image_and_label() -> None:
     f = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 3)), size=4)
     images, labels = torch.rand(2, 3, 4, 4), torch.tensor([[1, 2], [0, -1]])
-    ready = pm.LearnedMask(steps=10, fill="gray", scale=2).prepare(f)
+    ready = bound(pm.LearnedMask(steps=10, fill="gray", scale=2), f)
     seen: dict[tuple[int, int], Tensor] = {}
     watched = ready.watched(lambda image, label, s: seen.__setitem__((image, label), s.mask), every=5)
     maps = watched(images, labels)

@@ -8,6 +8,7 @@ import torch
 import proofmap as pm
 from proofmap.testing.nets import PICTURES, classifier_of, values
 from tests.mask_toys import gradient_of, seated
+from tests.sessions import bound
 from tests.toys import MEAN, STD, conv_net, counted_classifier, pixels
 
 SPECS = [
@@ -39,7 +40,7 @@ def test_nets_in_half_precision_get_the_maps_of_the_same_net_in_full(spec: str) 
 )
 def test_all_that_is_composed_has_the_precision_of_the_net(spec: str) -> None:
     f = pm.Classifier(conv_net().to(torch.bfloat16), size=(9, 11), mean=MEAN, std=STD)
-    problem, slots = seated(pm.make_method(spec).prepare(f), pixels(3, (9, 11)), torch.tensor([0, 1, 2]))
+    problem, slots = seated(bound(pm.make_method(spec), f), pixels(3, (9, 11)), torch.tensor([0, 1, 2]))
     given: list[torch.dtype] = []
     problem.classifier = fast = f.frozen()
     through, fast.from_normalised = fast.from_normalised, lambda x: (given.append(x.dtype), through(x))[1]
@@ -90,7 +91,7 @@ def test_where_fong_and_vedaldi_start_depends_on_no_other_label(fill: str) -> No
 def test_the_cost_is_what_goes_through_the_net(spec: str) -> None:
     f, tally = counted_classifier(size=(9, 11))
     f.frozen()  # which looks at the net
-    ready = pm.make_method(spec).prepare(f)
+    ready = bound(pm.make_method(spec), f)
     for labels in ([[0]], [[0, 1, 2]]):
         tally.reset()
         ready(pixels(1, (9, 11)), torch.tensor(labels))

@@ -32,6 +32,7 @@ from proofmap.methods.maskers.nets import (
 from proofmap.methods.masks.belief_terms import belief_errors
 from proofmap.models import load_classifier
 from proofmap.testing.nets import counted_classifier
+from tests.sessions import bound
 from tests.toys import MEAN, STD, conv_classifier, conv_net, drawn, linear_classifier, pixels
 
 METHODS = {
@@ -356,7 +357,7 @@ def maskers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_all_labels_share_the_passes_of_the_net(kind: str, passes: int, maskers: dict[str, Path]) -> None:
     f, tally = counted_classifier(conv_net())
     x, labels = pixels(3, 8), torch.tensor([[0, 1, 2, 3]] * 3)
-    ready = make_method(METHODS[kind].format(maskers[kind])).prepare(f)
+    ready = bound(make_method(METHODS[kind].format(maskers[kind])), f)
     tally.reset()
     maps = ready(x, labels)
     assert tally.images == passes
@@ -438,7 +439,7 @@ def test_records_name_the_masker_by_its_content(maskers: dict[str, Path], tmp_pa
     moved = tmp_path / "moved.safetensors"
     moved.write_bytes(maskers["phang-ca"].read_bytes())
     one, other = (
-        make_method(METHODS["phang-ca"].format(p)).prepare(f).record() for p in (maskers["phang-ca"], moved)
+        bound(make_method(METHODS["phang-ca"].format(p)), f).record() for p in (maskers["phang-ca"], moved)
     )
     assert (one["weights"], other["weights"]) == ("phang-ca.safetensors", "moved.safetensors")
     assert one["digest"] == other["digest"]

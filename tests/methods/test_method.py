@@ -15,7 +15,6 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import registry
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.methods import (
     METHODS,
@@ -30,6 +29,7 @@ from proofmap.methods import (
 )
 from proofmap.plugins.code import code_record
 from proofmap.plugins.specs import split_specs
+from proofmap.session import Session
 from tests.toys import linear_classifier, normal, pixels
 
 SIZE = 4
@@ -88,7 +88,7 @@ def test_a_method_stays_what_it_is() -> None:
         ("", "no method is named ''"),
         (
             "saliency-9000",
-            r"Known are: belief-mask, .*real-time-saliency, .*, and \d+ more; proofmap list methods lists them",
+            r"Known are: .*belief-mask, .*real-time-saliency, .*, and \d+ more; proofmap list methods lists them",
         ),
         (
             "learned-mask:tvv=0.1",
@@ -174,13 +174,11 @@ class Given(Method):
 
     name: ClassVar[str] = "given"
     description: ClassVar[str] = "for tests"
-    maps: Any = None
+    given: Any = None
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        maps: Tensor = self.maps
-        return maps
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        given: Tensor = self.given
+        return given
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,14 +188,14 @@ class GivenOnce(Given):
 
 def test_maps_come_back_as_float32_without_history(f: Classifier, images: Tensor) -> None:
     maps = normal(2, 2, SIZE, SIZE).double().requires_grad_(True)
-    given = Given(maps=maps * 2)(f, images, LABELS)
-    assert given.dtype == torch.float32 and not given.requires_grad
-    torch.testing.assert_close(given, (maps * 2).float().detach())
+    found = Given(given=maps * 2)(f, images, LABELS)
+    assert found.dtype == torch.float32 and not found.requires_grad
+    torch.testing.assert_close(found, (maps * 2).float().detach())
 
 
 def test_a_label_free_method_is_asked_for_one_map_and_shows_it_for_all(f: Classifier, images: Tensor) -> None:
     one = normal(2, 1, SIZE, SIZE)
-    maps = GivenOnce(maps=one)(f, images, LABELS)
+    maps = GivenOnce(given=one)(f, images, LABELS)
     assert torch.equal(maps, one.expand(-1, 2, -1, -1))
 
 
@@ -208,17 +206,51 @@ def test_a_method_that_makes_nan_is_named_with_image_and_label(
     maps = normal(2, 2, SIZE, SIZE)
     maps[1, 1, 2, 2] = value
     with pytest.raises(InputError, match=r"NaN or infinity for image 1, label 3 \(1 of 4 maps\)"):
-        Given(maps=maps)(f, images, LABELS)
+        Given(given=maps)(f, images, LABELS)
 
 
 def test_no_images_have_no_maps(f: Classifier, images: Tensor) -> None:
     with pytest.raises(InputError, match="there is no image to judge"):
-        Given(maps=normal(2, 2, SIZE, SIZE))(f, images[:0], LABELS[:0])
+        Given(given=normal(2, 2, SIZE, SIZE))(f, images[:0], LABELS[:0])
+
+
+def test_a_method_may_write_into_the_images_and_labels_that_it_is_given(
+    f: Classifier, images: Tensor
+) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Writing(Given):
+        def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+            images.requires_grad_(True).data.zero_()
+            labels.zero_()
+            return super().maps(session, images, labels)
+
+    x, labels = images.clone(), LABELS.clone()
+    Writing(given=normal(2, 2, SIZE, SIZE))(f, x, labels)
+    assert torch.equal(x, images) and not x.requires_grad and torch.equal(labels, LABELS)
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        (lambda x, labels: (x, labels + 2), r"labels must lie in 0 \.\. 3"),
+        (lambda x, labels: (x, labels[:1]), r"labels must be \(N, L\) with N = 2"),
+        (lambda x, labels: (x[:, :, :3], labels), r"images must be \(N, 3, 4, 4\)"),
+        (lambda x, labels: (x * 255, labels), r"images must lie in \[0, 1\]"),
+    ],
+)
+def test_labels_and_images_that_do_not_fit_are_refused_before_the_method_sees_them(
+    change: Any, told: str, f: Classifier, images: Tensor
+) -> None:
+    def never(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
+        raise AssertionError("the method was called")
+
+    with pytest.raises(InputError, match=told):
+        make_method(never)(f, *change(images, LABELS))
 
 
 def test_a_method_that_returns_another_shape_is_told(f: Classifier, images: Tensor) -> None:
     with pytest.raises(InputError, match=r"returned maps \(2, 2, 3, 4\), expected \(2, 2, 4, 4\)"):
-        Given(maps=normal(2, 2, 3, 4))(f, images, LABELS)
+        Given(given=normal(2, 2, 3, 4))(f, images, LABELS)
 
 
 # ---- functions ---------------------------------------------------------------------------------------------
@@ -272,7 +304,7 @@ class Checkerboard(Method):
     start: int = 0
     label_free = True
 
-    def compute(self, classifier, images, labels, *, seed, progress):
+    def maps(self, session, images, labels):
         rows, columns = (torch.arange(side) for side in images.shape[2:])
         board = (rows[:, None] + columns + self.start) % 2
         return board.float().expand(len(images), 1, *images.shape[2:])

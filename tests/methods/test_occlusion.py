@@ -11,6 +11,7 @@ import torch
 from proofmap.core.errors import InputError
 from proofmap.methods import Occlusion, make_method
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
+from tests.sessions import bound
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
 
 LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
@@ -49,7 +50,7 @@ def test_on_a_linear_net_a_window_of_one_gives_what_each_pixel_adds() -> None:
 
 def test_all_labels_share_the_passes_and_the_cost_says_how_many() -> None:
     f, tally = counted_classifier(size=8)
-    ready = Occlusion(window=3, stride=2).prepare(f)
+    ready = bound(Occlusion(window=3, stride=2), f)
     f.frozen()  # which looks at the net
     for labels in ([[0]], [[0, 1, 2, 3]]):
         tally.reset()
@@ -87,4 +88,4 @@ def test_a_stride_that_leaves_gaps_is_refused() -> None:
     with pytest.raises(InputError, match="stride must be at most the window, 2"):
         Occlusion(window=2, stride=3)
     with pytest.raises(InputError, match="stride must be at most the window, 2"):  # an eighth of 10
-        Occlusion(stride=3).prepare(classifier_of(PICTURES))
+        bound(Occlusion(stride=3), classifier_of(PICTURES))

@@ -12,12 +12,12 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
-from proofmap.core.progress import Silent
 from proofmap.methods import BeliefMask, BeliefOrder
-from proofmap.methods.method import Cost, ReadyMethod
+from proofmap.methods.method import Cost
 from proofmap.methods.perturbation.orders import OrderSearch, misfit, rounded
 from proofmap.metrics import insertion
 from tests.methods.test_belief_order import FLOOR, fit, table
+from tests.sessions import bound
 from tests.toy_tokens import toy_classifier
 from tests.toys import Counted, conv_classifier, linear_classifier, normal
 
@@ -92,8 +92,7 @@ def test_the_better_of_the_learned_order_and_that_of_single_positions_is_where_t
     f, x = table(9)
     labels = torch.arange(3).expand(len(x), -1)
     good = BeliefOrder(budget=400)(f, x, labels)
-    ready = BeliefOrder(budget=20 + 2 * 8).prepare(f)
-    found = BeliefOrder(budget=20 + 2 * 8).improved(ready, x, labels, good, seed=0, progress=Silent())
+    found = bound(BeliefOrder(budget=20 + 2 * 8), f).improved(x, labels, good)
     kept = (found.argsort(dim=2) == good.argsort(dim=2)).all(dim=2)
     assert kept.float().mean() > 0.5 and (fit(f, x, found, labels) <= fit(f, x, good, labels) + 1e-3).all()
 
@@ -102,7 +101,7 @@ def test_the_cost_counts_passes_with_gradients_the_scan_and_the_search() -> None
     module = Counted(torch.nn.Linear(6, 3))
     f = Classifier(module, inputs=Rows(columns=6, mean=(0.0,) * 6, std=(1.0,) * 6), batch_size=64)
     f.frozen()
-    ready = BeliefMask(passes=60, fills=("gray",)).prepare(f)
+    ready = bound(BeliefMask(passes=60, fills=("gray",)), f)
     assert ready.cost(3) == Cost(forward=2 * 3 + 14 + 3 * 54, gradient=3 * 6), (
         "14 sets for all labels together"
     )
@@ -113,8 +112,8 @@ def test_the_cost_counts_passes_with_gradients_the_scan_and_the_search() -> None
     assert BeliefMask(passes=60).cost(1) == Cost(forward=2, gradient=60), "of pictures, which are fitted"
 
 
-def closer(f: Classifier, **settings: Any) -> ReadyMethod | None:
-    found: ReadyMethod | None = BeliefMask(**settings).prepare(f).state.closer
+def closer(f: Classifier, **settings: Any) -> BeliefOrder | None:
+    found: BeliefOrder | None = bound(BeliefMask(**settings), f).parts_in().closer
     return found
 
 
@@ -126,7 +125,7 @@ def linear(inputs: Inputs) -> Classifier:
 
 def test_masks_are_closed_by_an_order_if_positions_are_few_and_one_fixed_fill_hides_them() -> None:
     f = toy_classifier()
-    assert isinstance(closer(f).method, BeliefOrder)  # type: ignore[union-attr]
+    assert isinstance(closer(f), BeliefOrder)
     assert closer(f, closing="fit") is None and closer(f, target="curve") is None
     assert closer(f, passes=20) is None, "too few passes to measure two curves"
     columns = Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4)
@@ -148,19 +147,19 @@ def test_masks_are_closed_by_an_order_if_positions_are_few_and_one_fixed_fill_hi
 )
 def test_a_search_that_is_impossible_is_refused(settings: dict[str, Any], why: str) -> None:
     with pytest.raises(InputError, match=f"closing=order needs {why}"):
-        BeliefMask(closing="order", **settings).prepare(toy_classifier())
+        bound(BeliefMask(closing="order", **settings), toy_classifier())
 
 
 def test_pictures_have_too_many_positions_for_a_search() -> None:
     with pytest.raises(InputError, match="closing=order needs words, columns or segments, and not pictures"):
-        BeliefMask(closing="order", fills=("gray",)).prepare(linear_classifier())
+        bound(BeliefMask(closing="order", fills=("gray",)), linear_classifier())
 
 
 def test_a_record_says_that_an_order_closed_the_masks_so_no_run_mixes_both() -> None:
-    closed = BeliefMask().prepare(toy_classifier()).record()["closing"]
-    fitted = BeliefMask(closing="fit").prepare(toy_classifier()).record()["closing"]
+    closed = bound(BeliefMask(), toy_classifier()).record()["closing"]
+    fitted = bound(BeliefMask(closing="fit"), toy_classifier()).record()["closing"]
     assert closed == {"by": "order", "most positions": 128} and fitted == "fit"
-    assert BeliefMask().prepare(conv_classifier(size=8)).record()["closing"] is None, (
+    assert bound(BeliefMask(), conv_classifier(size=8)).record()["closing"] is None, (
         "as before there was a choice"
     )
 

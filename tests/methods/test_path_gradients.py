@@ -18,6 +18,7 @@ from proofmap.methods import Gradient, GradientInput, IntegratedGradients, Metho
 from proofmap.methods.gradients.paths import Each, SumRuleWarning, gap, sums_over_points
 from proofmap.methods.gradients.plain import input_gradients
 from tests.methods.test_gradients import LABELS, NETS, deeper_net, normalised
+from tests.sessions import bound
 from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, linear_classifier, pixels
 
 
@@ -127,7 +128,7 @@ def test_integrated_gradients_are_captums(net: str, rule: str, baseline: str, ca
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SumRuleWarning)
         maps = method(f, images, LABELS)
-    start = normalised(make_fill(baseline).prepare(f)(images, torch.zeros(3, dtype=torch.int64)))
+    start = normalised(bound(make_fill(baseline), f)(images, torch.zeros(3, dtype=torch.int64)))
     theirs = captum.IntegratedGradients(inner)
     for j in range(4):
         values = theirs.attribute(normalised(images), start, target=j, n_steps=20, method=CAPTUM_RULES[rule])
@@ -155,8 +156,8 @@ def test_a_linear_net_needs_one_step() -> None:
 
 def test_random_baselines_are_averaged() -> None:
     f, images = linear_classifier(4, 4), pixels(2, 4)
-    noise = make_fill("noise").prepare(f)
-    maps = IntegratedGradients(baseline=noise.fill, steps=1, draws=3)(f, images, LABELS[:2])
+    noise = bound(make_fill("noise"), f)
+    maps = IntegratedGradients(baseline=noise.thing, steps=1, draws=3)(f, images, LABELS[:2])
     keys = [streams.image_keys(images, 0, way, "integrated-gradients") for way in range(3)]
     start = torch.stack([noise(images, key) for key in keys]).mean(dim=0)
     _, std = (torch.tensor(v).view(3, 1, 1) for v in (MEAN, STD))
@@ -166,7 +167,7 @@ def test_random_baselines_are_averaged() -> None:
 
 
 def test_the_baseline_stands_in_the_record() -> None:
-    ready = IntegratedGradients.preset("sundararajan").prepare(classifier(conv_net()))
+    ready = bound(IntegratedGradients.preset("sundararajan"), classifier(conv_net()))
     assert ready.record()["baseline"] == {"fill": "gray", "color": [0.0, 0.0, 0.0]}
 
 

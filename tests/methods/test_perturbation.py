@@ -11,6 +11,7 @@ from proofmap.core.batching import BatchSizeWarning
 from proofmap.fills import Images
 from proofmap.methods import METHODS, make_method
 from proofmap.methods.perturbation.passes import PerturbationMethod
+from tests.sessions import bound
 from tests.toys import Counted, conv_net, drawn, pixels
 
 SMALL = {
@@ -101,13 +102,13 @@ def test_maps_of_a_label_that_the_net_finds_nearly_impossible_keep_their_order(s
 @SPECS
 def test_the_record_says_what_was_hidden_behind(spec: str) -> None:
     f = Classifier(conv_net(), size=6)
-    gray = make_method(f"{spec},fill=gray").prepare(f).record()["fill"]
+    gray = bound(make_method(f"{spec},fill=gray"), f).record()["fill"]
     assert gray == {"fill": "gray", "color": [0.0, 0.0, 0.0]}
-    assert make_method(f"{spec},fill=none").prepare(f).record()["fill"] == {"fill": "own mean"}
+    assert bound(make_method(f"{spec},fill=none"), f).record()["fill"] == {"fill": "own mean"}
     others = Images(source=pixels(4, 6, seed=9), size=4, crop="none")
     method = make_method(spec).changed(fill=others)
     assert method.stochastic and method(f, pixels(2, 6), LABELS).shape == (2, 2, 6, 6)
-    assert method.prepare(f).record()["fill"]["fill"] == "images"  # type: ignore[index]
+    assert bound(method, f).record()["fill"]["fill"] == "images"  # type: ignore[index]
 
 
 class Small(Counted):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import ProofmapError
 from proofmap.methods import make_method
+from tests.sessions import bound
 from tests.toys import drawn, pixels
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -228,7 +229,7 @@ def test_the_mask_of_phangs_file_is_that_of_a_plain_pass(tmp_path: Path, encoder
 def test_the_record_names_the_file_by_its_content(tmp_path: Path) -> None:
     net, f = net_and_classifier()
     torch.save(checkpoint(net), tmp_path / "ca.chk")
-    record = make_method(f"phang-masker:weights={tmp_path / 'ca.chk'}").prepare(f).record()
+    record = bound(make_method(f"phang-masker:weights={tmp_path / 'ca.chk'}"), f).record()
     assert record["weights"] == "ca.chk" and record["encoder"] == "own" and len(str(record["digest"])) == 16
 
 

@@ -27,6 +27,7 @@ from tests.mask_toys import (
     seated,
     unnormalised,
 )
+from tests.sessions import bound
 from tests.toys import normal, pixels
 
 SIDE, SIGMA = 4, 0.05
@@ -67,7 +68,7 @@ def exact(f: Classifier, image: Tensor, label: int, noise: float, rate: float) -
 def test_on_a_linear_net_it_is_the_exact_solution(label: int, rate: float) -> None:
     f, image = linear()
     method = RateDistortion(steps=150, samples=8, grid=SIDE, rate=rate, fill=Noise(sigma=SIGMA))
-    _, slots = seated(method.prepare(f), image, torch.tensor([label]))
+    _, slots = seated(bound(method, f), image, torch.tensor([label]))
     value = exact(f, image, label, float(slots["noise"]), rate)
     best = scipy.optimize.minimize(
         value, np.full(SIDE * SIDE, 0.5), jac=True, bounds=[(0, 1)] * SIDE**2, tol=1e-12
@@ -82,7 +83,7 @@ def test_on_a_linear_net_it_is_the_exact_solution(label: int, rate: float) -> No
 def test_the_distortion_of_noise_alone_is_its_expectation() -> None:
     f, image = linear()
     score = f(image)[0, 1] - f(f.blank(1))[0, 1]
-    _, slots = seated(RateDistortion(fill="gray").prepare(f), image, torch.tensor([1]))
+    _, slots = seated(bound(RateDistortion(fill="gray"), f), image, torch.tensor([1]))
     assert float(slots["noise"]) == pytest.approx(float(score.square() / 2), rel=1e-4)
     weights = f.net[1].weight[1].detach() / 0.25  # type: ignore[index,union-attr]
     expected = float(score.square() + (weights * SIGMA).square().sum()) / 2
@@ -90,7 +91,7 @@ def test_the_distortion_of_noise_alone_is_its_expectation() -> None:
         -1, 1, 1, 1
     )  # other draws for each
     _, slots = seated(
-        RateDistortion(fill=Noise(sigma=SIGMA)).prepare(f), images, torch.ones(200, dtype=torch.long)
+        bound(RateDistortion(fill=Noise(sigma=SIGMA)), f), images, torch.ones(200, dtype=torch.long)
     )
     assert float(slots["noise"].mean()) == pytest.approx(expected, rel=0.1)
 
@@ -99,12 +100,12 @@ def test_the_distortion_of_noise_alone_is_its_expectation() -> None:
 def test_a_step_is_that_of_a_plain_loop(score: str) -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([2, 0])
     s = RateDistortion(grid=8, samples=3, rate=0.7, score=score)
-    problem, slots = seated(s.prepare(f), images, labels)
+    problem, slots = seated(bound(s, f), images, labels)
     slots["step"].fill_(5)
     weights = normal(2, 1, 6, 8, seed=5).sigmoid()
     losses, gradient = gradient_of(problem, weights, slots)
     keys = streams.step_keys(slots["keys"], slots["step"], 3)
-    noise = Noise().prepare(f)
+    noise = bound(Noise(), f)
 
     def h(x: Tensor, label: Tensor) -> Tensor:
         logits = logits_of(f, x)

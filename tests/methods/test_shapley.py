@@ -13,6 +13,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import KernelSHAP, Shapley, make_method
 from proofmap.methods.perturbation.regions import Regions, cut
+from tests.sessions import bound
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
 
 SIZE = 6
@@ -108,7 +109,7 @@ def test_they_are_exact_on_a_linear_net(spec: str) -> None:
 def test_the_cost_is_what_goes_through_the_net_whatever_the_labels(spec: str) -> None:
     f, tally = counted_classifier(size=SIZE)
     f.frozen()  # which looks at the net
-    ready = make_method(f"{spec},regions=5").prepare(f)
+    ready = bound(make_method(f"{spec},regions=5"), f)
     for labels in (torch.tensor([[0]]), torch.tensor([[0, 1, 2, 3]])):
         tally.reset()
         ready(pixels(1, SIZE), labels)

@@ -10,15 +10,17 @@ from proofmap import Classifier, evaluate
 from proofmap.core.errors import InputError
 from proofmap.methods import Random, make_method
 from proofmap.metrics import AdversarialSoundness, Insertion, Judged, Soundness
+from proofmap.session import Session
 from proofmap.testing.nets import conv_classifier, conv_net, counted_classifier, pixels
+from tests.sessions import bound
 
 SMALL = {"points": 8, "passes": 60}
 
 
 def judged(f: Classifier, labels: torch.Tensor, *, method: str = "random") -> Judged:
     x = pixels(len(labels), f.inputs.positions)
-    ready = make_method(method).prepare(f)
-    return Judged(f, x, labels, ready(x, labels), method=ready)
+    ready = bound(make_method(method), f)
+    return Judged(Session(f), x, labels, ready(x, labels), method=ready)
 
 
 def two_patches() -> Classifier:
@@ -39,10 +41,10 @@ def test_a_strong_proof_of_the_wrong_label_is_found(search: str) -> None:
     x = torch.full((1, 3, 8, 8), 0.9)
     labels = torch.tensor([[0, 1]])
     flat = torch.zeros(1, 2, 8, 8)
-    j = Judged(f, x, labels, flat, method=Random().prepare(f))
+    j = Judged(Session(f), x, labels, flat, method=bound(Random(), f))
     best = torch.zeros(1, 2, 8, 8)
     best[:, 0, :, :4] = best[:, 1, :, 4:] = 1.0
-    ideal = Insertion(points=8).pairs(Judged(f, x, labels, best))[0, 1]
+    ideal = Insertion(points=8).pairs(Judged(Session(f), x, labels, best))[0, 1]
     metric = AdversarialSoundness(points=8, passes=120, search=search)
     assert metric.strongest(j)[0, 1] > 0.9 * ideal
     value, plain = metric(j)[0], Soundness(points=8).pairs(j)[0, 1]
@@ -73,7 +75,7 @@ def test_searches_keep_to_the_passes_and_are_made_once_for_all_methods() -> None
     labels = torch.tensor([[0, 1, 2]])
     metric = AdversarialSoundness(**SMALL)
     first, second = judged(f, labels), judged(f, labels, method="gradient-x-input")
-    second.found = first.found  # as those that are judged together have it
+    second.session = first.session  # as those that are judged together have it
     tally.reset()
     metric(first)
     searched = tally.images

@@ -12,8 +12,10 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics import InsertionGame, Judged, make_game, make_metric
-from proofmap.metrics.block import judge_block
+from proofmap.metrics.block import Subjects, judge_block
 from proofmap.metrics.targets import TARGETS, Target
+from proofmap.session import Session
+from tests.sessions import bound
 from tests.toys import conv_classifier, normal, pixels
 
 SIZE, N = 4, 3
@@ -22,7 +24,7 @@ LABELS = torch.tensor([[0, 1, 2], [3, 1, 0], [2, 3, 1]])
 
 def judged(**options: object) -> Judged:
     f = conv_classifier(SIZE, 4, **options)  # type: ignore[arg-type]
-    return Judged(f, pixels(N, SIZE), LABELS, normal(N, 3, SIZE, SIZE, seed=5))
+    return Judged(Session(f), pixels(N, SIZE), LABELS, normal(N, 3, SIZE, SIZE, seed=5))
 
 
 def softmax_of(z: Tensor) -> Tensor:
@@ -111,7 +113,7 @@ def test_every_base_metric_makes_a_completeness_and_a_soundness(
             betas[i, k] = min(max(h, 0.02) / g, 1) if g else 1
     torch.testing.assert_close(alpha(j), alphas.amin(dim=1), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(beta(j), betas.amin(dim=1), rtol=1e-4, atol=1e-5)
-    assert alpha.prepare(j.classifier).record()["game"] == game
+    assert bound(alpha, j.classifier).record()["game"] == game
 
 
 def test_margins_look_inside_the_label_set_and_one_label_has_no_rival() -> None:
@@ -138,11 +140,9 @@ def test_ratios_refuse_targets_below_zero_and_curves_drawn_twice() -> None:
 
 def test_pictures_show_probabilities_whatever_else_is_read() -> None:
     f = conv_classifier(SIZE, 4)
-    ready = {"insertion": make_metric("insertion:target=logit,points=4").prepare(f)}
-    method = pm.make_method("gradient").prepare(f)
-    from proofmap.metrics.block import Subjects
-
-    block = judge_block(method, Subjects(pixels(N, SIZE), LABELS), ready)
+    metrics = {"insertion": make_metric("insertion:target=logit,points=4")}
+    subjects = Subjects(pixels(N, SIZE), LABELS)
+    block = judge_block(Session(f), pm.make_method("gradient"), subjects, metrics)
     assert block.insertion is not None
     torch.testing.assert_close(block.insertion.f, f.probabilities(pixels(N, SIZE)).gather(1, LABELS))
     assert bool((block.values["insertion"] < 0).any())
@@ -150,8 +150,8 @@ def test_pictures_show_probabilities_whatever_else_is_read() -> None:
 
 def test_a_target_is_part_of_what_a_game_is() -> None:
     f = conv_classifier(SIZE, 4)
-    plain, other = (InsertionGame(target=t).prepare(f) for t in ("probability", "decision:k=2"))
-    assert plain != other and "target" not in plain.record()
+    plain, other = (bound(InsertionGame(target=t), f) for t in ("probability", "decision:k=2"))
+    assert plain.thing != other.thing and "target" not in plain.record()
     assert other.record()["target"] == "decision:k=2"
     assert {TARGETS[name].name for name in TARGETS} >= {"probability", "decision", "margin"}
     assert all(issubclass(TARGETS[name], Target) for name in TARGETS)
@@ -169,7 +169,7 @@ def test_srg_is_lerf_minus_morf_and_turns_with_the_map() -> None:
         most, _ = base_metric(j, i, 0, "deletion", probability, range(1, 17))
         assert (lerf[i].item(), morf[i].item()) == (pytest.approx(least), pytest.approx(most))
         assert srg[i].item() == pytest.approx(least - most, abs=1e-6)
-    turned = Judged(j.classifier, j.images, j.labels, -j.maps)
+    turned = Judged(Session(j.classifier), j.images, j.labels, -j.maps)
     torch.testing.assert_close(make_metric("srg:points=all")(turned), -srg)
     torch.testing.assert_close(morf, make_metric("deletion:points=all")(j))
 

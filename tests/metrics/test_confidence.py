@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from proofmap.core.errors import InputError
 from proofmap.metrics import Judged, make_game, make_metric
 from proofmap.metrics.regions import unit_scale
+from proofmap.session import Session
 from tests.toys import MEAN, STD, conv_classifier, conv_net, normal, pixels
 
 SIZE, N = 6, 5
@@ -22,7 +23,9 @@ LABELS = torch.tensor([[0, 2], [1, 3], [2, 0], [3, 1], [1, 0]])
 
 def judged(maps: Tensor | None = None) -> Judged:
     f = conv_classifier(SIZE, 4)
-    return Judged(f, pixels(N, SIZE), LABELS, normal(N, 2, SIZE, SIZE, seed=3) if maps is None else maps)
+    return Judged(
+        Session(f), pixels(N, SIZE), LABELS, normal(N, 2, SIZE, SIZE, seed=3) if maps is None else maps
+    )
 
 
 def normalised(images: Tensor) -> Tensor:

@@ -16,11 +16,13 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
 from proofmap.methods import Cost, Method, Random
-from proofmap.metrics import Judged, Metric, prepare_metrics
+from proofmap.metrics import Judged, Metric
 from proofmap.metrics.block import Subjects, judge_block
 from proofmap.metrics.games import InsertionGame
+from proofmap.session import Session
 from proofmap.study import Run, Study, run_study
 from proofmap.study.planning.cost import unit_cost
+from tests.sessions import bound
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, linear_probabilities, pixels
 
 N, SIZE = 3, 8
@@ -29,9 +31,9 @@ LABELS = torch.tensor([[2, 0], [1, 3], [0, 2]])
 
 def judged(method: Method | None = None, *, seed: int = 0) -> Judged:
     f = conv_classifier(SIZE)
-    ready = (method or Random(per_label=True)).prepare(f)
+    ready = bound(method or Random(per_label=True), f)
     x = pixels(N, SIZE)
-    return Judged(f, x, LABELS, ready(x, LABELS, seed=seed), method=ready, seed=seed)
+    return Judged(Session(f, seed=seed), x, LABELS, ready(x, LABELS, seed=seed), method=ready.thing)
 
 
 # ---- what the net believes ------------------------------------------------------------------------------------------
@@ -39,7 +41,7 @@ def judged(method: Method | None = None, *, seed: int = 0) -> Judged:
 
 def test_f_is_of_the_labels_and_probabilities_are_of_all_outputs() -> None:
     f, x = linear_classifier(4, 5), pixels(2, 4)
-    j = Judged(f, x, torch.tensor([[3, 0, 4], [1, 2, -1]]), torch.zeros(2, 3, 4, 4))
+    j = Judged(Session(f), x, torch.tensor([[3, 0, 4], [1, 2, -1]]), torch.zeros(2, 3, 4, 4))
     expected = [linear_probabilities(f, image.numpy()) for image in x]
     assert j.probabilities.shape == (2, 5) and j.f.shape == (2, 3)
     for i in range(2):
@@ -52,7 +54,9 @@ def test_f_is_of_the_labels_and_probabilities_are_of_all_outputs() -> None:
 
 def test_the_net_is_asked_once_for_what_it_believes() -> None:
     f, tally = counted_classifier(size=SIZE)
-    j = Judged(f, pixels(N, SIZE), LABELS, torch.zeros(N, 2, SIZE, SIZE))
+    j = Judged(Session(f), pixels(N, SIZE), LABELS, torch.zeros(N, 2, SIZE, SIZE))
+    f.frozen()
+    tally.reset()
     for _ in range(2):
         assert j.f.shape == (N, 2) and j.top2[0].shape == (N, 2) and len(j.probabilities) == N
     assert tally.images == N
@@ -72,7 +76,7 @@ def test_the_method_runs_again_on_anything_else(spec: str) -> None:
     assert torch.equal(j.maps_again(x, labels), method(f, x, labels, seed=5))
     assert torch.equal(j.maps_again(labels=LABELS[:, :1]), method(f, j.images, LABELS[:, :1], seed=5))
     assert torch.equal(j.maps_again(seed=6), method(f, j.images, LABELS, seed=6))
-    again = j.maps_again(classifier=other_net)
+    again = j.maps_again(session=j.session.for_net(other_net))
     assert torch.equal(again, method(other_net, j.images, LABELS, seed=5))
     assert torch.equal(again, j.maps) == (spec == "random:per_label=true"), "another net has other maps"
 
@@ -93,8 +97,8 @@ class Repeated(Metric):
     higher_is_better: ClassVar[bool] = False
     times: int = 2
 
-    def __call__(self, judged: Judged) -> Tensor:
-        again = [judged.maps_again(seed=judged.seed + 1 + k) for k in range(self.times)]
+    def values(self, judged: Judged) -> Tensor:
+        again = [judged.maps_again(seed=judged.session.seed + 1 + k) for k in range(self.times)]
         return torch.stack([(maps - judged.maps).abs().flatten(1).mean(dim=1) for maps in again]).mean(dim=0)
 
     def cost(self, labels: int, method: Cost | None) -> Cost | None:
@@ -104,21 +108,21 @@ class Repeated(Metric):
 @pytest.mark.parametrize("spec", ["grad-cam", "learned-mask:steps=3,fill=gray", "random"])
 def test_the_plan_counts_a_method_that_runs_again(spec: str) -> None:
     f, tally = counted_classifier(size=SIZE)
-    ready = pm.make_method(spec).prepare(f)
-    made, metrics = ready.cost(2), prepare_metrics({"two": Repeated(), "five": Repeated(times=5)}, f)
-    cost = unit_cost(ready, list(metrics.values()), 2)
+    ready = bound(pm.make_method(spec), f)
+    made, metrics = ready.cost(2), {"two": Repeated(), "five": Repeated(times=5)}
+    cost = unit_cost(ready.thing, list(metrics.values()), 2, ready.session)
     assert made is not None and cost is not None
     assert cost == made * 8 + Cost(forward=1), "once itself, twice and five times more; one look at f"
     f.frozen()
     tally.reset()
-    judge_block(ready, Subjects(pixels(N, SIZE), LABELS), metrics, curves=False)
+    judge_block(ready.session, ready.thing, Subjects(pixels(N, SIZE), LABELS), metrics, curves=False)
     assert N * (cost.passes - 1) == tally.images, "neither metric looks at f"
 
 
 def test_a_method_that_cannot_tell_its_cost_leaves_the_plan_open() -> None:
     f = conv_classifier(SIZE)
-    ready = pm.make_method(lambda classifier, images, labels: torch.zeros(1)).prepare(f)
-    assert unit_cost(ready, [Repeated().prepare(f)], 2) is None
+    ready = bound(pm.make_method(lambda classifier, images, labels: torch.zeros(1)), f)
+    assert unit_cost(ready.thing, [Repeated()], 2, ready.session) is None
 
 
 def test_a_metric_that_runs_the_method_again_is_evaluated_like_any_other() -> None:
@@ -149,7 +153,7 @@ class Witness(Metric):
     def settings(self) -> dict[str, object]:
         return {}
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         self.seen.append((judged.truth, judged.boxes))
         return judged.images.flatten(1).mean(dim=1)
 
@@ -217,7 +221,7 @@ class Unpainted(Metric):
     description: ClassVar[str] = "pixels where the paint and the boxes differ; NaN without a box"
     higher_is_better: ClassVar[bool] = False
 
-    def __call__(self, judged):
+    def values(self, judged):
         assert len(judged.boxes) == len(judged.images)
         covered = torch.zeros(len(judged.images), 8, 8)
         for i, boxes in enumerate(judged.boxes):
@@ -233,7 +237,7 @@ class Truth(Metric):
     description: ClassVar[str] = "the true label, as a number"
     higher_is_better: ClassVar[bool] = True
 
-    def __call__(self, judged):
+    def values(self, judged):
         return judged.truth.float()
 """
 
@@ -280,7 +284,7 @@ def test_other_maps_in_a_copy_of_what_is_judged_are_judged_themselves() -> None:
     first = judged()
     game = InsertionGame(points=4)
     before = first.play(game).auc
-    for given in (first, first.copy_for({})):
+    for given in (first, first.copy()):
         turned = replace(given, maps=-given.maps)
         assert not torch.equal(turned.play(game).auc, before)
         assert turned.play(game).auc.equal(replace(judged(), maps=-first.maps).play(game).auc)

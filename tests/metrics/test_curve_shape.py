@@ -22,6 +22,7 @@ from proofmap.metrics import (
     Steadiness,
 )
 from proofmap.metrics.curve_shape import peak_of
+from proofmap.session import Session
 from tests.toys import counted_classifier, normal, pixels
 
 SIZE = 8
@@ -52,7 +53,7 @@ def steps(*parts: tuple[float, float]) -> Callable[[Tensor], Tensor]:
 
 def judged(f: Classifier, labels: tuple[int, ...] = (0,)) -> Judged:
     maps = normal(1, len(labels), SIZE, SIZE, seed=1)
-    return Judged(f, torch.ones(1, 3, SIZE, SIZE), torch.tensor([labels]), maps)
+    return Judged(Session(f), torch.ones(1, 3, SIZE, SIZE), torch.tensor([labels]), maps)
 
 
 def value(metric: Metric, curve: Callable[[Tensor], Tensor], labels: tuple[int, ...] = (0,)) -> float:
@@ -102,7 +103,7 @@ def test_the_worst_label_decides_and_places_without_a_label_do_not_count() -> No
     reach = ProofReach(points="all").pairs(both)
     assert reach[0].tolist() == pytest.approx([17 / ALL, 1 / ALL])
     assert float(ProofReach(points="all")(both)) == pytest.approx(17 / ALL)
-    padded = Judged(f, both.images, torch.tensor([[0, -1]]), both.maps)
+    padded = Judged(Session(f), both.images, torch.tensor([[0, -1]]), both.maps)
     for metric in (Peak(), PeakSoundness(), ProofReach(), Steadiness()):
         assert bool(metric.pairs(padded)[0, 1].isnan()) and not bool(metric(padded).isnan())
 
@@ -154,7 +155,7 @@ def test_noise_makes_a_peak_too_large_and_draws_or_a_quantile_mend_it() -> None:
     f = Classifier(logits, size=SIZE, mean=(0.5,) * 3, std=(0.25,) * 3, names=["a", "b"])
     maps = normal(40, 1, SIZE, SIZE, seed=2)
     images = 0.5 + 1e-6 * pixels(40, SIZE)  # gray, each another image
-    j = Judged(f, images, torch.zeros(40, 1, dtype=torch.long), maps)
+    j = Judged(Session(f), images, torch.zeros(40, 1, dtype=torch.long), maps)
     few, many, quantile = (
         float(Peak(fill="noise", points=16, draws=draws, q=q)(j).mean())
         for draws, q in ((1, 1.0), (25, 1.0), (1, 0.5))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
@@ -20,13 +19,23 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.inputs import Inputs
 from proofmap.core.progress import ProgressTask, Silent
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
-from proofmap.metrics import CURVES, InsertionGame, completeness, deletion, insertion, make_game, soundness
-from proofmap.metrics.board import GameBoard
-from proofmap.metrics.context import Judged
-from proofmap.metrics.curves import Curves, curves
+from proofmap.metrics import (
+    CURVES,
+    InsertionGame,
+    completeness,
+    deletion,
+    distinct,
+    insertion,
+    make_game,
+    soundness,
+)
+from proofmap.metrics.curves import Curves
+from proofmap.metrics.judged import Judged
+from proofmap.metrics.playing import curves
+from proofmap.session import Session
+from tests.sessions import bound
 from tests.toys import Linear, linear_classifier, linear_probabilities, normal, pixels
 
 GAMES = ("insertion", "deletion")
@@ -129,7 +138,7 @@ def test_presets_are_weighted_sums_of_the_exact_curve(preset: str, game: str) ->
     x, map_ = pixels(1, 8), normal(1, 1, 8, 8)
     chosen = make_game(game, curve=preset)
     assert chosen.fill == (Blur() if (preset, game) == ("rise", "insertion") else Gray())
-    background = chosen.fill.prepare(f)(x, torch.zeros(1, dtype=torch.long))[0]
+    background = bound(chosen.fill, f)(x, torch.zeros(1, dtype=torch.long))[0]
     p = plain_curve(f, x[0], order_of(map_[0, 0]), game, background)[:, 2]
     played = curves(game, f, x, map_, torch.tensor([[2]]), curve=preset)
     counts = played.counts.numpy()
@@ -304,7 +313,7 @@ class Shades(Fill):
     def shade(key: int) -> float:
         return (key % 1009) / 1009
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         assert len(images) == len(keys)
         self.asked.extend(keys.tolist())
         shades = torch.tensor([self.shade(key) for key in keys.tolist()]).view(-1, 1, 1, 1)
@@ -379,7 +388,7 @@ def test_however_many_maps_are_ranked_together_the_curves_are_the_same(
 ) -> None:
     tied = maps.round(decimals=1)
     usual = insertion(f, images, tied, labels, ties="random")
-    monkeypatch.setattr(sys.modules[GameBoard.__module__], "_VALUES_AT_ONCE", at_once)
+    monkeypatch.setattr(distinct, "_VALUES_AT_ONCE", at_once)
     assert torch.equal(insertion(f, images, tied, labels, ties="random").probabilities, usual.probabilities)
 
 
@@ -605,7 +614,7 @@ def test_arrays_and_one_label_for_each_image_are_taken_as_they_are(
         (maps[:, :1], one.tolist()),
     ):
         assert torch.equal(insertion(f, images, heat, own).auc, expected)
-        assert torch.equal(Judged(f, images, own, heat).play(InsertionGame()).auc, expected)  # type: ignore[arg-type]
+        assert torch.equal(Judged(Session(f), images, own, heat).play(InsertionGame()).auc, expected)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -683,9 +692,9 @@ def test_a_random_background_is_drawn_once_for_an_image_and_the_same_in_any_batc
     drawn: list[int] = []
 
     class Counted(Noise):
-        def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+        def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
             drawn.append(len(images))
-            return super().backgrounds(images, keys, inputs)
+            return super().backgrounds(session, images, keys)
 
     f = linear_classifier(SIZE, LABELS)
     images, maps = pixels(N, SIZE), normal(N, 2, *SIZE, seed=4)
@@ -719,7 +728,7 @@ def test_bits_are_those_of_composites_that_are_normalised_last(
     inner = [k for k, s in enumerate(played.counts.tolist()) if chosen.all_shown(s, 64) is None]
     order = chosen.order(map_[0], torch.zeros(1, dtype=torch.long)).expand(len(inner), -1)
     keep = chosen.shown(order, played.counts[inner, None]).view(-1, 8, 8)
-    background = chosen.fill.prepare(f)(x, streams.image_keys(x, 3, "curve fill", 0))
+    background = bound(chosen.fill, f)(x, streams.image_keys(x, 3, "curve fill", 0))
     with torch.no_grad():
         expected = f.log_f(f(f.inputs.composite(keep, x, background))).exp()[:, 1]
     assert torch.equal(played.probabilities[0, 0, inner], expected)
@@ -729,7 +738,7 @@ def test_games_of_one_evaluation_share_the_ends_and_the_order(
     watched: tuple[Classifier, CountedFunction], images: Tensor, maps: Tensor, labels: Tensor
 ) -> None:
     f, function = watched
-    judged = Judged(f, images, labels[:, :1], maps[:, :1])
+    judged = Judged(Session(f), images, labels[:, :1], maps[:, :1])
     alone = [curves(game, f, images, maps[:, :1], labels[:, :1], points="all") for game in GAMES]
     apart, function.images = function.images, 0
     together = [judged.play(make_game(game, points="all")) for game in GAMES]
@@ -745,7 +754,8 @@ def test_games_of_one_evaluation_share_the_ends_and_the_order(
 
 
 def test_an_order_is_found_once_for_games_that_take_it() -> None:
-    board = GameBoard(WHOLE, pixels(N, SIZE), normal(N, 2, *SIZE).round(), torch.tensor([[0, 1]] * N))
+    maps, labels = normal(N, 2, *SIZE).round(), torch.tensor([[0, 1]] * N)
+    board = Judged(Session(WHOLE), pixels(N, SIZE), labels, maps)
     shown = board.ranks(make_game("insertion"))
     assert board.ranks(make_game("lerf", fill="blur")) is shown
     assert not torch.equal(board.ranks(make_game("insertion", ties="random")), shown)

@@ -12,10 +12,12 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.fills import Blur, Gray, Images, Noise
+from proofmap.fills import Blur, Gray, Noise
 from proofmap.metrics import DeletionGame, Game, InsertionGame, Judged, curves, make_game
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 from proofmap.testing import check_game
+from tests.sessions import bound
 from tests.toys import counted_classifier, linear_classifier, normal, pixels
 
 N, SIZE, LABELS = 2, 4, torch.tensor([[2, 0, 1], [1, 3, 2]])
@@ -97,6 +99,7 @@ def test_ends_that_show_part_of_the_input_are_passes_of_their_own() -> None:
     f, tally = counted_classifier(size=SIZE)
     maps, labels = normal(N, 3, SIZE, SIZE), LABELS
     seen = {}
+    f.frozen()
     for game in (InsertionGame(points=4), Framed(points=4)):
         tally.reset()
         curves(game, f, pixels(N, SIZE), maps, labels)
@@ -112,33 +115,23 @@ def test_a_record_says_how_the_curve_was_drawn() -> None:
     f = linear_classifier(SIZE, 4)
     steps = {"points": 32, "rule": "mean", "within": [0.0, 1.0], "ties": "index"}
     gray = {"fill": "gray", "color": pytest.approx([0.5, 0.4, 0.3])}
-    assert InsertionGame().prepare(f).record() == {"game": "insertion", **gray, **steps}
-    assert Framed(always=3).prepare(f).record() == {"game": "framed", "always": 3, **gray, **steps}
-    noisy = InsertionGame(fill=Noise(), draws=4).prepare(f)
-    assert noisy.record()["draws"] == 4 and noisy.draws == 4
-    assert InsertionGame(draws=4).prepare(f).draws == 1, "a fill that is not random is drawn once"
+    assert bound(InsertionGame(), f).record() == {"game": "insertion", **gray, **steps}
+    assert bound(Framed(always=3), f).record() == {"game": "framed", "always": 3, **gray, **steps}
+    noisy = bound(InsertionGame(fill=Noise(), draws=4), f)
+    assert noisy.record()["draws"] == 4 and noisy.backgrounds == 4
+    assert InsertionGame(draws=4).backgrounds == 1, "a fill that is not random is drawn once"
 
 
-def test_ready_games_are_equal_when_the_same_numbers_come_out() -> None:
-    f, other = linear_classifier(SIZE, 4), linear_classifier(SIZE, 4, mean=(0.1, 0.2, 0.3))
+def test_games_are_equal_when_their_settings_are() -> None:
     game = InsertionGame()
-    assert game.prepare(f) == game.prepare(f) and hash(game.prepare(f)) == hash(game.prepare(f))
-    assert replace(game, draws=3).prepare(f) == game.prepare(f), "draws mean nothing for a gray"
-    assert game != replace(game, draws=3)
-    assert InsertionGame(fill=Gray(color=f.inputs.mean)).prepare(f) == game.prepare(f), (
-        "the same gray by its values"
-    )
-    assert game.prepare(f) != game.prepare(other), "another gray"
-    assert game.prepare(f) != DeletionGame().prepare(f)
-    assert Framed(always=1).prepare(f) != Framed(always=2).prepare(f)
-    pools = [Images(source=pixels(3, SIZE), crop="none") for _ in range(2)]
-    first, same = (InsertionGame(fill=pool).prepare(f) for pool in pools)
-    assert first == same, "pools of equal content"
+    assert game == InsertionGame() and hash(game) == hash(InsertionGame())
+    assert game != replace(game, draws=3) and game != DeletionGame()
+    assert Framed(always=1) != Framed(always=2)
 
 
 def test_a_game_of_ones_own_is_played_once_by_everyone_who_asks() -> None:
     f, tally = counted_classifier(size=SIZE)
-    judged = Judged(f, pixels(N, SIZE), LABELS, normal(N, 3, SIZE, SIZE))
+    judged = Judged(Session(f), pixels(N, SIZE), LABELS, normal(N, 3, SIZE, SIZE))
     first = judged.play(Framed())
     before = tally.images
     assert torch.equal(judged.play(Framed()).auc, first.auc) and tally.images == before

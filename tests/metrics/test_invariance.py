@@ -11,6 +11,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.core.inputs import Box
 from proofmap.metrics import Judged, make_metric
+from proofmap.session import Session
 from tests.toys import MEAN, STD, conv_net, normal, pixels
 
 SIZE, N = 8, 3
@@ -36,7 +37,7 @@ BY_SCALED_VALUE = ("average-drop", "increase-in-confidence", "saliency-metric", 
 def judged(maps: Tensor, *, images: Tensor | None = None, **options: Any) -> Judged:
     f = pm.Classifier(conv_net(), size=SIZE, mean=MEAN, std=STD)
     x = pixels(N, SIZE) if images is None else images
-    return Judged(f, x, LABELS, maps, **{"objects": OBJECTS, **options})
+    return Judged(Session(f), x, LABELS, maps, **{"objects": OBJECTS, **options})
 
 
 def maps() -> Tensor:
@@ -82,7 +83,7 @@ def test_a_mirror_changes_nothing(spec: str) -> None:
             for known in OBJECTS
         ],
     )
-    mirrored.classifier = pm.Classifier(Mirrored(conv_net()), size=SIZE, mean=MEAN, std=STD)
+    mirrored.session = Session(pm.Classifier(Mirrored(conv_net()), size=SIZE, mean=MEAN, std=STD))
     torch.testing.assert_close(metric(mirrored), metric(plain), equal_nan=True, rtol=1e-3, atol=1e-4)
 
 
@@ -91,5 +92,5 @@ def test_a_mirror_changes_nothing(spec: str) -> None:
 def test_more_labels_never_raise_a_worst_case(name: str, target: str) -> None:
     metric = make_metric(f"{name}:target={target},base=lerf,points=4")
     both = judged(maps())
-    one = Judged(both.classifier, both.images, LABELS[:, :1], maps()[:, :1])
+    one = Judged(both.session, both.images, LABELS[:, :1], maps()[:, :1])
     assert bool((metric(both) <= metric(one) + 1e-6).all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -26,6 +27,8 @@ from proofmap.metrics import (
     insertion,
     soundness,
 )
+from proofmap.session import Session
+from tests.sessions import bound
 from tests.toys import Linear, counted_classifier, linear_classifier, normal, pixels
 
 N, LABELS, SIZE = 4, 3, 4
@@ -34,7 +37,7 @@ N, LABELS, SIZE = 4, 3, 4
 def judged(f: Classifier | None = None, *, labels: Tensor | None = None, seed: int = 0) -> Judged:
     f = f or linear_classifier(SIZE, LABELS, strength=0.4)
     labels = torch.arange(LABELS).expand(N, -1) if labels is None else labels
-    return Judged(f, pixels(N, SIZE), labels, normal(*labels.shape, SIZE, SIZE, seed=3), seed=seed)
+    return Judged(Session(f, seed=seed), pixels(N, SIZE), labels, normal(*labels.shape, SIZE, SIZE, seed=3))
 
 
 # ---- what each metric says ---------------------------------------------------------------------------------
@@ -88,7 +91,7 @@ def test_directions() -> None:
 def test_places_without_a_label_do_not_count() -> None:
     full = judged(labels=torch.tensor([[0, 1, 2]] * N))
     padded = judged(labels=torch.tensor([[0, 1, -1]] * N))
-    short = Judged(full.classifier, full.images, full.labels[:, :2], full.maps[:, :2])
+    short = Judged(Session(full.classifier), full.images, full.labels[:, :2], full.maps[:, :2])
     for metric in (Completeness(), Soundness(), BestEffort(), Insertion(), Deletion()):
         torch.testing.assert_close(metric(padded), metric(short), equal_nan=True)
 
@@ -109,8 +112,8 @@ def test_the_top_labels_map_for_every_label_lacks_effort() -> None:
     labels = torch.tensor([[0, 1]])
     left, right = torch.zeros(2, 4, 4)
     left[:, :2], right[:, 2:] = 1, 1
-    honest = Judged(f, x, labels, torch.stack([left, right])[None])
-    cheating = Judged(f, x, labels, torch.stack([left, left])[None])
+    honest = Judged(Session(f), x, labels, torch.stack([left, right])[None])
+    cheating = Judged(Session(f), x, labels, torch.stack([left, left])[None])
     assert honest.top2[0].tolist() == [[0, 1]] and honest.top2[1][0, 1] > 0.3
     effort = BestEffort()
     assert effort(honest).item() == 1
@@ -122,15 +125,15 @@ def test_best_effort_reads_the_top_label_from_the_net_not_from_the_list() -> Non
     f, x = two_objects()
     left, right = torch.zeros(2, 4, 4)
     left[:, :2], right[:, 2:] = 1, 1
-    turned = Judged(f, x, torch.tensor([[1, 0]]), torch.stack([right, left])[None])
-    only_second = Judged(f, x, torch.tensor([[1]]), right[None, None])
+    turned = Judged(Session(f), x, torch.tensor([[1, 0]]), torch.stack([right, left])[None])
+    only_second = Judged(Session(f), x, torch.tensor([[1]]), right[None, None])
     assert BestEffort()(turned).item() == BestEffort()(only_second).item() == 1
-    assert BestEffort()(Judged(f, x, torch.tensor([[0]]), left[None, None])).isnan().all()
+    assert BestEffort()(Judged(Session(f), x, torch.tensor([[0]]), left[None, None])).isnan().all()
 
 
 def test_a_confident_image_is_not_asked_for_effort() -> None:
     f = Classifier(Linear(torch.tensor([[6.0] * 4, [0.0] * 4])), size=2, mean=[0.0], std=[1.0])
-    j = Judged(f, torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]]), torch.rand(1, 2, 2, 2))
+    j = Judged(Session(f), torch.ones(1, 1, 2, 2), torch.tensor([[0, 1]]), torch.rand(1, 2, 2, 2))
     assert j.top2[1][0, 1] < 0.01
     assert BestEffort()(j).isnan().all()
 
@@ -156,6 +159,8 @@ def test_a_label_set_of_one_has_no_second_label() -> None:
 def test_metrics_with_equal_settings_share_one_game() -> None:
     f, tally = counted_classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, LABELS)), size=SIZE)
     j = judged(f)
+    f.frozen()
+    tally.reset()
     shown: list[Metric] = [Completeness(), Soundness(), Insertion(), Completeness(e1=0.1)]
     for metric in shown:
         metric(j)
@@ -208,13 +213,13 @@ def test_a_proof_metric_carries_the_threshold_that_it_uses(
     kind: type[Metric], used: str, not_used: str
 ) -> None:
     metric = kind.build({"thresholds": (0.3, 0.3)})
-    carried = metric.prepare(linear_classifier(SIZE, LABELS)).record()
+    carried = bound(metric, linear_classifier(SIZE, LABELS)).record()
     assert carried[used] == 0.3 and not_used not in carried
 
 
 def test_a_proof_metric_carries_thresholds_and_curve() -> None:
     metric = Soundness.build({"e2": 0.2, "curve": "released", "ties": "center"})
-    carried = metric.prepare(linear_classifier(SIZE, LABELS)).record()
+    carried = bound(metric, linear_classifier(SIZE, LABELS)).record()
     expected = {
         "e2": 0.2,
         "game": "insertion",
@@ -226,23 +231,25 @@ def test_a_proof_metric_carries_thresholds_and_curve() -> None:
     assert expected.items() <= carried.items()
     assert carried["color"] == pytest.approx([0.5, 0.4, 0.3])
     assert "e1" not in Insertion().settings()
-    assert Deletion().prepare(linear_classifier(SIZE, LABELS)).record()["game"] == "deletion"
+    assert bound(Deletion(), linear_classifier(SIZE, LABELS)).record()["game"] == "deletion"
 
 
 def test_a_ready_metric_names_its_distractors() -> None:
     fill = Images(source=pixels(3, SIZE), crop="none")
     metric = Completeness(fill=fill)
-    assert metric.prepare(linear_classifier(SIZE, LABELS)).record()["digest"]
+    assert bound(metric, linear_classifier(SIZE, LABELS)).record()["digest"]
     assert "digest" not in metric.settings()["fill"]  # type: ignore[operator]  # not known before they are loaded
 
 
 def test_equal_games_on_random_images_are_played_once() -> None:
-    """Each metric describes its own pool; the pools have the same content, so one game serves all."""
+    """Metrics with equal settings draw from one pool, so one game serves all."""
     f, tally = counted_classifier(nn.Sequential(nn.Flatten(), nn.Linear(48, LABELS)), size=SIZE)
     j = judged(f)
-    described = {"source": pixels(3, SIZE).numpy().tolist(), "crop": "none"}
+    f.frozen()
+    tally.reset()
+    others = pixels(3, SIZE)
     for kind in (Completeness, Soundness, Insertion):
-        kind(fill=Images(source=torch.tensor(described["source"]), crop="none"), points=4, draws=2)(j)
+        kind(fill=Images(source=others, crop="none"), points=4, draws=2)(j)
     assert (
         tally.images == N * LABELS * 3 * 2 + N * 2 + N
     )  # inner steps and the fill alone, two draws each; the whole
@@ -254,7 +261,7 @@ def test_an_unknown_metric_is_named_with_those_that_are_there() -> None:
 
 
 def test_nan_maps_are_refused() -> None:
-    j = judged()
-    j.maps[1, 1, 0, 0] = math.nan
+    maps = judged().maps
+    maps[1, 1, 0, 0] = math.nan
     with pytest.raises(InputError, match="image 1, label 1 contains NaN"):
-        Completeness()(j)
+        replace(judged(), maps=maps)

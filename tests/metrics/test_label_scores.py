@@ -22,6 +22,7 @@ from proofmap.metrics import (
     insertion,
 )
 from proofmap.results.frontier import frontier
+from proofmap.session import Session
 from proofmap.study import run_study
 from proofmap.testing.nets import conv_classifier, normal, pixels
 from tests.command import run as command
@@ -31,7 +32,7 @@ from tests.study.studies import toy_study
 def judged(labels: int = 4, *, shared: bool = False) -> Judged:
     f, x = conv_classifier(), pixels(3, 8)
     heat = normal(3, labels, 8, 8)
-    return Judged(f, x, f.top(x, labels), heat[:, :1].expand_as(heat) if shared else heat)
+    return Judged(Session(f), x, f.top(x, labels), heat[:, :1].expand_as(heat) if shared else heat)
 
 
 def test_class_sensitivity_is_that_of_a_plain_loop() -> None:
@@ -60,18 +61,18 @@ def test_one_map_for_all_labels_is_not_sensitive_to_them_and_one_label_says_noth
 
 def test_too_many_labels_for_the_matrix_are_refused() -> None:
     f, x = conv_classifier(8, 70), pixels(1, 8)
-    j = Judged(f, x, f.top(x, 70), normal(1, 70, 8, 8))
+    j = Judged(Session(f), x, f.top(x, 70), normal(1, 70, 8, 8))
     with pytest.raises(InputError, match="judge fewer labels"):
         ClassSensitivity(points=2)(j)
 
 
 def test_second_soundness_is_that_of_the_nets_second_label() -> None:
     j = judged(4)
-    turned = Judged(j.classifier, j.images, j.labels.flip(1), j.maps.flip(1))
+    turned = Judged(Session(j.classifier), j.images, j.labels.flip(1), j.maps.flip(1))
     expected = Soundness(points=8).pairs(j)[:, 1]  # labels go by their probability
     assert torch.equal(SecondSoundness(points=8)(j), expected)
     torch.testing.assert_close(SecondSoundness(points=8)(turned), expected)
-    alone = Judged(j.classifier, j.images, j.labels[:, :1], j.maps[:, :1])
+    alone = Judged(Session(j.classifier), j.images, j.labels[:, :1], j.maps[:, :1])
     assert bool(SecondSoundness(points=8)(alone).isnan().all())
 
 

@@ -10,6 +10,7 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.metrics import Judged, make_metric, side_by_side
+from proofmap.session import Session
 from tests.toys import Linear, conv_classifier, normal, pixels
 
 SIZE, N = 10, 3
@@ -22,7 +23,7 @@ def judged(maps: Tensor | None = None, **known: object) -> Judged:
     f = conv_classifier(SIZE, 4)
     maps = normal(N, 2, SIZE, SIZE, seed=3) if maps is None else maps
     given = {"truth": TRUTH, "boxes": BOXES, **known}
-    return Judged(f, pixels(N, SIZE), LABELS, maps, **given)  # type: ignore[arg-type]
+    return Judged(Session(f), pixels(N, SIZE), LABELS, maps, **given)  # type: ignore[arg-type]
 
 
 def peak(*places: tuple[int, int]) -> Tensor:
@@ -97,7 +98,7 @@ def test_the_box_of_a_map_against_one_drawn_by_hand() -> None:
 def test_rows_have_no_boxes() -> None:
     inputs = Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4)
     f = pm.Classifier(Linear(normal(2, 4)), inputs=inputs)
-    j = Judged(f, torch.rand(1, 4), torch.tensor([[0]]), torch.rand(1, 1, 4))
+    j = Judged(Session(f), torch.rand(1, 4), torch.tensor([[0]]), torch.rand(1, 1, 4))
     with pytest.raises(InputError, match="leave this metric out"):
         make_metric("box-iou")(j)
 

@@ -18,10 +18,10 @@ from proofmap.metrics import (
     Metric,
     Soundness,
     make_metric,
-    prepare_metrics,
 )
 from proofmap.metrics.block import Subjects, judge_block
 from proofmap.study.planning.cost import unit_cost
+from tests.sessions import bound
 from tests.toys import conv_classifier, counted_classifier, pixels
 
 
@@ -70,7 +70,7 @@ def test_a_metric_of_ones_own_is_built_from_its_fields() -> None:
         description: ClassVar[str] = "mean of the image"
         scale: float = 1.0
 
-        def __call__(self, judged: Judged) -> Tensor:
+        def values(self, judged: Judged) -> Tensor:
             return self.scale * judged.images.mean(dim=(1, 2, 3))
 
     METRICS.register(Brightness)
@@ -85,13 +85,13 @@ def test_a_metric_of_ones_own_is_built_from_its_fields() -> None:
 )
 def test_the_plan_counts_the_passes_that_the_net_will_see(method: str) -> None:
     f, tally = counted_classifier()
-    ready = pm.make_method(method).prepare(f)
-    metrics = prepare_metrics({metric.name: metric for metric in pm.default_metrics()}, f)
-    cost = unit_cost(ready, list(metrics.values()), 3)
+    ready = bound(pm.make_method(method), f)
+    metrics = {metric.name: metric for metric in pm.default_metrics()}
+    cost = unit_cost(ready.thing, list(metrics.values()), 3, ready.session)
     assert cost is not None
     images = pixels(5, 8)
     labels = f.top(images, 3)
     f.frozen()
     tally.reset()
-    judge_block(ready, Subjects(images, labels), metrics)
+    judge_block(ready.session, ready.thing, Subjects(images, labels), metrics)
     assert 5 * cost.passes == pytest.approx(tally.images, abs=10)  # up to two looks at the images themselves

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.metrics import Judged, SufficientRegion, make_metric, sufficient_subsets
+from proofmap.session import Session
 from tests.toys import Linear, conv_classifier, counted_classifier, normal, pixels
 
 SIZE, N = 4, 3
@@ -17,7 +18,9 @@ LABELS = torch.tensor([[0, 2], [1, 3], [2, -1]])
 
 
 def judged(f: pm.Classifier | None = None) -> Judged:
-    return Judged(f or conv_classifier(SIZE, 4), pixels(N, SIZE), LABELS, normal(N, 2, SIZE, SIZE, seed=6))
+    return Judged(
+        Session(f or conv_classifier(SIZE, 4)), pixels(N, SIZE), LABELS, normal(N, 2, SIZE, SIZE, seed=6)
+    )
 
 
 def by_hand(j: Judged, i: int, k: int, keeps: str, level: float) -> float:
@@ -88,7 +91,7 @@ def test_a_net_with_two_reasons_has_two_subsets() -> None:
     order = torch.tensor([4, 5, 2, 8, 0, 1, 3, 6, 7])  # the second reason first, with one position too many
     map_ = torch.zeros(9)
     map_[order] = torch.arange(9, 0, -1).float()
-    j = Judged(f, x, torch.tensor([[0]]), map_.view(1, 1, 3, 3))
+    j = Judged(Session(f), x, torch.tensor([[0]]), map_.view(1, 1, 3, 3))
     every = SufficientRegion(points="all")
     assert (every(j) * 9).round().item() == 4
     subsets = sufficient_subsets(j, every)
@@ -99,16 +102,16 @@ def test_a_net_with_two_reasons_has_two_subsets() -> None:
 def test_one_reason_gives_one_subset_and_most_is_a_limit() -> None:
     f, x = either((0, 1))
     map_ = torch.arange(9, 0, -1).float().view(1, 1, 3, 3)
-    j = Judged(f, x, torch.tensor([[0]]), map_)
+    j = Judged(Session(f), x, torch.tensor([[0]]), map_)
     every = SufficientRegion(points="all")
     assert len(sufficient_subsets(j, every)) == 1
     both, _ = either((0, 1), (2, 3), (4, 5))
-    j = Judged(both, x, torch.tensor([[0]]), map_)
+    j = Judged(Session(both), x, torch.tensor([[0]]), map_)
     assert len(sufficient_subsets(j, every)) == 3 and len(sufficient_subsets(j, every, most=2)) == 2
 
 
 def test_a_label_that_the_fill_alone_keeps_needs_no_position() -> None:
     f = pm.Classifier(Linear(torch.zeros(2, 9), torch.tensor([1.0, -1.0])), size=3, mean=[0.0], std=[1.0])
-    j = Judged(f, torch.ones(1, 1, 3, 3), torch.tensor([[0]]), normal(1, 1, 3, 3))
+    j = Judged(Session(f), torch.ones(1, 1, 3, 3), torch.tensor([[0]]), normal(1, 1, 3, 3))
     assert make_metric("sufficient-region")(j).item() == 0.0
     assert make_metric("sufficient-region:keeps=value,level=0.99")(j).isnan().all()

@@ -20,13 +20,14 @@ from proofmap.metrics import (
     ProofSize,
     SumToLogit,
 )
+from proofmap.session import Session
 from proofmap.testing.nets import conv_classifier, normal, pixels
 
 
 def judged(heat: Tensor | None = None, labels: int = 3, **options: Tensor) -> Judged:
     f, x = conv_classifier(), pixels(3, 8)
     maps = normal(3, labels, 8, 8) if heat is None else heat
-    return Judged(f, x, f.top(x, labels), maps, **options)
+    return Judged(Session(f), x, f.top(x, labels), maps, **options)
 
 
 def test_li_soundness_is_that_of_a_plain_loop() -> None:
@@ -94,7 +95,7 @@ def test_merlin_convinces_and_morgana_fools_where_they_can() -> None:
     wrong = torch.stack([right, left, left], dim=1)
 
     def scores(maps: Tensor, **options: Tensor) -> tuple[float, float]:
-        j = Judged(f, x, labels, maps, **options)
+        j = Judged(Session(f), x, labels, maps, **options)
         return float(MerlinArthurCompleteness(share=0.5)(j)), float(MerlinArthurSoundness(share=0.5)(j))
 
     assert scores(honest) == (1.0, 0.0), "the right half alone makes the net say label 1"
@@ -112,11 +113,11 @@ def test_gradient_times_input_adds_up_on_a_linear_net() -> None:
     f, x = halves()
     labels = torch.tensor([[0, 1]])
     weight = f.net[1].weight.detach().view(3, 4, 4)[:2]
-    j = Judged(f, x, labels, weight[None] * x)
+    j = Judged(Session(f), x, labels, weight[None] * x)
     assert float(SumToLogit()(j)) < 1e-6
-    doubled = Judged(f, x, labels, 2 * weight[None] * x)
+    doubled = Judged(Session(f), x, labels, 2 * weight[None] * x)
     assert float(SumToLogit()(doubled)) == pytest.approx(1.0)
-    nothing = Judged(f, x, torch.tensor([[2]]), weight[None, :1])
+    nothing = Judged(Session(f), x, torch.tensor([[2]]), weight[None, :1])
     assert bool(SumToLogit()(nothing).isnan().all()), "label 2 gains nothing"
 
 
@@ -128,7 +129,7 @@ def test_the_error_is_captums_convergence_delta(captum: ModuleType) -> None:
     maps, delta = attr.IntegratedGradients(f).attribute(
         x, blank, target=labels[:, 0], n_steps=8, return_convergence_delta=True
     )
-    found = SumToLogit()(Judged(f, x, labels, maps.detach().sum(dim=1, keepdim=True)))
+    found = SumToLogit()(Judged(Session(f), x, labels, maps.detach().sum(dim=1, keepdim=True)))
     gained = (f.logits(x) - f.logits(blank)).gather(1, labels)[:, 0]
     torch.testing.assert_close(found, (delta.detach() / gained).abs().float(), atol=1e-4, rtol=1e-3)
 
@@ -137,7 +138,7 @@ def test_the_size_of_a_proof_is_that_of_a_plain_loop() -> None:
     f, x = conv_classifier(), pixels(5, 8)
     labels = f.top(x, 2)
     heat = normal(5, 2, 8, 8)
-    found = ProofSize(points=16).pairs(Judged(f, x, labels, heat))
+    found = ProofSize(points=16).pairs(Judged(Session(f), x, labels, heat))
     gray = f.blank(1)
     for i in range(5):
         order = heat[i, 0].flatten().argsort(descending=True)

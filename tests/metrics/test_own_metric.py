@@ -23,7 +23,7 @@ def own(**attributes: Any) -> Metric:
 
 
 def giving(found: Callable[[Judged], object], **attributes: Any) -> Metric:
-    return own(__call__=lambda self, judged: found(judged), **attributes)
+    return own(values=lambda self, judged: found(judged), **attributes)
 
 
 def evaluated(*metrics: Metric) -> pm.Evaluation:
@@ -53,7 +53,7 @@ def evaluated(*metrics: Metric) -> pm.Evaluation:
 def test_values_have_one_form(found: Callable[[Judged], object], told: str) -> None:
     with pytest.raises(
         pm.InputError,
-        match=r"the metric own: __call__\(judged\) must return a torch.Tensor .* of shape \(4,\)",
+        match=r"the metric own: values\(judged\) must return a torch.Tensor .* of shape \(4,\)",
     ) as error:
         evaluated(giving(found))
     with pytest.raises(pm.InputError, match=told):

@@ -53,15 +53,15 @@ class Highest(Counted):
 class Doubled(Counted):
     """Twice what the class above it gives."""
 
-    def __call__(self, judged: Judged) -> Tensor:
-        return 2 * super().__call__(judged)
+    def values(self, judged: Judged) -> Tensor:
+        return 2 * self.from_pairs(judged, self.pairs(judged))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Both(Counted):
     """Values of images that do not come from those of labels; it writes over the maps afterwards."""
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         found = judged.maps.flatten(1).amax(dim=1)
         judged.maps.zero_()
         return found
@@ -118,5 +118,5 @@ def test_a_metric_may_build_on_the_values_of_the_class_above_it() -> None:
 
 def test_a_metric_that_gives_neither_values_nor_pairs_says_so() -> None:
     silent = type("Silent", (Metric,), {"name": "counted", "description": "none", "higher_is_better": True})()
-    with pytest.raises(pm.InputError, match="the metric counted gives no values: define __call__"):
-        silent.measure(None)
+    with pytest.raises(pm.InputError, match="the metric counted gives no values: define values"):
+        silent.values(None)

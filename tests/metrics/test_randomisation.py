@@ -18,7 +18,9 @@ from proofmap.core.errors import InputError
 from proofmap.metrics import Judged, Randomisation
 from proofmap.metrics.randomisation import smooth_maps, unlearned
 from proofmap.metrics.similarity import similarity, ssim
+from proofmap.session import Session
 from proofmap.testing.nets import ROWS, classifier_of, values
+from tests.sessions import bound
 from tests.toys import conv_classifier, conv_net, normal, pixels
 
 # ---- similarities -------------------------------------------------------------------------------------------------
@@ -183,8 +185,8 @@ NET = conv_classifier(12)
 
 
 def judged(method: str) -> Judged:
-    ready = pm.make_method(method).prepare(NET)
-    return Judged(NET, IMAGES, LABELS, ready(IMAGES, LABELS, seed=5), method=ready, seed=5)
+    ready = bound(pm.make_method(method), NET)
+    return Judged(Session(NET, seed=5), IMAGES, LABELS, ready(IMAGES, LABELS, seed=5), method=ready.thing)
 
 
 def other_maps(method: str, layers: list[str], draw: int = 0) -> torch.Tensor:
@@ -212,10 +214,9 @@ def test_what_knows_nothing_of_the_net_stays_and_what_does_changes() -> None:
 
 
 def test_the_smooth_variant_averages_maps_over_noisy_copies() -> None:
-    ready = pm.make_method("gradient-x-input").prepare(NET)
-    found = smooth_maps(
-        ready, IMAGES, LABELS, samples=3, noise=0.2, seed=5, progress=judged("random").progress
-    )
+    ready = bound(pm.make_method("gradient-x-input"), NET)
+    session = Session(NET, seed=5)
+    found = smooth_maps(session, ready.thing, IMAGES, LABELS, samples=3, noise=0.2)
     total = torch.zeros_like(found)
     for k in range(3):
         keys = streams.image_keys(IMAGES, 5, "smooth", k)
@@ -224,17 +225,8 @@ def test_the_smooth_variant_averages_maps_over_noisy_copies() -> None:
         total += ready(noisy.clamp(0, 1), LABELS, seed=5)
     torch.testing.assert_close(found, total / 3)
     j = judged("gradient-x-input")
-    again = smooth_maps(
-        pm.make_method("gradient-x-input").prepare(
-            randomised(NET, ["0", "2", "6"], seed=streams.key_of(5, 0))
-        ),
-        IMAGES,
-        LABELS,
-        samples=3,
-        noise=0.2,
-        seed=5,
-        progress=j.progress,
-    )
+    other = session.for_net(randomised(NET, ["0", "2", "6"], seed=streams.key_of(5, 0)))
+    again = smooth_maps(other, ready.thing, IMAGES, LABELS, samples=3, noise=0.2)
     expected = similarity(found.flatten(0, 1), again.flatten(0, 1), "rank").view(3, 2)
     assert Randomisation(samples=3, noise=0.2)(j)[:2].tolist() == pytest.approx(
         expected[:2].mean(dim=1).tolist()
@@ -249,8 +241,8 @@ def test_maps_of_the_other_net_are_made_once_for_all_metrics() -> None:
         calls.append(len(images))
         return normal(*labels.shape, 12, 12)
 
-    ready = pm.make_method(counted_maps).prepare(NET)
-    j = Judged(NET, IMAGES, LABELS, ready(IMAGES, LABELS), method=ready)
+    ready = bound(pm.make_method(counted_maps), NET)
+    j = Judged(ready.session, IMAGES, LABELS, ready(IMAGES, LABELS), method=ready.thing)
     for metric in (Randomisation(), Randomisation(similarity="ssim")):
         metric(j)
         metric.pairs(j)
@@ -261,9 +253,9 @@ def test_maps_of_the_other_net_are_made_once_for_all_metrics() -> None:
 
 def test_rows_have_no_structure_to_compare() -> None:
     f = classifier_of(ROWS)
-    ready = pm.make_method("gradient").prepare(f)
+    ready = bound(pm.make_method("gradient"), f)
     x, labels = values(ROWS, 2), torch.zeros(2, 1, dtype=torch.long)
-    j = Judged(f, x, labels, ready(x, labels), method=ready)
+    j = Judged(Session(f), x, labels, ready(x, labels), method=ready.thing)
     assert Randomisation()(j).shape == (2,)
     with pytest.raises(InputError, match="take similarity=rank"):
         Randomisation(similarity="ssim")(j)

@@ -19,6 +19,7 @@ from proofmap.fills.road import impute
 from proofmap.methods import make_method
 from proofmap.metrics import deletion
 from proofmap.testing.nets import ROWS, SERIES, classifier_of, conv_classifier, pixels, values
+from tests.sessions import bound
 
 NEIGHBOURS = {(i, j): 1 / 12 if i and j else 1 / 6 for i in (-1, 0, 1) for j in (-1, 0, 1) if i or j}
 
@@ -84,7 +85,7 @@ def test_a_picture_is_imputed_alike_alone_and_among_others() -> None:
 
 def test_what_is_known_stays_and_nothing_known_is_gray_with_noise() -> None:
     f, x = conv_classifier(12), pixels(2, 12)
-    fill, keys = Road().prepare(f), streams.image_keys(x, "test")
+    fill, keys = bound(Road(), f), streams.image_keys(x, "test")
     known = masks((12, 12))[:2]
     assert torch.equal(impute(x, known).masked_select(known[:, None]), x.masked_select(known[:, None]))
     away = fill(x, keys) - f.gray.view(3, 1, 1)
@@ -98,7 +99,7 @@ def test_a_series_with_one_gap_is_a_straight_line() -> None:
     x = values(SERIES, 1)
     known = torch.ones(1, 12, dtype=torch.bool)
     known[:, 3:8] = False
-    found = Road(noise=1e-9).prepare(f).behind(x, streams.image_keys(x, "test"), known)
+    found = bound(Road(noise=1e-9), f).behind(x, streams.image_keys(x, "test"), known)
     line = x[:, :, 2:3] + (x[:, :, 8:9] - x[:, :, 2:3]) * torch.arange(1, 6) / 6
     torch.testing.assert_close(found[:, :, 3:8], line, atol=1e-3, rtol=1e-3)
 
@@ -107,7 +108,7 @@ def test_the_deletion_game_is_played_on_imputed_pictures() -> None:
     f, x, labels = conv_classifier(12), pixels(2, 12), torch.tensor([[0], [1]])
     heat = pixels(2, 12, channels=1, seed=4)
     found = deletion(f, x, heat, labels, curve="road")
-    ready, keys = Road().prepare(f), streams.image_keys(x, 0, "curve fill", 0)
+    ready, keys = bound(Road(), f), streams.image_keys(x, 0, "curve fill", 0)
     ranks = (-heat.flatten(2)).argsort(dim=2).argsort(dim=2)[:, 0]
     for step in (3, 7):
         keep = (ranks >= found.counts[step]).view(2, 12, 12)
@@ -121,4 +122,4 @@ def test_methods_and_tables_are_told_to_use_another_fill() -> None:
         make_method("occlusion:fill=road")
     assert isinstance(ROWS, Rows)
     with pytest.raises(InputError, match="use another fill"):
-        Road().prepare(classifier_of(ROWS))
+        bound(Road(), classifier_of(ROWS))

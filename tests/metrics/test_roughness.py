@@ -13,6 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.metrics import Judged, make_metric
 from proofmap.metrics.roughness import roughness
+from proofmap.session import Session
 from tests.toys import drawn, normal
 
 
@@ -51,7 +52,7 @@ def test_the_metric_is_the_mean_over_labels_of_the_top_share() -> None:
     f = pm.Classifier(drawn(nn.Sequential(nn.Flatten(), nn.Linear(300, 3))), size=10)
     images, labels = torch.rand(2, 3, 10, 10), torch.tensor([[0, 1], [2, -1]])
     maps = normal(2, 2, 10, 10, seed=4)
-    judged = Judged(classifier=f, images=images, labels=labels, maps=maps)
+    judged = Judged(session=Session(f), images=images, labels=labels, maps=maps)
     metric = make_metric("roughness:share=0.3")
     values = metric.pairs(judged)
     assert values is not None and bool(values[1, 1].isnan())
@@ -64,7 +65,7 @@ def test_the_metric_is_the_mean_over_labels_of_the_top_share() -> None:
 def test_positions_without_neighbours_have_none() -> None:
     f = pm.Classifier(drawn(nn.Linear(4, 2)), inputs=Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4))
     judged = Judged(
-        classifier=f, images=torch.rand(1, 4), labels=torch.tensor([[0]]), maps=torch.rand(1, 1, 4)
+        session=Session(f), images=torch.rand(1, 4), labels=torch.tensor([[0]]), maps=torch.rand(1, 1, 4)
     )
     with pytest.raises(InputError, match="neighbours"):
         make_metric("roughness")(judged)

@@ -16,6 +16,7 @@ from proofmap.metrics import Judged, SaliencyMetric, make_metric, saliency_sweep
 from proofmap.metrics.regions import Boxes, boxes_around, crops, largest_piece
 from proofmap.metrics.saliency_metric import DELTAS
 from proofmap.results.intervals import mean_interval
+from proofmap.session import Session
 from tests.toys import conv_classifier, counted_classifier, normal, pixels
 
 HEIGHT, WIDTH, N = 9, 12, 4
@@ -25,7 +26,7 @@ LABELS = torch.tensor([[0, 2], [1, 3], [2, 0], [3, 1]])
 def judged() -> Judged:
     f = conv_classifier((HEIGHT, WIDTH), 4)
     maps = F.interpolate(normal(N, 2, 3, 4, seed=3), (HEIGHT, WIDTH), mode="bilinear")
-    return Judged(f, pixels(N, (HEIGHT, WIDTH)), LABELS, maps)
+    return Judged(Session(f), pixels(N, (HEIGHT, WIDTH)), LABELS, maps)
 
 
 def by_hand(j: Judged, i: int, k: int, delta: float, reading: str) -> tuple[float, float, float]:
@@ -103,7 +104,9 @@ def test_the_largest_piece_gives_a_smaller_box() -> None:
 
 def test_score_and_confidence_share_their_passes() -> None:
     f, tally = counted_classifier(size=8)
-    j = Judged(f, pixels(N, 8), LABELS, normal(N, 2, 8, 8))
+    j = Judged(Session(f), pixels(N, 8), LABELS, normal(N, 2, 8, 8))
+    f.frozen()
+    tally.reset()
     for name in ("saliency-metric", "saliency-confidence", "saliency-area"):
         make_metric(name)(j)
         make_metric(name).pairs(j)
@@ -127,7 +130,7 @@ def test_the_sweep_has_the_papers_thresholds_and_finds_the_best() -> None:
     j = judged()
     sweep = saliency_sweep(j.classifier, "gradient", j.images, labels=LABELS)
     maps = make_method("gradient")(j.classifier, j.images, LABELS[:, :1])
-    alone = Judged(j.classifier, j.images, LABELS[:, :1], maps)
+    alone = Judged(Session(j.classifier), j.images, LABELS[:, :1], maps)
     values = [SaliencyMetric(delta=delta)(alone).mean().item() for delta in DELTAS]
     assert [row.value for row in sweep.rows] == pytest.approx(values, abs=1e-5)
     assert sweep.metric.delta == DELTAS[int(np.argmin(values))] and sweep.n == N

@@ -20,6 +20,7 @@ from tests.models.test_text_models import (
     saved,
     transformers,
 )
+from tests.sessions import bound
 
 METHODS = ["attention-rollout", "chefer", "attention-lrp"]
 NAMES = ["bad", "good", "mixed"]
@@ -82,7 +83,7 @@ def test_the_contract_of_attention_methods(kind: str, tmp_path: Path) -> None:
 def test_nets_without_one_pass_are_refused(name: str, tmp_path: Path) -> None:
     model = pm.load_classifier(f"hf-lm:{language_model(tmp_path / 'lm')}?labels=yes,no")
     with pytest.raises(InputError, match="reads the text once for each label"):
-        pm.make_method(name).prepare(model)
+        bound(pm.make_method(name), model)
     windows = pm.load_classifier(f"hf-text:{bert(tmp_path / 'bert', NAMES)}?longer=windows")
     with pytest.raises(InputError, match="windows"):
-        pm.make_method(name).prepare(windows)
+        bound(pm.make_method(name), windows)

@@ -12,6 +12,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
 from tests.lazily import Lazily
+from tests.sessions import bound
 
 transformers, tokenizers = Lazily("transformers"), Lazily("tokenizers")
 
@@ -239,7 +240,7 @@ def test_a_masked_language_model_draws_hidden_words(tmp_path: Path) -> None:
 
     folder = masked_model(tmp_path / "lm")
     f = pm.load_classifier(f"hf-text:{bert(tmp_path / 'net', ['bad', 'good'])}?length=12")
-    fill = make_fill(f"masked-lm:{folder}").prepare(f)
+    fill = bound(make_fill(f"masked-lm:{folder}"), f)
     x = f.inputs.encode(TEXTS[:2])
     keep = torch.ones(2, 12, dtype=torch.bool)
     keep[0, 1] = False
@@ -266,15 +267,15 @@ def test_masked_language_models_that_do_not_fit_are_refused(tmp_path: Path) -> N
 
     f = pm.load_classifier(f"hf-text:{bert(tmp_path / 'net', ['bad', 'good'])}")
     with pytest.raises(ModelError, match="has no head that predicts masked words"):
-        make_fill(f"masked-lm:{tmp_path / 'net'}").prepare(f)
+        bound(make_fill(f"masked-lm:{tmp_path / 'net'}"), f)
     with pytest.raises(ModelError, match="there is no folder"):
-        make_fill("masked-lm:./nowhere-at-all").prepare(f)
+        bound(make_fill("masked-lm:./nowhere-at-all"), f)
     folder = masked_model(tmp_path / "lm")
     other = tokenizer()
     other.add_tokens(["more"])
     other.save_pretrained(folder)
     with pytest.raises(InputError, match="has other tokens than the net"):
-        make_fill(f"masked-lm:{folder}").prepare(f)
+        bound(make_fill(f"masked-lm:{folder}"), f)
 
 
 def test_long_texts_are_read_in_windows(tmp_path: Path) -> None:

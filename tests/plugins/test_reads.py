@@ -22,6 +22,7 @@ import proofmap as pm
 from proofmap.methods import FromFunction
 from proofmap.plugins.code import code_record, provenance, value_digest
 from proofmap.plugins.reads import unseen_in
+from tests.sessions import bound
 from tests.toys import linear_classifier
 
 
@@ -181,7 +182,7 @@ def test_what_cannot_be_seen_is_noted(live: object) -> None:
     kept = notebook(
         "from dataclasses import dataclass\nfrom proofmap.methods import Method\n"
         "@dataclass(frozen=True, kw_only=True)\nclass Mine(Method):\n    name = 'mine'\n    live = LIVE\n"
-        "    def compute(self, classifier, images, labels, *, seed, progress):\n        return images\n",
+        "    def maps(self, session, images, labels):\n        return images\n",
         LIVE=live,
     )["Mine"]()
     assert unseen_in(provenance(kept)) == {"Mine.live": kind}
@@ -197,8 +198,8 @@ def test_a_value_that_contains_itself_has_a_digest() -> None:
 def test_a_record_is_made_before_the_first_map() -> None:
     """A function that fills a cache keeps one record, and one place in a dictionary, while it runs."""
     scope = notebook("def f(classifier, images, labels):\n    CACHE.append(1)\n    return images", CACHE=[])
-    ready = FromFunction(function=scope["f"]).prepare(linear_classifier(2, 3))
-    before, place = ready.record(), hash(ready)
+    ready = bound(FromFunction(function=scope["f"]), linear_classifier(2, 3))
+    before, place = ready.record(), hash(ready.thing)
     scope["CACHE"].append(1)
-    assert (ready.record(), hash(ready)) == (before, place)
+    assert (ready.record(), hash(ready.thing)) == (before, place)
     assert FromFunction(function=scope["f"]).settings() != before

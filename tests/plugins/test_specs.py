@@ -29,7 +29,7 @@ class Shifted(Fill):
     by: int = 8
     up: int = 0
 
-    def backgrounds(self, images, keys, inputs):
+    def backgrounds(self, session, images, keys):
         return images.roll((self.up, self.by), dims=(-2, -1))
 
 def bright(classifier, images, labels):

@@ -20,7 +20,7 @@ from proofmap.core.inputs import Rows
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.proof import completeness
 from proofmap.report import figures
-from proofmap.report.figures import drawing, grid, learned
+from proofmap.report.figures import drawing, grid
 from proofmap.report.figures.curves import CurvesFigure, Line, Panel, curves_figure
 from proofmap.report.figures.desk import desk, desk_of, desk_of_photo
 from proofmap.report.figures.label_matrix import LabelMatrix, Matrix, label_matrix
@@ -31,6 +31,7 @@ from proofmap.report.pictures import masked_photo
 from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.results.proof_shape import strength
 from proofmap.results.records import BEST_EFFORT, MethodResult
+from tests.sessions import bound
 from tests.toys import conv_classifier, normal, pixels
 from tests.toys import drawn as random_weights
 
@@ -475,11 +476,7 @@ def test_masks_by_k_shows_every_mask_alone(f: pm.Classifier, images: Tensor) -> 
     record = masks_by_k(f, images, ks=(1, 3), method=QUICK)
     assert len(record.headings) == 1 + 1 + 3 and [s[2] for s in record.spans] == ["K = 1", "K = 3"]
     top = f.probabilities(images).argmax(dim=1, keepdim=True)
-    masks = (
-        dataclasses.replace(QUICK, masks=3)
-        .prepare(f)
-        .each_mask(images, top, seed=0, progress=learned.Silent())
-    )
+    masks = bound(dataclasses.replace(QUICK, masks=3), f).each_mask(images, top)
     cell = record.rows[1][3]
     shown = np.asarray(masked_photo(images[1], masks[1, 0, 1], f.inputs, 0.3, gray_bytes(f)))
     assert cell is not None and (cell.pixels == shown).all()

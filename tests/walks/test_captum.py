@@ -46,7 +46,7 @@ class Area(Metric):
     limits: ClassVar[tuple[float, float]] = (0.0, 1.0)
     share: float = setting(0.5, "of the range between the lowest and the highest value", least=0, most=1)
 
-    def __call__(self, judged):
+    def values(self, judged):
         maps = judged.maps[:, 0].flatten(1)
         low, high = maps.amin(dim=1, keepdim=True), maps.amax(dim=1, keepdim=True)
         return (maps > low + self.share * (high - low)).float().mean(dim=1)
@@ -90,7 +90,7 @@ def test_a_researcher_with_captum(mine: Path, here: Path, proofmap: Proofmap) ->
     # a constant is edited: refused, with the command that helps; the numbers stay
     mine.write_text(MINE.replace("STEPS = 4", "STEPS = 2"))
     proofmap(*EVALUATE).refuses(
-        "integrated_gradients", "code:", "proofmap verify run --forget integrated_gradients"
+        "integrated_gradients", "code:", f"proofmap verify {here / 'run'} --forget integrated_gradients"
     )
     assert (here / "run" / "scores.csv").read_text() == before
     proofmap(*EVALUATE, "--out", "again", "--metrics", "completeness").works()

@@ -20,6 +20,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cached_property, partial
+from typing import TypeVar
 
 from proofmap.app.answers import MethodAbout, Named
 from proofmap.app.setting_fields import SAFE_TEXTS, bounds, fields_of, is_live
@@ -27,11 +28,14 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import KINDS, Pictures
 from proofmap.fills import FILLS, Fill, Images, make_fill
-from proofmap.fills.images import OWN, SAMPLES, AnyPlugin
+from proofmap.fills.images import OWN, SAMPLES
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.methods.facts import FAMILIES, facts_of
 from proofmap.methods.method import default_method
 from proofmap.plugins.settings import Plugin, Setting, settings_of
+from proofmap.session import Session
+
+AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 
 DEFAULT_METHOD, DEFAULT_FILL = "belief-mask", "gray"
 RECOMMENDED = {
@@ -132,7 +136,9 @@ class Choices:
         if self._net is None:
             return ""
         try:
-            cost = method.prepare(self._net).cost(1)
+            session = Session(self._net)
+            session.prepare(method)
+            cost = method.cost(1, session)
         except ProofmapError:
             return None
         return "depends" if cost is None else f"at most {cost.passes:,} for one label"

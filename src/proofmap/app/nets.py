@@ -25,14 +25,15 @@ from proofmap.core.label_names import canonical_name, close_names
 from proofmap.core.text import one_line
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_images
-from proofmap.fills import Fill, Images, Pools, ReadyFill
+from proofmap.fills import Fill, Images
 from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
 from proofmap.models.clip import read_labels
 from proofmap.models.registry import installed_models
 from proofmap.models.text_models import is_text_model
 from proofmap.results.sharing import without_folders
+from proofmap.session import Session
 from proofmap.study import Study
-from proofmap.study.session import open_net
+from proofmap.study.opened import open_net
 
 PHOTO = "photo"
 KINDS = (PHOTO, "row", "series", "text")
@@ -155,7 +156,7 @@ class Nets:
         self._facts: dict[str, Facts] = {}
         self._kept: OrderedDict[str, Classifier] = OrderedDict()
         self._seen: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
-        self._fills: Kept[tuple[str, str, Fill], ReadyFill] = Kept(lambda kept: len(kept) > _FILLS)
+        self._fills: Kept[tuple[str, str, Fill], tuple[Fill, Session]] = Kept(lambda kept: len(kept) > _FILLS)
         self._beliefs: Kept[tuple[str, str], Tensor] = Kept(lambda kept: len(kept) > _SEEN)
         self._lock = threading.Lock()
         self._pooling = threading.Lock()
@@ -277,17 +278,20 @@ class Nets:
         n = int(lengths[0])
         return classifier.at_length(n), classifier.inputs.cut(image, n)
 
-    def fill(self, name: str, photo: Subject, fill: Fill) -> ReadyFill:
-        """A fill (the values that hidden positions show), prepared for a net and a photo.
-
-        Random images come from the pool that ``proofmap explain`` would use.
+    def hidden(self, name: str, photo: Subject, fill: Fill, image: Tensor, seed: int) -> Tensor:
+        """What the hidden positions of a photo show ``(1, *shape)``, where the net sees it as ``image``. For a random fill, this is the first
+        draw that curves with this seed use; random images come from the pool that ``proofmap explain`` would use.
         """
 
-        def prepare() -> ReadyFill:
+        def prepare() -> tuple[Fill, Session]:
             classifier, _ = self.at_own_length(name, self.seen(photo, name))
-            return self.judging_fill(fill, photo, name).prepare(classifier)
+            session, judging = Session(classifier, role="judge"), self.judging_fill(fill, photo, name)
+            judging.prepare(session)
+            return judging, session
 
-        return self._fills.get_or_make((photo.id, name, fill), prepare)
+        judging, session = self._fills.get_or_make((photo.id, name, fill), prepare)
+        with torch.no_grad():
+            return judging(session, image, streams.image_keys(image, seed, "curve fill", 0))
 
     def beliefs(self, photo: Subject, name: str, image: Tensor) -> Tensor:
         """The net's probabilities f ``(A,)`` of all labels for a photo, which the net sees as ``image``. They are computed once."""
@@ -323,7 +327,11 @@ class Nets:
 
     def judging_fill(self, fill: Fill, photo: Subject, name: str) -> Fill:
         """The fill with the pool of random images that ``proofmap explain`` would use to judge maps of this photo."""
-        return Pools(lambda: self._sources(photo, name)).bind(fill, "judge")
+        if not isinstance(fill, Images):
+            return fill
+        source = self._sources(photo, name) if fill.is_usual else None
+        part = "judge" if fill.part == "auto" else fill.part
+        return fill.changed(part=part, **({} if source is None else {"source": source}))
 
     def _sources(self, photo: Subject, name: str) -> Distractors | None:
         inputs = self._facts[name].inputs
@@ -387,9 +395,3 @@ def _in_colour(inputs: Inputs) -> Tensor:
     picture = inputs.blank(1)
     picture[:, 0] = 1.0
     return picture
-
-
-def hidden_by(ready: ReadyFill, image: Tensor, seed: int) -> Tensor:
-    """The values ``(1, C, H, W)`` that hidden pixels show. For a random fill, this is the first draw that curves with this seed use."""
-    with torch.no_grad():
-        return ready(image, streams.image_keys(image, seed, "curve fill", 0))

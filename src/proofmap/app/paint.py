@@ -20,7 +20,7 @@ from torch.nn.functional import interpolate
 
 from proofmap.app.job_answers import MachineProof, MapAnswer, PaintAnswer, PaintAsked, PaintedBelief
 from proofmap.app.jobs import MapJob
-from proofmap.app.nets import Nets, Subject, check_known, hidden_by
+from proofmap.app.nets import Nets, Subject, check_known
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, wrong_keys
 from proofmap.fills import Fill
@@ -101,7 +101,7 @@ def painted(nets: Nets, asked: PaintAsked, photo: Subject, fill: Fill, job: MapJ
     ranked = (ranks_of(answer).view(keep.shape) < count for _, answer in maps)
     masks = torch.stack([keep, whole, *ranked]).to(classifier.device)
     image = image.to(classifier.device)
-    hidden = hidden_by(nets.fill(asked.net, photo, fill), image, asked.seed)
+    hidden = nets.hidden(asked.net, photo, fill, image, asked.seed)
     shown = classifier.inputs.composite(
         masks, image.expand(len(masks), *image.shape[1:]), hidden.expand(len(masks), *hidden.shape[1:])
     )

@@ -17,7 +17,7 @@ from proofmap.app.answers import PhotoId, SampleAsked
 from proofmap.app.choices import DEFAULT_FILL
 from proofmap.app.item_routes import data_about
 from proofmap.app.items import LONGEST_TEXT, MOST_ROWS, PIXELS, TABLE_BYTES, UPLOAD_BYTES, NotFound
-from proofmap.app.nets import PHOTO, check_known, hidden_by, plural
+from proofmap.app.nets import PHOTO, check_known, plural
 from proofmap.app.paint import FIRST, parts_of, seen_in_parts, top_labels, wrong_labels
 from proofmap.app.server import Server
 from proofmap.core.errors import InputError
@@ -119,7 +119,7 @@ def photos_router(server: Server) -> APIRouter:
 
         def drawn() -> Any:
             image = nets.seen(found, net).to(nets.classifier(net).device)
-            return hidden_by(nets.fill(net, found, chosen), image, seed)[0].cpu()
+            return nets.hidden(net, found, chosen, image, seed)[0].cpu()
 
         return _png(facts.inputs.picture(await server.ask(drawn)))
 

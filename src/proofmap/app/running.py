@@ -30,8 +30,8 @@ from proofmap.core.progress import CallbackTask, ProgressTask
 from proofmap.core.ranking import rank
 from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
-from proofmap.methods.masks.engine import Snapshot
-from proofmap.metrics.curves import Curves, deletion
+from proofmap.metrics.curves import Curves
+from proofmap.metrics.playing import deletion
 from proofmap.report.colours import displayed
 from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
 from proofmap.report.html import write_report
@@ -42,6 +42,7 @@ from proofmap.results.named_positions import proof_count
 from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, without_folders
+from proofmap.session import Snapshot
 
 
 class JobRunner:

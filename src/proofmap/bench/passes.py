@@ -15,7 +15,8 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.frozen import Frozen
 from proofmap.classifier.probability_models import ProbabilityModel
 from proofmap.classifier.view import LogitsModule
-from proofmap.methods.method import ReadyMethod
+from proofmap.methods.method import Method
+from proofmap.session import Session
 
 
 class PassCount:
@@ -24,7 +25,7 @@ class PassCount:
     images: int = 0
 
 
-def passes_of(method: ReadyMethod, image: Tensor, labels: Tensor, *, seed: int = 0) -> int:
+def passes_of(session: Session, method: Method, image: Tensor, labels: Tensor) -> int:
     """The number of passes that a method needs for one image ``(1, *shape)`` with labels ``(1, L)``.
 
     Methods of Proofmap state their cost, which the contract tests of methods check. Any other method runs once on this image. The result is
@@ -32,16 +33,16 @@ def passes_of(method: ReadyMethod, image: Tensor, labels: Tensor, *, seed: int =
     that its floating-point operations amount to. The last one covers methods that call only parts of the net. It counts three times the
     operations of a forward pass as one pass, because a pass with gradient has at most that many.
     """
-    stated = method.cost(labels.shape[1])
-    if stated is not None and type(method.method).__module__.startswith("proofmap."):
+    stated = method.cost(labels.shape[1], session)
+    if stated is not None and type(method).__module__.startswith("proofmap."):
         return stated.passes
-    classifier = method.classifier
+    classifier = session.net
     _ = classifier.batches, classifier.frozen().batches  # finding them takes passes, too
     one, work = Operations(), Operations()
     with one:
         classifier.probabilities(image)
     with counted_passes(classifier) as count, work:
-        method(image, labels, seed=seed)
+        session.maps(method, image, labels)
     by_work = work.total // (3 * one.total) if one.total else 0
     return max(count.images, by_work, 0 if stated is None else stated.passes)
 

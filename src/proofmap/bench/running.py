@@ -23,7 +23,7 @@ from proofmap.plugins.source import source_files
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
 from proofmap.study import Executor, Plan, Run, Study, Watcher, run_study
-from proofmap.study.session import Session, open_session
+from proofmap.study.opened import OpenStudy, open_study
 
 RECORDS = "records"
 """The name of the folder in a run directory that has the records made from the run."""
@@ -61,7 +61,7 @@ def run_task(
     name = name or make_method(spec).title()
     study = task.study(spec, name, data, images)
     if task.net_digest:
-        check_net(task, open_session(study, device=device).classifier)
+        check_net(task, open_study(study, device=device).classifier)
 
     def check_images(_: Plan) -> None:
         with Run(out) as run:
@@ -93,7 +93,7 @@ def run_task(
 
 def record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, device: str | None) -> Record:
     """The record of a method that was judged on all images of a run."""
-    session = open_session(study, device=device)
+    opened = open_study(study, device=device)
     with Run(out) as run:
         result = run.evaluation(methods=[name]).results[0]
         images = _images(run)
@@ -121,11 +121,11 @@ def record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, devi
         task=task.name,
         task_digest=task.digest,
         method=method,
-        net=weights_digest(session.classifier),
+        net=weights_digest(opened.classifier),
         images=images,
         metrics=metrics,
         values=values,
-        passes=_counted(session, name, images[0]),
+        passes=_counted(opened, name, images[0]),
         seconds=round(result.seconds, 1),
         machine=machine,
     )
@@ -176,15 +176,15 @@ def _images(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def loaded(session: Session, names: Sequence[Sequence[str]]) -> Iterator[ImageBlock]:
+def loaded(opened: OpenStudy, names: Sequence[Sequence[str]]) -> Iterator[ImageBlock]:
     """Load images: yields one block for each list of image names, in order."""
-    at, net = {name: k for k, name in enumerate(session.data.names)}, session.classifier
+    at, net = {name: k for k, name in enumerate(opened.data.names)}, opened.classifier
     listed = [[at[name] for name in block] for block in names]
-    return load_listed(session.data, net.inputs, listed, device=net.device, ahead=0)
+    return load_listed(opened.data, net.inputs, listed, device=net.device, ahead=0)
 
 
-def _counted(session: Session, name: str, image: Mapping[str, Any]) -> int:
-    """The number of passes that the session's method ``name`` needs for this image."""
-    (block,) = loaded(session, [[image["name"]]])
-    labels = torch.tensor([image["labels"]], device=session.classifier.device)
-    return passes_of(session.methods[name], block.images, labels, seed=session.study.seed)
+def _counted(opened: OpenStudy, name: str, image: Mapping[str, Any]) -> int:
+    """The number of passes that the study's method ``name`` needs for this image."""
+    (block,) = loaded(opened, [[image["name"]]])
+    labels = torch.tensor([image["labels"]], device=opened.classifier.device)
+    return passes_of(opened.session, opened.methods[name], block.images, labels)

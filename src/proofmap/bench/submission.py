@@ -39,15 +39,16 @@ from proofmap.core.environment import environment
 from proofmap.core.errors import InputError
 from proofmap.core.files import file_name
 from proofmap.core.text import counted
-from proofmap.fills.images import Images, ReadyImages
+from proofmap.fills.images import ImagePool, Images
 from proofmap.methods import METHODS
 from proofmap.plugins.settings import Plugin
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
+from proofmap.session import Session
 from proofmap.study import Watcher
 from proofmap.study.manifest import differences, plain_record
+from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.resume import registrations
-from proofmap.study.session import Session, open_session
 
 SAME_DEVICE, OTHER_DEVICE = 0.001, 0.1
 """Largest allowed difference of the mean of a score, if single values differ: on the device of the record, and elsewhere."""
@@ -99,10 +100,10 @@ def check_record(
     names = [record.images[k]["name"] for k in places]
     with tempfile.TemporaryDirectory(prefix="proofbench-") as folder:
         spec = _spec_here(record, Path(folder), allow_code)
-        session = open_session(task.study(spec, record.name, data), device=device)
-        _check_settings(record, session)
-        _check_pools(session, record.name)
-        _check_beliefs(record, session)
+        opened = open_study(task.study(spec, record.name, data), device=device)
+        _check_settings(record, opened)
+        _check_pools(opened, record.name)
+        _check_beliefs(record, opened)
         _check_missing(record)
 
         how_it_agrees: dict[str, Any] = {}
@@ -115,7 +116,7 @@ def check_record(
         raise InputError(
             f"the record says that {record.name} takes {record.passes:,} passes for an image; counted here: {passes:,}"
         )
-    here = environment(session.classifier.device)
+    here = environment(opened.classifier.device)
     check = {
         "recomputed": f"{len(names)} of {len(record.images)}",
         "images": names,
@@ -203,15 +204,15 @@ def _check_name(record: Record) -> None:
         )
 
 
-def _check_settings(record: Record, session: Session) -> None:
+def _check_settings(record: Record, opened: OpenStudy) -> None:
     """Raise if the net, the metrics or the method differ from those in the record."""
-    machine = plain_record(environment(session.classifier.device))
+    machine = plain_record(environment(opened.classifier.device))
     same = all(record.machine.get(key) == machine[key] for key in ("python", "torch", "system", "device"))
     ignored = () if same else _BY_MACHINE
-    net = weights_digest(session.classifier)
+    net = weights_digest(opened.classifier)
     if record.net != net:
         raise InputError(f"the record is about another net: its digest is {record.net}, here it is {net}")
-    methods, metrics = (registrations(session)[kind] for kind in ("methods", "metrics"))
+    methods, metrics = (registrations(opened)[kind] for kind in ("methods", "metrics"))
     for metric in metrics:
         name = metric.name
         stated = record.metrics.get(name, {}).get("settings", {})
@@ -220,8 +221,8 @@ def _check_settings(record: Record, session: Session) -> None:
         lines = differences(_without(ignored, there), _without(ignored, here))
         if lines:
             raise InputError(f"the record was judged with other settings of {name}: {'; '.join(lines)}")
-    if {*record.metrics} != {*session.metrics}:
-        raise InputError(f"the record does not have the scores of the task: {', '.join(session.metrics)}")
+    if {*record.metrics} != {*opened.metrics}:
+        raise InputError(f"the record does not have the scores of the task: {', '.join(opened.metrics)}")
     stated = record.method["settings"]
     method = _known_to(stated, shared_settings(plain_record(methods[0].settings)), record.method["spec"])
     lines = differences(_without(ignored, stated), _without(ignored, method))
@@ -250,39 +251,39 @@ def _without(ignored: Sequence[str], settings: Any) -> Any:
     return [_without(ignored, value) for value in settings] if isinstance(settings, list) else settings
 
 
-def _check_pools(session: Session, name: str) -> None:
+def _check_pools(opened: OpenStudy, name: str) -> None:
     """Raise if the method and the metrics that judge it draw random images from pools with common images."""
     judged: set[int] = set()
-    for metric in session.metrics.values():
-        for pool in _pools(metric.metric, session):
+    for metric in opened.metrics.values():
+        for pool in _pools(metric, opened.session.judging()):
             judged |= {*pool.marks.tolist()}
-    for pool in _pools(session.methods[name].method, session):
+    for pool in _pools(opened.methods[name], opened.session):
         both = judged & {*pool.marks.tolist()}
         if both:
             raise InputError(
-                f"the maps of {name} saw the judge's pool: it draws random {session.classifier.inputs.noun} from {pool.pool_text}, and "
+                f"the maps of {name} saw the judge's pool: it draws random {opened.classifier.inputs.noun} from {pool.text}, and "
                 f"{len(both)} of them are among those that the judge draws from. Let it draw from part=learn, or from other data"
             )
 
 
-def _pools(plugin: Plugin, session: Session) -> Iterator[ReadyImages]:
+def _pools(plugin: Plugin, opened: Session) -> Iterator[ImagePool]:
     """The pools of random images that a plug-in, or a plug-in in its settings, draws from."""
     if isinstance(plugin, Images):
-        yield plugin.prepare(session.classifier)
+        yield plugin.drawn_from(opened)
     for member in plugin._members():
-        yield from _pools(member, session)
+        yield from _pools(member, opened)
 
 
-def _check_beliefs(record: Record, session: Session) -> None:
+def _check_beliefs(record: Record, opened: OpenStudy) -> None:
     """Raise if the net's probabilities of an image's labels differ from those in the record.
 
     This needs only one pass per image, so all images are checked.
     """
-    same_device = str(record.machine.get("device")).startswith(session.classifier.device.type)
+    same_device = str(record.machine.get("device")).startswith(opened.classifier.device.type)
     allowed = TOLERANCE if same_device else ELSEWHERE
     names = [[image["name"]] for image in record.images]
-    for image, block in zip(record.images, loaded(session, names), strict=True):
-        f, labels = session.classifier.probabilities(block.images)[0].tolist(), image["labels"]
+    for image, block in zip(record.images, loaded(opened, names), strict=True):
+        f, labels = opened.classifier.probabilities(block.images)[0].tolist(), image["labels"]
         fits = 0 < len(labels) == len(image["f"]) and all(0 <= a < len(f) for a in labels)
         if not fits or any(abs(x - f[a]) > allowed for x, a in zip(image["f"], labels, strict=True)):
             raise _other_beliefs(image["name"])

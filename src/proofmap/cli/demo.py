@@ -29,6 +29,7 @@ from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
+from proofmap.session import Session
 from proofmap.study.planning.cost import SLOWER, expected_cost, expected_labels, measure_speed
 from proofmap.study.watchers.status import duration_range
 
@@ -273,11 +274,11 @@ def _scale_for(
     quiet: bool,
 ) -> DemoSize:
     """The size that fits into the time budget at the measured speed of this machine. If the size is reduced, a message says how."""
-    metrics = [metric.prepare(classifier) for metric in default_metrics()]
+    session, metrics = Session(classifier), default_metrics()
 
     def cost(scale: DemoSize) -> Cost:
         cut = [with_fewer_steps(method, scale.steps) for method in methods]
-        return expected_cost(classifier, cut, metrics, scale.photos, scale.labels + wrong).known
+        return expected_cost(session, cut, metrics, scale.photos, scale.labels + wrong).known
 
     speed = measure_speed(classifier, cost(full), quick=True)
     learning = any(with_fewer_steps(method, 0.5) != method for method in methods)

@@ -31,6 +31,7 @@ from proofmap.report.display import evaluation_json
 from proofmap.report.runs import SavedRun
 from proofmap.results import score_tables, tables
 from proofmap.results.verdict import verdict
+from proofmap.session import Session
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
@@ -202,7 +203,7 @@ def _usual_methods(config: Study) -> list[str]:
 
 def _has_meaning(method: str, net: Classifier) -> bool:
     try:
-        make_method(method).prepare(net)
+        make_method(method).prepare(Session(net))
     except InputError:
         return False
     return True

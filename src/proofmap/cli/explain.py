@@ -38,8 +38,8 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
 from proofmap.results.proof_shape import percent
+from proofmap.study.opened import open_net, open_study_data
 from proofmap.study.planning.cost import expected_cost, expected_labels, speed_if_slow
-from proofmap.study.session import open_net, open_study_data
 
 _MOST_TEXTS, _MOST_LABELS = 5, 8
 
@@ -194,11 +194,11 @@ def explain(
         distractors=block.images,
         progress=progress_for(stderr, quiet),
     )
-    session = judge.session  # refuses what a method cannot do on this net before a time is given
+    opened = judge.opened  # refuses what a method cannot do on this net before a time is given
     if not quiet:
         number = expected_labels(judge.rule, classifier)
-        metrics = list(session.metrics.values())
-        expected = expected_cost(classifier, chosen, metrics, len(block.indices), number)
+        metrics = list(opened.metrics.values())
+        expected = expected_cost(opened.session, chosen, metrics, len(block.indices), number)
         speed = speed_if_slow(classifier, expected)
         if speed is not None:
             stderr.print(expected.time_text(speed))

@@ -10,10 +10,10 @@ __version__ = "0.2.0"
 """The version of this package, as text. ``pyproject.toml`` reads it here."""
 
 _PACKAGE = Path(__file__).parents[1]
-_OF_STUDIES = ("sanity", "selection", "session", "sink", "study", "survey", "unit")
+_OF_STUDIES = ("opened", "sanity", "selection", "sink", "study", "survey", "unit")
 _MAKE_NUMBERS = (
     *("core", "plugins", "classifier", "data", "models", "fills", "methods", "metrics"),
-    *("judging.py", "checking.py"),
+    *("session.py", "judging.py", "checking.py"),
     *("study/planning", *(f"study/{name}.py" for name in _OF_STUDIES)),
 )
 """The folders and files whose code decides what a run stores. Weights and images have their own digests."""

@@ -1,7 +1,7 @@
 """Fills: what hidden positions show. In the paper this is the random part of the input modification Gamma."""
 
-from proofmap.fills.fill import FILLS, Fill, ReadyFill, make_fill
-from proofmap.fills.images import Images, Pools, pools_in, uses_default_pool
+from proofmap.fills.fill import FILLS, Fill, make_fill
+from proofmap.fills.images import Images, pools_in, uses_default_pool
 from proofmap.fills.infill import Infill
 from proofmap.fills.masked_lm import MaskedLM
 from proofmap.fills.road import Road
@@ -32,8 +32,6 @@ __all__ = [
     "Median",
     "NearRows",
     "Noise",
-    "Pools",
-    "ReadyFill",
     "Road",
     "TimeReversal",
     "TimeShift",

@@ -1,10 +1,8 @@
 """The interface of fills. A fill decides what the hidden positions of an input show.
 
-A :class:`Fill` is a description: it holds only settings, and fills with equal settings are equal. ``fill.prepare(classifier)``
-returns a :class:`ReadyFill`. The prepared fill is called with inputs ``(N, *shape)`` and stream keys ``(N,)``, the seeds of the
-random numbers for each input. It returns backgrounds ``(N, *shape)`` in the input's units. The same input and key give the same
-background. The record, which is stored with results, comes from the prepared fill. Two prepared fills are equal if their records
-are.
+A :class:`Fill` is a frozen dataclass of settings. It is called with a session, inputs ``(N, *shape)`` and stream keys ``(N,)``, the
+seeds of the random numbers for each input, and returns backgrounds ``(N, *shape)`` in the input's units. The same input and key give
+the same background. What a fill finds or builds for a net, such as a pool of images, is kept by the session.
 """
 
 from __future__ import annotations
@@ -15,18 +13,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.registry import Registry
 from proofmap.core.tensors import private_copy
-from proofmap.plugins.settings import Plugin, Ready, settings_class
+from proofmap.plugins.settings import Plugin, settings_class
 from proofmap.plugins.specs import make_plugin
+from proofmap.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fill(Plugin):
-    """The description of a fill. A subclass defines :meth:`backgrounds`."""
+    """The settings of a fill. A subclass defines :meth:`backgrounds`, or :meth:`backgrounds_behind` if it ``reads_mask``."""
 
     noun = "fill"
     random: ClassVar[bool] = False
@@ -40,12 +38,9 @@ class Fill(Plugin):
     def make(cls, spec: Any) -> Fill:
         return make_plugin(FILLS, Fill, spec)
 
-    def prepare(self, classifier: Classifier) -> ReadyFill:
-        """The fill prepared for this classifier's inputs. A fill with a state, such as a pool of images, returns a subclass of
-        :class:`ReadyFill`.
-        """
-        self.check_inputs(classifier.inputs)
-        return ReadyFill(self, classifier.inputs)
+    def prepare(self, session: Session) -> None:
+        """Find or build what the fill needs, and raise an error if it cannot be used with this net."""
+        self.check_inputs(session.inputs)
 
     def check_inputs(self, inputs: Inputs) -> None:
         """Raise an error if the fill cannot be used with these inputs."""
@@ -54,58 +49,37 @@ class Fill(Plugin):
                 f"the fill {self.name} is for {self.takes.noun}, and the net takes {inputs.noun}; use one of {', '.join(inputs.fills)}"
             )
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
-        """Backgrounds ``(N, *shape)`` for inputs ``(N, *shape)`` and stream keys ``(N,)``."""
-        raise NotImplementedError(f"{type(self).__name__} defines neither backgrounds() nor prepare()")
-
-    def backgrounds_behind(self, images: Tensor, keys: Tensor, keep: Tensor, inputs: Inputs) -> Tensor:
-        """Backgrounds ``(N, *shape)`` while the positions ``keep`` ``(N, *positions)``, boolean, are shown. A fill that depends on
-        what is shown overrides this method.
-        """
-        return self.backgrounds(images, keys, inputs)
-
-    def record(self, inputs: Inputs) -> dict[str, object]:
-        """The record that is stored with results: the settings, where defaults that depend on the inputs are replaced by their
-        values.
-        """
-        return self.settings()
-
-
-FILLS: Registry[Fill] = Registry("fill", "proofmap.fills", prepare=settings_class)
-"""The registered fills, by name."""
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyFill(Ready):
-    """A fill prepared for one classifier's inputs. It is called with inputs and stream keys, and returns backgrounds."""
-
-    fill: Fill
-    inputs: Inputs
-
-    @property
-    def plugin(self) -> Fill:
-        return self.fill
-
-    @property
-    def random(self) -> bool:
-        return self.fill.random
-
-    def __call__(self, images: Tensor, keys: Tensor) -> Tensor:
+    def __call__(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         """Backgrounds ``(N, *shape)``. The fill gets copies of its arguments, so it may change them."""
-        found = self.compute(private_copy(images), private_copy(keys))
-        return self._checked(found, "backgrounds(images, keys, inputs)", images)
+        found = self.backgrounds(session, private_copy(images), private_copy(keys))
+        return self._checked(found, "backgrounds(session, images, keys)", images, session.inputs)
 
-    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+    def behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
         """Backgrounds ``(N, *shape)`` while the positions ``keep`` ``(N, *positions)``, boolean, are shown. The fill gets copies of
         its arguments.
         """
-        if not self.fill.reads_mask:
-            return self(images, keys)
+        if not self.reads_mask:
+            return self(session, images, keys)
         images, keys, keep = (private_copy(x) for x in (images, keys, keep))
-        found = self.fill.backgrounds_behind(images, keys, keep, self.inputs)
-        return self._checked(found, "backgrounds_behind(images, keys, keep, inputs)", images)
+        found = self.backgrounds_behind(session, images, keys, keep)
+        return self._checked(found, "backgrounds_behind(session, images, keys, keep)", images, session.inputs)
 
-    def _checked(self, found: object, call: str, images: Tensor) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        """Backgrounds ``(N, *shape)`` for inputs ``(N, *shape)`` and stream keys ``(N,)``. For a fill that depends on what is shown, those
+        behind an input of which nothing is shown.
+        """
+        if not self.reads_mask:
+            raise NotImplementedError(f"{type(self).__name__} defines no backgrounds()")
+        nothing = images.new_zeros((len(images), *session.inputs.positions), dtype=torch.bool)
+        return self.backgrounds_behind(session, images, keys, nothing)
+
+    def backgrounds_behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        """Backgrounds ``(N, *shape)`` while the positions ``keep`` ``(N, *positions)``, boolean, are shown, for a fill that depends on
+        them.
+        """
+        raise NotImplementedError(f"{type(self).__name__} defines no backgrounds_behind()")
+
+    def _checked(self, found: object, call: str, images: Tensor, inputs: Inputs) -> Tensor:
         """What a fill returned. Raises :class:`InputError` if it is not backgrounds ``(N, *shape)``."""
         floats = isinstance(found, Tensor) and found.is_floating_point() >= images.is_floating_point()
         if isinstance(found, Tensor) and floats and found.shape == images.shape:
@@ -114,35 +88,17 @@ class ReadyFill(Ready):
         if isinstance(found, Tensor):
             what = f"{found.dtype} of shape {tuple(found.shape)}"
         raise InputError(
-            f"the fill {self.plugin.name}: {call} must return a torch.Tensor of floats of the shape {tuple(images.shape)} of the "
-            f"{self.inputs.noun}, not {'None' if found is None else what}"
+            f"the fill {self.name}: {call} must return a torch.Tensor of floats of the shape {tuple(images.shape)} of the "
+            f"{inputs.noun}, not {'None' if found is None else what}"
         )
 
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        """Backgrounds ``(N, *shape)`` for images and stream keys. A fill with a state, such as a pool of images, overrides this
-        method in a subclass.
-        """
-        return self.fill.backgrounds(images, keys, self.inputs)
-
-    def record(self) -> dict[str, object]:
-        return self.fill.record(self.inputs)
+    def record(self, session: Session) -> dict[str, object]:
+        """The record that is stored with results: the settings, and what was found or built for the net."""
+        return self.settings()
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyBehind(ReadyFill):
-    """A prepared fill whose backgrounds depend on the mask (:meth:`behind`). ``recorded`` is its record, made when the fill is
-    prepared.
-    """
-
-    recorded: dict[str, object]
-
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        """Backgrounds ``(N, *shape)`` when all positions are hidden."""
-        nothing = images.new_zeros((len(images), *self.inputs.positions), dtype=torch.bool)
-        return self.behind(images, keys, nothing)
-
-    def record(self) -> dict[str, object]:
-        return dict(self.recorded)
+FILLS: Registry[Fill] = Registry("fill", "proofmap.fills", prepare=settings_class)
+"""The registered fills, by name."""
 
 
 def make_fill(fill: str | Fill) -> Fill:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, TextInputs
 from proofmap.core.text import counted
-from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.fills.fill import FILLS, Fill
 from proofmap.fills.simple import Noise
-from proofmap.plugins.settings import Plugin, setting, settings_of
+from proofmap.plugins.settings import Plugin, setting
+from proofmap.session import Session
 
 if TYPE_CHECKING:
     from proofmap.data.pool import Part, Pool
 
 Crop = Literal["random", "none"]
 OWN, SAMPLES = "own", "samples"
-AnyPlugin = TypeVar("AnyPlugin", bound=Plugin)
 
 
 @FILLS.register
@@ -53,8 +51,6 @@ class Images(Fill):
     description = "random images from a pool: the paper's distractors"
     random = True
     revision = 3
-    _pools: ClassVar[Pools | None] = None
-    """The pools of the session that this fill is bound to; None outside a session."""
     source: Any = setting(
         OWN,
         "where images come from: own (the study's other images), samples (crops of scikit-image's photographs), a folder, or a dataset",
@@ -73,81 +69,82 @@ class Images(Fill):
 
     @property
     def is_usual(self) -> bool:
-        """Whether the source is the default ``own``, and no session has replaced it yet."""
-        return isinstance(self.source, str) and self.source == OWN
+        """Whether the source is the default ``own``."""
+        return _is_own(self.source)
 
-    def prepare(self, classifier: Classifier) -> ReadyImages:
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.drawn_from(session)
+
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        pool, inputs = self.drawn_from(session), session.inputs
+        words = streams.random_words(keys, 1)[:, 0]
+        if isinstance(inputs, TextInputs):  # which may be shorter than those of the pool
+            missing = pool.values.shape[-1] - images.shape[-1]
+            padded = torch.nn.functional.pad(images, (0, missing)) if missing else images
+            drawn = pool.values[pool.drawn(padded, words, inputs)]
+            return inputs.of_others(images, drawn.to(images.dtype))
+        drawn = pool.values[pool.drawn(images, words, inputs)].to(images.dtype)
+        return drawn / 255.0 if pool.values.dtype == torch.uint8 else drawn
+
+    def record(self, session: Session) -> dict[str, object]:
+        pool = self.drawn_from(session)
+        return {**self.settings(), "part": pool.part, "pool": pool.text, "digest": pool.digest}
+
+    def drawn_from(self, session: Session) -> ImagePool:
+        """The pool of images from which backgrounds are drawn in this session. Texts of all lengths have one pool."""
+        session = session.whole or session
+        return session.pool(self, lambda: self._image_pool(session))
+
+    def _image_pool(self, session: Session) -> ImagePool:
         from proofmap.data import distractors  # when it is first needed: datasets take a while to import
 
-        inputs, device = classifier.inputs, classifier.device
-        self.check_inputs(inputs)
-        built = {} if self._pools is None else self._pools.built
-        if (self, inputs, device) in built:
-            return built[self, inputs, device]
-        if isinstance(inputs, TextInputs) and inputs.whole is not None:
-            found = self.prepare(classifier.at_length(inputs.whole))
-            return dataclasses.replace(found, inputs=inputs)
-        pool = self._pool(inputs)
+        inputs, device, source = session.inputs, session.net.device, self._source(session)
+        pool = self._pool(session, source)
         digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
-        own = self._draws_examples(inputs)
-        noise = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
-        pool_text = (
-            noise if self._is_noise(inputs) else distractors.describe_pool(pool, self.source, inputs.noun)
-        )
-        if own:
-            pool_text = f"{len(pool.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
-        if pool.part != self._asked_part:
-            pool_text += ", too few to learn on one half and judge on the other"
-        made = self._made(
-            ReadyImages(
-                self,
-                inputs,
-                pool.pictures.to(device),
-                pool.marks.to(device),
-                digest.hexdigest(),
-                pool_text,
-                pool.part,
-            ),
-            classifier,
-        )
-        if isinstance(inputs, TextInputs):
-            made = ReadyTexts(**vars(made))
-        built[self, inputs, device] = made
-        return made
+        if self._draws_examples(source, inputs):
+            text = f"{len(pool.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
+        elif self._is_noise(source, inputs):
+            text = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
+        else:
+            text = distractors.describe_pool(pool, source, inputs.noun)
+        if pool.part != self._asked_part(session):
+            text += ", too few to learn on one half and judge on the other"
+        return ImagePool(pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), text, pool.part)
 
-    def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
-        """The prepared fill, given a plain one with its pool. A fill that does more than draw from the pool returns a subclass."""
-        return ready
+    def _source(self, session: Session) -> Any:
+        """Where images come from in this session: the session's own source, if the fill names none and there is one."""
+        own = session.source() if self.is_usual else None
+        return self.source if own is None else own
 
-    def _draws_examples(self, inputs: Inputs) -> bool:
+    def _draws_examples(self, source: Any, inputs: Inputs) -> bool:
         """Whether the pool consists of the examples that came with the inputs. The examples are used if no pool was named, because
         a study may have few rows.
         """
-        own = self.is_usual or type(self.source).__name__ == "Distractors"
+        own = _is_own(source) or type(source).__name__ == "Distractors"
         return own and inputs.examples is not None
 
-    @property
-    def _asked_part(self) -> Part:
-        """The part set by :meth:`Pools.bind`. A fill that is used outside a session draws from all sources."""
-        return "all" if self.part == "auto" else self.part
+    def _asked_part(self, session: Session) -> Part:
+        return session.role if self.part == "auto" else self.part
 
-    def _pool(self, inputs: Inputs) -> Pool:
+    def _pool(self, session: Session, source: Any) -> Pool:
         from proofmap.data import distractors, pool
 
-        part = self._asked_part
-        if self._is_noise(inputs):
-            return self._noise(inputs, part)
+        inputs, part = session.inputs, self._asked_part(session)
+        if self._is_noise(source, inputs):
+            return self._noise(session, part)
         options: dict[str, Any] = {"size": self.size, "crop": self.crop, "seed": self.seed, "part": part}
-        source = inputs.examples if self._draws_examples(inputs) else self.source
+        usual = _is_own(source)
+        source = inputs.examples if self._draws_examples(source, inputs) else source
         if isinstance(source, distractors.Distractors):
             return source.pool(inputs, **options)
         if isinstance(inputs, Pictures):
-            return pool.build_pool(SAMPLES if self.is_usual else self.source, inputs, **options)
+            return pool.build_pool(SAMPLES if usual else source, inputs, **options)
         if isinstance(source, (str, Path)):
-            several = f"several {inputs.noun}, or " if self.is_usual else ""
+            several = f"several {inputs.noun}, or " if usual else ""
             raise InputError(
                 f"distractors for {inputs.noun} need {several}source = an array "
-                f"(M, {', '.join(map(str, inputs.shape))}), not {self.source!r}; or use another fill"
+                f"(M, {', '.join(map(str, inputs.shape))}), not {source!r}; or use another fill"
             )
         values = inputs.check(torch.as_tensor(source).float())
         marks = pool.mark(values, inputs)
@@ -156,18 +153,19 @@ class Images(Fill):
         order = order[pool.in_part(marks[order], part)][: self.size]
         return pool.Pool(values[order], marks[order], part)
 
-    def _is_noise(self, inputs: Inputs) -> bool:
+    def _is_noise(self, source: Any, inputs: Inputs) -> bool:
         """Whether the pool is noise, because there are no other images and the net does not take photographs."""
-        if self.is_usual:
+        if _is_own(source):
             return isinstance(inputs, Pictures) and inputs.channels != 3
-        return bool(getattr(self.source, "is_noise", False))
+        return bool(getattr(source, "is_noise", False))
 
-    def _noise(self, inputs: Inputs, part: Part) -> Pool:
+    def _noise(self, session: Session, part: Part) -> Pool:
         """Pictures of independent noise around the net's gray (:class:`~proofmap.fills.Noise`), different for each part."""
         from proofmap.data import pool
 
+        inputs = session.inputs
         keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
-        values = Noise().backgrounds(inputs.blank(self.size), keys, inputs)
+        values = Noise().backgrounds(session, inputs.blank(self.size), keys)
         pictures = (values * pool.LEVELS).round().to(torch.uint8)
         return pool.Pool(pictures, pool.mark(pictures / pool.LEVELS, inputs), part)
 
@@ -197,32 +195,32 @@ class Images(Fill):
         return hash(self._identity())
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyImages(ReadyFill):
-    """A prepared fill with its pool of images on the device: bytes for pictures, floats for other inputs.
+def _is_own(source: Any) -> bool:
+    return isinstance(source, str) and source == OWN
 
-    ``marks`` identify the sources of the pool by their content, and ``digest`` identifies the whole pool. ``pool_text`` describes
-    the images in words. ``part`` is the part of the sources that the pool was drawn from.
+
+@dataclass(frozen=True, eq=False)
+class ImagePool:
+    """The images from which backgrounds are drawn, on the device: bytes for pictures, floats for other inputs.
+
+    ``marks`` identify the sources of the pool by their content, and ``digest`` identifies the whole pool. ``text`` describes the images
+    in words. ``part`` is the part of the sources that the pool was drawn from.
     """
 
-    pool: Tensor
+    values: Tensor
     marks: Tensor
     digest: str
-    pool_text: str
+    text: str
     part: Part
 
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        drawn = self.pool[self._drawn(images, streams.random_words(keys, 1)[:, 0])].to(images.dtype)
-        return drawn / 255.0 if self.pool.dtype == torch.uint8 else drawn
-
-    def _drawn(self, images: Tensor, words: Tensor) -> Tensor:
+    def drawn(self, images: Tensor, words: Tensor, inputs: Inputs) -> Tensor:
         """The index of one picture of the pool for each image, chosen by a random 32-bit number (``words``). Pictures made from the image itself
         are skipped.
         """
         from proofmap.data.pool import mark
 
-        size, sources = len(self.pool), len(self.marks)
-        other = mark(images, self.inputs)[:, None] != self.marks
+        size, sources = len(self.values), len(self.marks)
+        other = mark(images, inputs)[:, None] != self.marks
         allowed = other.sum(dim=1)
         if self._is_one_image and not bool(allowed.all()):
             raise InputError(
@@ -238,81 +236,12 @@ class ReadyImages(ReadyFill):
         """Whether all sources are the same image."""
         return len(self.marks.unique()) == 1
 
-    def record(self) -> dict[str, object]:
-        return {**self.fill.settings(), "part": self.part, "pool": self.pool_text, "digest": self.digest}
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyTexts(ReadyImages):
-    """Words of other texts, drawn from a pool of whole texts. The inputs may be shorter than the texts of the pool."""
-
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
-        inputs = self.inputs
-        assert isinstance(inputs, TextInputs)
-        missing = self.pool.shape[-1] - images.shape[-1]
-        padded = torch.nn.functional.pad(images, (0, missing)) if missing else images
-        drawn = self.pool[self._drawn(padded, streams.random_words(keys, 1)[:, 0])]
-        return inputs.of_others(images, drawn.to(images.dtype))
-
-
-class Pools:
-    """The random images of one session: the default source for fills that name no source, and every pool built so far.
-
-    ``find`` returns the session's own source of random images. It is called once, when a fill first needs the source; before that,
-    ``source`` is None. Equal pools are built once.
-    """
-
-    def __init__(self, find: Callable[[], Any]) -> None:
-        self._find = find
-        self.source: Any = None
-        self.built: dict[tuple[Images, Inputs, torch.device], ReadyImages] = {}
-
-    def bind(self, plugin: AnyPlugin, part: Part | None = None) -> AnyPlugin:
-        """A copy of a plug-in in which every fill of random images without a source gets the session's source and a part of it.
-
-        If ``part`` is None, it depends on the plug-in that uses the fill: ``learn`` for a method, ``judge`` for a metric or a game.
-        """
-
-        def bound(fill: Images, by_role: Part) -> Images:
-            if fill.is_usual:
-                if self.source is None:
-                    found = self._find()
-                    self.source = OWN if found is None else found
-                fill = fill.changed(source=self.source)
-            fill = fill.changed(part=(part or by_role) if fill.part == "auto" else fill.part)
-            object.__setattr__(fill, "_pools", self)
-            return fill
-
-        return _with_images(plugin, bound, "all")
-
 
 def uses_default_pool(plugin: Plugin) -> bool:
     """Whether a plug-in draws random images without naming a source."""
     if isinstance(plugin, Images):
         return plugin.is_usual
     return any(map(uses_default_pool, plugin._members()))
-
-
-_ROLES: dict[str, Part] = {"method": "learn", "metric": "judge", "game": "judge"}
-
-
-def _with_images(plugin: AnyPlugin, change: Callable[[Images, Part], Images], role: Part) -> AnyPlugin:
-    """A copy of a plug-in with ``change`` applied to every fill of random images inside it. ``change`` also gets the part of the
-    sources (``learn`` or ``judge``) that belongs to the plug-in that uses the fill.
-    """
-    if isinstance(plugin, Images):
-        return change(plugin, role)  # type: ignore[return-value]
-    role = _ROLES.get(plugin.noun, role)
-
-    def changed(value: Any) -> Any:
-        if isinstance(value, tuple):
-            several = tuple(map(changed, value))
-            return several if any(a is not b for a, b in zip(several, value, strict=True)) else value
-        return _with_images(value, change, role) if isinstance(value, Plugin) else value
-
-    values = {info.name: getattr(plugin, info.name) for info in settings_of(type(plugin))}
-    changes = {name: new for name, old in values.items() if (new := changed(old)) is not old}
-    return dataclasses.replace(plugin, **changes) if changes else plugin  # type: ignore[type-var]
 
 
 def pools_in(record: Mapping[str, Any]) -> dict[str, str]:

@@ -9,21 +9,20 @@ No such net comes with Proofmap; any function or torch module of this form can b
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.fills.fill import FILLS, Fill, ReadyBehind, rounded, title_of
+from proofmap.fills.fill import FILLS, Fill, rounded, title_of
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
 from proofmap.plugins.settings import required, setting
+from proofmap.session import Session
 
 Painter = Callable[[Tensor, Tensor], Tensor]
 _FORM = "(images, holes) -> images"
@@ -38,10 +37,11 @@ class Infill(Fill):
     its hidden pixels are used. A module is copied to the classifier's device and put into evaluation mode. The fill depends on what
     is shown, so it is for games and metrics; methods take other fills.
 
+    >>> from proofmap.classifier import Classifier
     >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=2)
     >>> fill = Infill(net=lambda images, holes: 0.25 * holes.expand_as(images))
     >>> keep = torch.tensor([[[True, False], [True, True]]])
-    >>> fill.prepare(f).behind(torch.ones(1, 3, 2, 2), torch.zeros(1, dtype=torch.long), keep)[0, 0]
+    >>> fill.behind(Session(f), torch.ones(1, 3, 2, 2), torch.zeros(1, dtype=torch.long), keep)[0, 0]
     tensor([[0.0000, 0.2500],
             [0.0000, 0.0000]])
     """
@@ -61,14 +61,45 @@ class Infill(Fill):
                 f"infill needs net = a function or a torch module {_FORM}, not {title_of(self.net)}"
             )
 
-    def prepare(self, classifier: Classifier) -> ReadyInfill:
-        self.check_inputs(classifier.inputs)
-        net = self._painter()
-        # before it is copied and called
-        recorded = {**self.settings(), "gray": rounded(classifier.inputs.neutral), **code_record(net)}
-        if isinstance(net, nn.Module):
-            net = copy.deepcopy(net).to(classifier.device).eval().requires_grad_(False)
-        return ReadyInfill(self, classifier.inputs, recorded, net)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self._net(session)
+
+    def backgrounds_behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        inputs, (net, _) = session.inputs, self._net(session)
+        gray = inputs.per_channel(inputs.neutral.to(images))
+        shown, holes = torch.where(keep[:, None], images, gray), (~keep)[:, None].to(images)
+        parts = zip(shown.split(self.batch), holes.split(self.batch), strict=True)
+        with torch.no_grad():
+            found = torch.cat([self._painted(net, x, hole) for x, hole in parts]) if len(images) else shown
+        return found.clamp(*(inputs.limits or (0.0, 1.0)))
+
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), "gray": rounded(session.inputs.neutral), **self._net(session)[1]}
+
+    def _net(self, session: Session) -> tuple[Painter, Mapping[str, object]]:
+        """The net that paints, on the classifier's device, and the record of its code, made before it is copied and called."""
+
+        def build() -> tuple[Painter, Mapping[str, object]]:
+            net = self._painter()
+            recorded = code_record(net)
+            if isinstance(net, nn.Module):
+                net = copy.deepcopy(net).to(session.net.device).eval().requires_grad_(False)
+            return net, recorded
+
+        return session.memo((self, "net"), build)
+
+    def _painted(self, net: Painter, shown: Tensor, holes: Tensor) -> Tensor:
+        who, found = f"the infill {title_of(self.net)}", net(shown.clone(), holes.clone())
+        if not isinstance(found, Tensor) or found.shape != shown.shape:
+            given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+            raise InputError(f"{who} returned {given}, expected images {tuple(shown.shape)} in [0, 1]")
+        found = found.to(shown)
+        if not bool(found.isfinite().all()):
+            raise InputError(
+                f"{who} returned values that are not finite; check its weights and its input's range"
+            )
+        return found
 
     def _painter(self) -> Painter:
         net: Any = self.net
@@ -93,32 +124,3 @@ class Infill(Fill):
     def changes(self) -> list[str]:
         batch = [] if self.batch == type(self).batch else [f"batch={self.batch}"]
         return [f"net={title_of(self.net)}", *batch]
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyInfill(ReadyBehind):
-    """The prepared fill, with its net on the classifier's device."""
-
-    fill: Infill
-    net: Painter
-
-    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        gray = self.inputs.per_channel(self.inputs.neutral.to(images))
-        shown, holes = torch.where(keep[:, None], images, gray), (~keep)[:, None].to(images)
-        parts = zip(shown.split(self.fill.batch), holes.split(self.fill.batch), strict=True)
-        with torch.no_grad():
-            found = torch.cat([self._part(x, hole) for x, hole in parts]) if len(images) else shown
-        low, high = self.inputs.limits or (0.0, 1.0)
-        return found.clamp(low, high)
-
-    def _part(self, shown: Tensor, holes: Tensor) -> Tensor:
-        who, found = f"the infill {title_of(self.fill.net)}", self.net(shown.clone(), holes.clone())
-        if not isinstance(found, Tensor) or found.shape != shown.shape:
-            given = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
-            raise InputError(f"{who} returned {given}, expected images {tuple(shown.shape)} in [0, 1]")
-        found = found.to(shown)
-        if not bool(found.isfinite().all()):
-            raise InputError(
-                f"{who} returned values that are not finite; check its weights and its input's range"
-            )
-        return found

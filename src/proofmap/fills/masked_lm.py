@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Tokens
-from proofmap.fills.fill import FILLS, Fill, ReadyBehind, title_of
+from proofmap.core.inputs import Inputs
+from proofmap.fills.fill import FILLS, Fill, title_of
 from proofmap.fills.text import tokens_of
 from proofmap.plugins.code import code_record
 from proofmap.plugins.settings import required
+from proofmap.session import Session
 
 Predictor = Callable[[Tensor, Tensor], Tensor]
 _FORM = "(tokens, attention) -> logits"
@@ -40,49 +39,26 @@ class MaskedLM(Fill):
     reads_mask = True
     model: Any = required(f"FOLDER or name of a masked language model, or a function {_FORM}", main=True)
 
-    def prepare(self, classifier: Classifier) -> ReadyMaskedLM:
-        inputs = tokens_of(self, classifier.inputs)
-        if inputs.token_number("mask") is None:
+    def check_inputs(self, inputs: Inputs) -> None:
+        if tokens_of(self, inputs).token_number("mask") is None:
             raise InputError(
                 "the tokenizer has no mask token, so no masked language model can fill words in; use another fill"
             )
-        predict: Predictor = self.model
-        if isinstance(self.model, str):
-            from proofmap.models.masked_lm import check_same_tokens, load_masked_model  # when it is needed
 
-            found = load_masked_model(self.model)
-            check_same_tokens(found, inputs.vocabulary, self.model)
-            predict = found
-        elif not callable(self.model):
-            raise InputError(
-                f"masked-lm needs model = a folder or a function {_FORM}, not {type(self.model).__name__}"
-            )
-        told = {**self.settings(), **({} if isinstance(self.model, str) else code_record(self.model))}
-        return ReadyMaskedLM(self, inputs, told, predict)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self._predictor(session)
 
-    def settings(self) -> dict[str, object]:
-        return {**super().settings(), "model": title_of(self.model)}
-
-    def changes(self) -> list[str]:
-        return [f"model={title_of(self.model)}"]
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyMaskedLM(ReadyBehind):
-    """The prepared fill, with its language model."""
-
-    predict: Predictor
-
-    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
-        inputs = self.inputs
-        assert isinstance(inputs, Tokens)
+    def backgrounds_behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        inputs = tokens_of(self, session.inputs)
+        predict, _ = self._predictor(session)
         numbers, there = inputs.token_numbers(images)
         hidden = ~inputs.over_channels(keep)[..., 0, :].bool() & there
         mask = inputs.token_number("mask")
         order = (~there).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(there.sum(dim=1).max())]
         given = numbers.masked_fill(hidden, mask or 0).gather(1, order)
         with torch.no_grad():
-            logits = self.predict(given, there.gather(1, order).long())
+            logits = predict(given, there.gather(1, order).long())
         if logits.shape[:2] != given.shape:
             raise InputError(
                 f"the masked language model returned {tuple(logits.shape)} for tokens {tuple(given.shape)}, expected logits (N, T, V)"
@@ -92,3 +68,33 @@ class ReadyMaskedLM(ReadyBehind):
         drawn = torch.searchsorted(below, (places[..., None] * below[..., -1:]).contiguous())[..., 0]
         found = numbers.scatter(1, order, drawn.clamp_max(logits.shape[-1] - 1))
         return inputs.with_tokens(images, torch.where(hidden, found, numbers), hidden)
+
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), **self._predictor(session)[1]}
+
+    def _predictor(self, session: Session) -> tuple[Predictor, Mapping[str, object]]:
+        """The language model, and the record of its code if it is a function."""
+
+        def build() -> tuple[Predictor, Mapping[str, object]]:
+            if isinstance(self.model, str):
+                from proofmap.models.masked_lm import (  # when it is needed
+                    check_same_tokens,
+                    load_masked_model,
+                )
+
+                found = load_masked_model(self.model)
+                check_same_tokens(found, tokens_of(self, session.inputs).vocabulary, self.model)
+                return found, {}
+            if not callable(self.model):
+                raise InputError(
+                    f"masked-lm needs model = a folder or a function {_FORM}, not {type(self.model).__name__}"
+                )
+            return self.model, code_record(self.model)
+
+        return (session.whole or session).pool((self, "model"), build)
+
+    def settings(self) -> dict[str, object]:
+        return {**super().settings(), "model": title_of(self.model)}
+
+    def changes(self) -> list[str]:
+        return [f"model={title_of(self.model)}"]

@@ -19,12 +19,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
-from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.fills.fill import FILLS, Fill, rounded
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 _CORNER = 1 / 12
 _TOLERANCE = 1e-5
@@ -56,20 +56,15 @@ class Road(Fill):
         above=0,
     )
 
-    def prepare(self, classifier: Classifier) -> ReadyFill:
-        inputs = classifier.inputs
+    def check_inputs(self, inputs: Inputs) -> None:
         if not inputs.has_neighbours or len(inputs.positions) > 2:
             reason = "have no neighbours" if not inputs.has_neighbours else "lie in more than two dimensions"
             raise InputError(
                 f"{inputs.noun} cannot be imputed: their {inputs.position_noun} {reason}; use another fill"
             )
-        return super().prepare(classifier)
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
-        nothing = torch.zeros(len(images), *inputs.positions, dtype=torch.bool, device=images.device)
-        return self.backgrounds_behind(images, keys, nothing, inputs)
-
-    def backgrounds_behind(self, images: Tensor, keys: Tensor, keep: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds_behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        inputs = session.inputs
         gray = inputs.per_channel(inputs.neutral.to(images))
         x, known = (images - gray).float(), keep
         if len(inputs.positions) == 1:  # a series is a picture of one row
@@ -80,8 +75,8 @@ class Road(Fill):
             return imputed + inputs.per_channel(images.new_tensor(inputs.std)) * noise
         return (imputed + noise).clamp(*inputs.limits)
 
-    def record(self, inputs: Inputs) -> dict[str, object]:
-        return {**self.settings(), "where nothing is shown": [round(v, 6) for v in inputs.neutral.tolist()]}
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), "where nothing is shown": rounded(session.inputs.neutral)}
 
 
 def impute(x: Tensor, known: Tensor, *, tolerance: float = _TOLERANCE) -> Tensor:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
 from proofmap.fills.fill import FILLS, Fill
-from proofmap.fills.images import Images, ReadyImages
+from proofmap.fills.images import ImagePool, Images
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 _AT_ONCE = 2**24  # numbers in a table of distances
 
@@ -44,54 +44,52 @@ class NearRows(Images):
     takes = Rows
     neighbours: int = setting(5, "number of nearest rows from which one is drawn at random", least=1)
 
-    def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
-        return ReadyNearRows(**vars(ready))
-
     def _identity(self) -> tuple[object, ...]:
         return (*super()._identity(), self.neighbours)
 
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        return Fill.backgrounds(self, session, images, keys)
 
-@dataclass(frozen=True, eq=False)
-class ReadyNearRows(ReadyImages):
-    def behind(self, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+    def backgrounds_behind(self, session: Session, images: Tensor, keys: Tensor, keep: Tensor) -> Tensor:
+        inputs, pool = session.inputs, self.drawn_from(session)
         words = streams.random_words(keys, 1)[:, 0]
-        shown = self.inputs.over_channels(keep)
-        size = max(1, _AT_ONCE // self.pool.numel())
+        shown = inputs.over_channels(keep)
+        size = max(1, _AT_ONCE // pool.values.numel())
         parts = (each.split(size) for each in (images, words, shown))
-        return torch.cat([self._near(*part) for part in zip(*parts, strict=True)])
+        return torch.cat([self._near(inputs, pool, *part) for part in zip(*parts, strict=True)])
 
-    def _near(self, x: Tensor, words: Tensor, shown: Tensor) -> Tensor:
+    def _near(self, inputs: Inputs, pool: ImagePool, x: Tensor, words: Tensor, shown: Tensor) -> Tensor:
         """For each row ``(B, C)``, a row of the pool ``(M, C)`` that is near it in the columns ``shown`` ``(B, C)``."""
         from proofmap.data.pool import mark
 
-        assert isinstance(self.fill, NearRows)
-        other = mark(x, self.inputs)[:, None] != self.marks  # (B, M)
-        distance = (self._differences(x) * shown[:, None]).sum(dim=2).masked_fill(~other, torch.inf)
-        k = min(self.fill.neighbours, len(self.marks))
+        other = mark(x, inputs)[:, None] != pool.marks  # (B, M)
+        distance = (_differences(x, pool.values, inputs) * shown[:, None]).sum(dim=2)
+        distance = distance.masked_fill(~other, torch.inf)
+        k = min(self.neighbours, len(pool.marks))
         farthest = distance.kthvalue(k, dim=1, keepdim=True).values
         near = (distance <= farthest) & other
         count = near.sum(dim=1)
         if not bool(count.all()):
             raise InputError("the pool of rows contains only the explained row; name a pool with other rows")
         chosen = (words * count) >> 32
-        return self.pool[torch.searchsorted(near.cumsum(dim=1), chosen[:, None] + 1)[:, 0]].to(x.dtype)
+        return pool.values[torch.searchsorted(near.cumsum(dim=1), chosen[:, None] + 1)[:, 0]].to(x.dtype)
 
-    def _differences(self, x: Tensor) -> Tensor:
-        """The differences ``(B, M, C)`` of rows ``(B, C)`` from the rows of the pool ``(M, C)``, column by column. A difference of
-        1 is the range of the column in the pool.
-        """
-        pool = self.pool
-        low, high = (
-            pool.nan_to_num(end).aminmax(dim=0)[which] for which, end in ((0, torch.inf), (1, -torch.inf))
-        )
-        width = (high - low).nan_to_num(0.0)
-        scaled = (x[:, None] - pool).abs() / torch.where(width > 0, width, 1)
-        unlike = x[:, None] != pool
-        named = torch.tensor(_are_named(self.inputs), device=x.device)
-        scaled = torch.where(named, unlike.to(scaled), scaled)
-        missing = x.isnan()[:, None], pool.isnan()
-        scaled = torch.where(missing[0] ^ missing[1], 1.0, scaled)
-        return torch.where(missing[0] & missing[1], 0.0, scaled)
+
+def _differences(x: Tensor, pool: Tensor, inputs: Inputs) -> Tensor:
+    """The differences ``(B, M, C)`` of rows ``(B, C)`` from the rows of the pool ``(M, C)``, column by column. A difference of 1 is
+    the range of the column in the pool.
+    """
+    low, high = (
+        pool.nan_to_num(end).aminmax(dim=0)[which] for which, end in ((0, torch.inf), (1, -torch.inf))
+    )
+    width = (high - low).nan_to_num(0.0)
+    scaled = (x[:, None] - pool).abs() / torch.where(width > 0, width, 1)
+    unlike = x[:, None] != pool
+    named = torch.tensor(_are_named(inputs), device=x.device)
+    scaled = torch.where(named, unlike.to(scaled), scaled)
+    missing = x.isnan()[:, None], pool.isnan()
+    scaled = torch.where(missing[0] ^ missing[1], 1.0, scaled)
+    return torch.where(missing[0] & missing[1], 0.0, scaled)
 
 
 @FILLS.register
@@ -109,26 +107,34 @@ class ClassMedian(Images):
     takes = Rows
     revision = 1
 
-    def _made(self, ready: ReadyImages, classifier: Classifier) -> ReadyImages:
-        assert isinstance(classifier.inputs, Rows)
-        labels = classifier.frozen().probabilities(ready.pool).argmax(dim=1)
-        medians = torch.stack(
-            [typical_row(ready.pool[labels == label], classifier.inputs) for label in labels.unique()]
-        )
-        digest = hashlib.blake2b(medians.cpu().numpy().tobytes(), digest_size=8).hexdigest()
-        text = f"the medians of {len(medians)} classes of {ready.pool_text}"
-        return ReadyClassMedian(**{**vars(ready), "digest": digest, "pool_text": text}, medians=medians)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self._medians(session)
 
-
-@dataclass(frozen=True, eq=False)
-class ReadyClassMedian(ReadyImages):
-    """The prepared fill. ``medians`` ``(classes, columns)`` is the typical row of each class."""
-
-    medians: Tensor
-
-    def compute(self, images: Tensor, keys: Tensor) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        medians = self._medians(session)
         words = streams.random_words(keys, 1)[:, 0]
-        return self.medians[(words * len(self.medians)) >> 32].to(images.dtype)
+        return medians[(words * len(medians)) >> 32].to(images.dtype)
+
+    def record(self, session: Session) -> dict[str, object]:
+        medians, drawn = self._medians(session), super().record(session)
+        digest = hashlib.blake2b(medians.cpu().numpy().tobytes(), digest_size=8).hexdigest()
+        return {
+            **drawn,
+            "pool": f"the medians of {len(medians)} classes of {drawn['pool']}",
+            "digest": digest,
+        }
+
+    def _medians(self, session: Session) -> Tensor:
+        """The typical row of each class, ``(classes, columns)``."""
+
+        def build() -> Tensor:
+            rows, inputs = self.drawn_from(session).values, session.inputs
+            assert isinstance(inputs, Rows)
+            labels = session.net.frozen().probabilities(rows).argmax(dim=1)
+            return torch.stack([typical_row(rows[labels == label], inputs) for label in labels.unique()])
+
+        return session.memo((self, "medians"), build)
 
 
 def typical_row(rows: Tensor, inputs: Rows) -> Tensor:
@@ -171,7 +177,7 @@ class TimeReversal(Fill):
     description = "the series itself, backwards in time"
     takes = Series
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         return images.flip(-1)
 
 
@@ -190,7 +196,7 @@ class TimeShift(Fill):
         0.125, "smallest shift, as a share of the series' length; the largest is 1 - least", least=0, most=0.5
     )
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
         length = images.shape[-1]
         draws = streams.uniform(keys, 1)[:, 0]
         shift = ((self.least + (1 - 2 * self.least) * draws) * length).round().long()

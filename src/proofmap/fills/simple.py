@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
-from proofmap.fills.fill import FILLS, Fill, ReadyFill, rounded
+from proofmap.fills.fill import FILLS, Fill, rounded
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 
 @FILLS.register
@@ -27,17 +27,18 @@ class Gray(Fill):
         None, "the colour, one value per channel or one for all; none: the classifier's gray"
     )
 
-    def prepare(self, classifier: Classifier) -> ReadyFill:
-        _colour("Gray color", self.color, classifier.inputs)
-        return super().prepare(classifier)
+    def prepare(self, session: Session) -> None:
+        _colour("Gray color", self.color, session.inputs)
+        super().prepare(session)
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        inputs = session.inputs
         if self.color is None:
             return inputs.blank_like(images)
         return inputs.per_channel(_colour("Gray color", self.color, inputs).to(images)).expand_as(images)
 
-    def record(self, inputs: Inputs) -> dict[str, object]:
-        return {"fill": self.name, "color": rounded(_colour("Gray color", self.color, inputs))}
+    def record(self, session: Session) -> dict[str, object]:
+        return {"fill": self.name, "color": rounded(_colour("Gray color", self.color, session.inputs))}
 
 
 @FILLS.register
@@ -70,7 +71,8 @@ class Blur(Fill):
             folded[min(place, 2 * self.kernel - 1 - place)] += math.exp(-0.5 * (offset / self.sigma) ** 2)
         return (folded / folded.sum()).float()
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        inputs = session.inputs
         axes = len(inputs.positions)
         _check_neighbours(inputs)
         border = self._beyond(inputs).to(images)
@@ -92,8 +94,10 @@ class Blur(Fill):
             return torch.zeros(())
         return inputs.per_channel(_colour("Blur border", self.border, inputs))
 
-    def record(self, inputs: Inputs) -> dict[str, object]:
-        border = self.border if isinstance(self.border, str) else rounded(self._beyond(inputs).flatten())
+    def record(self, session: Session) -> dict[str, object]:
+        border = (
+            self.border if isinstance(self.border, str) else rounded(self._beyond(session.inputs).flatten())
+        )
         return {**self.settings(), "border": border}
 
 
@@ -109,7 +113,8 @@ class Median(Fill):
         super().__post_init__()
         _check_odd(self)
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        inputs = session.inputs
         _check_neighbours(inputs)
         axes, half = len(inputs.positions), self.kernel // 2
         padded = F.pad(images, [half] * (2 * axes), mode="replicate")
@@ -142,7 +147,8 @@ class Noise(Fill):
     )
     center: tuple[float, ...] | None = setting(None, "the mean colour; none: the classifier's gray")
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        inputs = session.inputs
         if not inputs.has_sums:
             raise InputError(
                 f"noise has no meaning for {inputs.noun} with categories, booleans or whole numbers; use another fill: "
@@ -154,8 +160,8 @@ class Noise(Fill):
             return center + self.sigma * inputs.per_channel(images.new_tensor(inputs.std)) * draws
         return (center + self.sigma * draws).clamp(*inputs.limits)
 
-    def record(self, inputs: Inputs) -> dict[str, object]:
-        return {**self.settings(), "center": rounded(_colour("Noise center", self.center, inputs))}
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), "center": rounded(_colour("Noise center", self.center, session.inputs))}
 
 
 def _check_odd(fill: Blur | Median) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
-from proofmap.fills.fill import FILLS, Fill, ReadyFill
+from proofmap.fills.fill import FILLS, Fill
 from proofmap.fills.simple import Gray
+from proofmap.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +24,14 @@ class TextFill(Fill):
 
     takes = TextInputs
 
-    def prepare(self, classifier: Classifier) -> ReadyFill:
-        ready = super().prepare(classifier)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
         # refuses a token that there is not
-        self.backgrounds(ready.inputs.probe(), torch.empty(0), ready.inputs)
-        return ready
+        self.backgrounds(session, session.inputs.probe(), torch.empty(0))
 
-    def backgrounds(self, images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
-        assert isinstance(inputs, TextInputs)
-        return self.hidden(images, inputs)
+    def backgrounds(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        assert isinstance(session.inputs, TextInputs)
+        return self.hidden(images, session.inputs)
 
     def hidden(self, texts: Tensor, inputs: TextInputs) -> Tensor:
         """Texts ``(N, *shape)`` with every position hidden."""

@@ -26,7 +26,6 @@ from proofmap.methods.method import (
     Cost,
     Method,
     MethodLike,
-    ReadyMethod,
     make_method,
 )
 from proofmap.methods.perturbation.additive import KernelSHAP, Shapley
@@ -81,7 +80,6 @@ __all__ = [
     "PytorchGradCam",
     "Random",
     "RateDistortion",
-    "ReadyMethod",
     "Shap",
     "Shapley",
     "RectGrad",

@@ -16,14 +16,14 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
-from proofmap.core.progress import Progress
 from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.attention_texts import check_text_net, of_words, read_rows
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
-from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.probe import Grid, Probe, probed
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 _INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
 
@@ -95,39 +95,45 @@ class AttentionMethod(Method):
         """
         raise NotImplementedError
 
-    def state_for(self, classifier: Classifier) -> AttentionTokens | None:
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.tokens_in(session)
+
+    def tokens_in(self, session: Session) -> AttentionTokens | None:
         """The tokens of a picture net. None for a text net, whose tokens are known only when a text is read."""
-        if isinstance(classifier.inputs, Tokens):
-            check_text_net(classifier)
-            return None
-        return find_tokens(classifier)
 
-    def cost(self, labels: int) -> Cost | None:
-        return Cost(forward=1) if self.label_free else Cost(gradient=labels)
+        def find() -> AttentionTokens | None:
+            if isinstance(session.inputs, Tokens):
+                check_text_net(session.net)
+                return None
+            return find_tokens(session.net)
 
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
-        return Cost(gradient=1) if self.label_free and ready.state is None else self.cost(labels)
+        return session.memo("attention tokens", find)
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
+        if not self.label_free:
+            return Cost(gradient=labels)
+        reads_text = session is not None and self.tokens_in(session) is None
+        return Cost(gradient=1) if reads_text else Cost(forward=1)
+
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         def of_patches(some: Tensor, own: Tensor) -> Tensor:
-            found = self.token_relevance(ready, some, own)
-            if ready.state is None:
-                return of_words(found, some, ready.classifier)
-            return enlarged(ready.state.grid.of(found), some)
+            found, tokens = self.token_relevance(session, some, own), self.tokens_in(session)
+            if tokens is None:
+                return of_words(found, some, session.net)
+            return enlarged(tokens.grid.of(found), some)
 
-        return ready.in_batches(of_patches, images, labels, progress)
+        return self.in_batches(session, of_patches, images, labels)
 
-    def token_relevance(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+    def token_relevance(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         """The relevance ``(N, L, T)`` of each token for each label; L is 1 if the method is label-free.
 
         This takes one forward pass, and one backward pass for each label.
         """
-        free, n, tokens = self.label_free, len(images), ready.state
+        free, n, tokens = self.label_free, len(images), self.tokens_in(session)
         with torch.set_grad_enabled(not free or tokens is None):
             with AttentionMaps(differentiable=True) as recorded:
-                logits = ready.classifier(images)
+                logits = session.net(images)
             chosen = logits.gather(1, labels.clamp_min(0))
             maps = recorded.maps
             attention = [by_head(matrix.detach(), n) for matrix in maps]

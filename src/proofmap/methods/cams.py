@@ -14,11 +14,12 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
-from proofmap.core.progress import Progress, ProgressTask
+from proofmap.core.progress import ProgressTask
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.layers import Layer, activations_of, captured, find_layer, named_layer
-from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,24 +36,31 @@ class CAM(Method):
         "", "name of the layer whose activations are used; if left out, a suitable layer is found"
     )
 
-    def state_for(self, classifier: Classifier) -> Layer:
-        if not self.layer:
-            return find_layer(classifier)
-        return named_layer(classifier, self.layer, gradients="gradients" in self.needs)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.layer_in(session)
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**self.settings(), "layer": ready.state.name}
+    def layer_in(self, session: Session) -> Layer:
+        """The layer whose activations are used: the named one, or the one that is found."""
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
+        def find() -> Layer:
+            if not self.layer:
+                return find_layer(session.net)
+            return named_layer(session.net, self.layer, gradients="gradients" in self.needs)
+
+        return session.memo((self, "layer"), find)
+
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), "layer": self.layer_in(session).name}
+
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         def low_resolution(some: Tensor, own: Tensor) -> Tensor:
-            return enlarged(self.low_resolution(ready, some, own), some)
+            return enlarged(self.low_resolution(session, some, own), some)
 
-        return ready.in_batches(low_resolution, images, labels, progress, per_image=1)
+        return self.in_batches(session, low_resolution, images, labels, per_image=1)
 
-    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        """The maps ``(N, L, h, w)`` of one batch, before they are enlarged; ``ready.state`` is the layer."""
+    def low_resolution(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        """The maps ``(N, L, h, w)`` of one batch, before they are enlarged."""
         raise NotImplementedError
 
 
@@ -69,14 +77,14 @@ class GradientCAM(CAM):
         """The map ``(N, h, w)`` of one label, from activations A and gradient G, both ``(N, C, h, w)``."""
         raise NotImplementedError
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=1)
 
-    def low_resolution(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+    def low_resolution(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         """The maps ``(N, L, h, w)`` of one batch, from one pass of the backbone and one gradient through the head for each label."""
-        layer: Layer = ready.state
-        with torch.enable_grad(), captured(ready.classifier, layer) as outputs:
-            chosen = ready.classifier(images).gather(1, labels.clamp_min(0))
+        net, layer = session.net, self.layer_in(session)
+        with torch.enable_grad(), captured(net, layer) as outputs:
+            chosen = net(images).gather(1, labels.clamp_min(0))
             activations = layer.places.of(outputs[-1].detach()).float()
             maps = [
                 self.combine(activations, layer.places.of(gradient).float())
@@ -173,22 +181,20 @@ class ScoreCAM(CAM):
         False, "enlarge channels with aligned corners, like align_corners=True in torch"
     )
 
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
         """Passes for one image: one for the activations, and one for each channel."""
-        return Cost(forward=1 + ready.state.channels)
+        return None if session is None else Cost(forward=1 + self.layer_in(session).channels)
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        with progress.task(self.name, len(images) * (1 + ready.state.channels)) as task:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        with session.progress.task(self.name, len(images) * (1 + self.layer_in(session).channels)) as task:
             blocks = zip(images.split(_IMAGES), labels.split(_IMAGES), strict=True)
-            return torch.cat([self._block(ready, x, a, task) for x, a in blocks])
+            return torch.cat([self._block(session, x, a, task) for x, a in blocks])
 
-    def _block(self, ready: ReadyMethod, images: Tensor, labels: Tensor, task: ProgressTask) -> Tensor:
-        classifier = ready.classifier
+    def _block(self, session: Session, images: Tensor, labels: Tensor, task: ProgressTask) -> Tensor:
+        classifier, layer = session.net, self.layer_in(session)
 
         def run(start: int, stop: int) -> Tensor:
-            channels = activations_of(classifier, ready.state, images[start:stop])
+            channels = activations_of(classifier, layer, images[start:stop])
             task.advance(stop - start)
             return channels
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import Progress
 from proofmap.core.ranking import center_distance
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.wrappers import Blurred, TopLabel, blurred
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +23,7 @@ class Blind(Method):
 
     family = "control"
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost()
 
 
@@ -43,17 +42,15 @@ class Random(Blind):
     def label_free(self) -> bool:  # type: ignore[override]
         return not self.per_label
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        positions = classifier.inputs.positions
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        positions = session.inputs.positions
         if self.per_label:
             rows, columns = labels.shape
             pairs = [(i, int(labels[i, j])) for i in range(rows) for j in range(columns)]
-            keys = streams.pair_keys(images, pairs, seed, self.seed_offset, "random map")
+            keys = streams.pair_keys(images, pairs, session.seed, self.seed_offset, "random map")
         else:
-            keys = streams.image_keys(images, seed, self.seed_offset, "random map")
-        return streams.normal(keys, classifier.inputs.count).view(*labels.shape, *positions)
+            keys = streams.image_keys(images, session.seed, self.seed_offset, "random map")
+        return streams.normal(keys, session.inputs.count).view(*labels.shape, *positions)
 
 
 @METHODS.register
@@ -77,10 +74,8 @@ class CenteredGaussian(Blind):
 
     label_free = True
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        positions = classifier.inputs.positions
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        positions = session.inputs.positions
         distance = center_distance(positions, images.device)
         bump = torch.exp(-0.5 * distance / (self.sigma * min(positions)) ** 2)
         return bump.expand(len(images), 1, *positions)
@@ -106,10 +101,8 @@ class Edges(Blind):
 
     label_free = True
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        inputs = classifier.inputs
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        inputs = session.inputs
         axes = range(-len(inputs.positions), 0)
         x = images / inputs.per_channel(images.new_tensor(inputs.std))
         if self.sigma > 0:
@@ -135,10 +128,8 @@ class FirstWords(Blind):
 
     label_free = True
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        positions, count = classifier.inputs.positions, classifier.inputs.count
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        positions, count = session.inputs.positions, session.inputs.count
         order = 1 - torch.arange(count, device=images.device) / count
         return order.view(positions).expand(len(images), 1, *positions)
 

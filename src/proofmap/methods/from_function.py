@@ -14,14 +14,14 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress
 from proofmap.core.ranking import as_maps
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import shortened
-from proofmap.methods.method import ADOPTED, MapFunction, Method, ReadyMethod
+from proofmap.methods.method import ADOPTED, MapFunction, Method
 from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.settings import required, setting
+from proofmap.session import Session
 
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
@@ -76,14 +76,12 @@ class FromFunction(Method):
         if self.per_label is None:
             object.__setattr__(self, "per_label", _third_parameter(self.function) == "label")
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        name, positions = self._title_name(), classifier.inputs.positions
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        name, positions = self._title_name(), session.inputs.positions
         who, labels = f"the function {name}", torch.where(labels == NO_LABEL, labels[:, :1], labels)
         if not self.per_label:
-            asked, places = _asked(labels, classifier)
-            maps = given_maps(self.function(classifier, images, asked), classifier.inputs, who)
+            asked, places = _asked(labels, session.net)
+            maps = given_maps(self.function(session.net, images, asked), session.inputs, who)
             if maps.ndim == 1 + len(positions):
                 raise InputError(
                     f"{who} returned maps {tuple(maps.shape)}, expected {(*labels.shape, *positions)}; if it makes maps of one "
@@ -96,25 +94,27 @@ class FromFunction(Method):
             return maps[torch.arange(len(maps), device=maps.device)[:, None], places.to(maps.device)]
         columns = []
         for column in labels.T:
-            found = returned_maps(self.function(classifier, private_copy(images), private_copy(column)), who)
+            found = returned_maps(self.function(session.net, private_copy(images), private_copy(column)), who)
             if found.ndim != 1 + len(positions):
                 raise InputError(
                     f"{who} was called for one label at a time and returned maps {tuple(found.shape)}, expected "
                     f"{(len(images), *positions)}; if it makes maps of all labels at once, call its third parameter labels"
                 )
             columns.append(found.clone())
-        return given_maps(torch.stack(columns, dim=1), classifier.inputs, who)
+        return given_maps(torch.stack(columns, dim=1), session.inputs, who)
 
     def settings(self) -> dict[str, object]:
         calls = {"per_label": True} if self.per_label else {}
         return {"method": self._title_name(), **code_record(self.function), **calls}
 
-    def state_for(self, classifier: Classifier) -> dict[str, object]:
-        """The method's record. It is made before the first map, because the function may change a value that the record contains."""
-        return self.settings()
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.record(
+            session
+        )  # before the first map, because the function may change a value that the record contains
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return dict(ready.state)
+    def record(self, session: Session) -> dict[str, object]:
+        return dict(session.memo((self, "record"), self.settings))
 
     def _title_name(self) -> str:
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))
@@ -159,35 +159,33 @@ def _asked(labels: Tensor, classifier: Classifier) -> tuple[Tensor, Tensor | Non
     return members.repeat(len(labels), 1), torch.searchsorted(members, labels)
 
 
-def check_labels_used(method: ReadyMethod, images: Tensor, labels: Tensor) -> None:
+def check_labels_used(method: Method, session: Session, images: Tensor, labels: Tensor) -> None:
     """Refuse a function that returns the same maps in the same order when the labels ``(N, L)`` are reversed, unless all labels have the same
     map. Other methods are not called, nor is a function that is called per label or gets all labels in the order of the net's outputs.
 
     The function is called twice with the first image that has two labels. If a call fails, nothing is refused: the same call fails again when
     the maps are made, and the message is given there.
     """
-    net, own = method.classifier, method.method
+    net = session.net
     rows = ((labels != NO_LABEL).sum(dim=1) > 1).nonzero()[:1, 0].tolist()
-    if (
-        not isinstance(own, FromFunction)
-        or own.per_label
-        or labels.shape[1] == len(net.label_set)
-        or not rows
-    ):
+    if not isinstance(method, FromFunction) or method.per_label:
+        return
+    if labels.shape[1] == len(net.label_set) or not rows:
         return
     image, row = images[rows], labels[rows]
     there = row[0] != NO_LABEL
     back = row.clone()
     back[0, there] = row[0, there].flip(0)
     try:
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # a function that draws from it draws what it would without this check
-            maps, again = (method(image, order)[0, there.to(net.device)] for order in (row, back))
+        # a function that draws from torch's generator draws what it would without this check
+        with torch.random.fork_rng(devices=[]):
+            maps, again = (
+                session.maps(method, image, order)[0, there.to(net.device)] for order in (row, back)
+            )
     except Exception:
         return
     if torch.equal(maps, again) and not torch.equal(maps, maps.flip(0)):
-        name, first, second = own._title_name(), *(x[0, there].tolist() for x in (row, back))
+        name, first, second = method._title_name(), *(x[0, there].tolist() for x in (row, back))
         raise InputError(
             f"the function {name} does not use its labels: it returned the same maps in the same order for the labels "
             f"{shortened(str(first), 60)} and {shortened(str(second), 60)} of one {net.inputs.singular}. Each {net.inputs.singular} has "

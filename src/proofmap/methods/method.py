@@ -1,30 +1,26 @@
-"""The two classes of a method: its settings (:class:`Method`), and the method prepared for one net (:class:`ReadyMethod`)."""
+"""What a method is: its settings, the facts that it states, and how it makes maps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
-from proofmap.classifier.together import apart, each_length
+from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs
-from proofmap.core.labels import NO_LABEL, Labels, check_labels
-from proofmap.core.progress import Progress, Silent
-from proofmap.core.ranking import as_maps, in_float32
+from proofmap.core.labels import Labels
+from proofmap.core.progress import Progress
 from proofmap.core.registry import Registry
-from proofmap.core.tensors import private_copy
-from proofmap.core.text import counted
-from proofmap.fills import Fill, Pools
-from proofmap.plugins.failures import check_call, note_errors
-from proofmap.plugins.settings import Plugin, Ready, settings_class
+from proofmap.fills import Fill
+from proofmap.plugins.settings import Plugin, settings_class
 from proofmap.plugins.specs import make_plugin
+from proofmap.session import Session
 
 Need = Literal["gradients", "layer", "attention", "distractors", "masker", "neighbours", "order"]
 """What a method may need from the net, from the study, or from the kind of input (:data:`INPUT_NEEDS`)."""
@@ -74,11 +70,10 @@ class Cost:
 
 @dataclass(frozen=True, kw_only=True)
 class Method(Plugin):
-    """The settings of a method: (classifier, images, labels) -> one heat map per label, where larger values are more salient.
+    """The settings of a method, and how it makes maps: one heat map per label, where larger values are more salient.
 
-    A subclass declares its settings and implements :meth:`compute`. ``METHODS.register`` makes it a frozen, keyword-only dataclass. Some
-    methods must first find or build something for a net, such as a layer or a set of random images. They return it from :meth:`state_for`,
-    and implement :meth:`make_maps`, which can read this state, instead of :meth:`compute`. A method states five facts: its ``family``,
+    A subclass declares its settings and implements :meth:`maps`. ``METHODS.register`` makes it a frozen, keyword-only dataclass. What a
+    method finds or builds for a net, such as a layer, is kept by ``session.memo``. A method states five facts: its ``family``,
     ``label_free`` (one map serves all labels of an image), ``stochastic`` (the seed matters), ``signed`` (values below zero are evidence
     against the label) and ``needs``.
     """
@@ -89,6 +84,8 @@ class Method(Plugin):
     label_free = False
     stochastic = False
     needs: ClassVar[frozenset[Need]] = frozenset()
+    reads_all_labels: ClassVar[bool] = False
+    """Whether :meth:`maps` of a label-free method gets all labels ``(N, L)`` instead of the first of each image."""
 
     @property
     def looks_inside(self) -> bool:
@@ -127,15 +124,26 @@ class Method(Plugin):
 
         with outside_inference_mode():  # what is found and built there is of no use to gradients
             images = images.clone() if images.is_inference() else images
-            pools = Pools(lambda: from_images(classifier.check_images(images), classifier.inputs))
             if not (isinstance(labels, Tensor) and labels.ndim == 2):
                 labels = classifier.choose_labels(images, labels, seed=seed)
-            return pools.bind(self).prepare(classifier)(images, labels, seed=seed, progress=progress)
 
-    def prepare(self, classifier: Classifier) -> ReadyMethod:
-        """Return the method prepared for this net: everything that its maps and its record depend on has been found or built."""
-        self.check_needs(classifier)
-        return ReadyMethod(self, classifier, self.state_for(classifier))
+            def others() -> Any:
+                return from_images(classifier.check_images(images), classifier.inputs)
+
+            session = Session(classifier, seed=seed, role="learn", distractors=others, progress=progress)
+            return session.maps(self, images, labels)
+
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        """Return maps ``(N, L, *positions)`` for images ``(N, *shape)`` and labels ``(N, L)`` on the net's device. The map of a label -1
+        (padding) may hold any finite values.
+
+        For a label-free method, ``labels`` is ``(N, 1)`` and the maps are ``(N, 1, *positions)``.
+        """
+        raise InputError(f"the class {type(self).__name__} defines no maps()")
+
+    def prepare(self, session: Session) -> None:
+        """Called before the first map of a net: refuse what cannot be explained, and find or build what takes long."""
+        self.check_needs(session.net)
 
     def check_needs(self, classifier: Classifier) -> None:
         """Raise if the method needs gradients and the net has none, or if the method has no meaning for this kind of input."""
@@ -151,212 +159,44 @@ class Method(Plugin):
                 f"the method {self.title()} needs gradients, and {classifier.name} has none. Methods that need none: {', '.join(known)}"
             )
 
-    def state_for(self, classifier: Classifier) -> Any:
-        """Return the state that the method needs for a net before its first map, or None. Raise if the method cannot explain the net."""
-        return None
-
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        """Return maps ``(N, L, *positions)`` for checked input. The map of a label -1 (padding) may hold any finite values.
-
-        For a label-free method, ``labels`` is ``(N, 1)`` and the maps are ``(N, 1, *positions)``.
-        """
-        raise InputError(f"the class {type(self).__name__} defines neither compute() nor make_maps()")
-
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        """Like :meth:`compute`, for a method with a state: ``ready.state`` is the result of :meth:`state_for` for ``ready.classifier``."""
-        given = (ready.classifier, images, labels)
-        form = "compute(self, classifier, images, labels, *, seed, progress)"
-        check_call(self.compute, type(self).__name__, form, *given, seed=seed, progress=progress)
-        return self.compute(*given, seed=seed, progress=progress)
-
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
+    def record(self, session: Session) -> dict[str, object]:
         """Plain data for the record of results: the settings, and what was found or built for the net."""
         return self.settings()
 
-    def cost(self, labels: int) -> Cost | None:
-        """Number of passes of the net for one image with this number of labels, for the plan of a study; None if unknown."""
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
+        """Number of passes of the net for one image with this number of labels; None if unknown. Without a session, as far as the settings
+        tell.
+        """
         return None
 
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
-        """Like :meth:`cost`, for a method whose cost depends on the net."""
-        return self.cost(labels)
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyMethod(Ready):
-    """A method prepared for one net; call it with images and labels to get maps. Its record contains everything that its maps depend on.
-
-    ``state`` is what :meth:`Method.state_for` returned. Everything else is delegated to the method.
-    """
-
-    method: Method
-    classifier: Classifier
-    state: Any = None
-    _net_state: object = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_net_state", self.classifier.state())
-
     @property
-    def plugin(self) -> Method:
-        return self.method
-
-    @property
-    def label_free(self) -> bool:
-        return self.method.label_free
-
-    @property
-    def stochastic(self) -> bool:
-        return self.method.stochastic
-
-    @property
-    def signed(self) -> bool:
-        return self.method.signed
-
-    def record(self) -> dict[str, object]:
-        return self.method.record(self)
-
-    def cost(self, labels: int) -> Cost | None:
-        return self.method.cost_on(self, labels)
-
-    def __call__(
-        self, images: Tensor, labels: Tensor, *, seed: int = 0, progress: Progress | None = None
-    ) -> Tensor:
-        """Maps ``(N, L, *positions)`` float32 on the classifier's device for labels ``(N, L)``.
-
-        The map of a label -1 (padding) is zero. The same inputs and seed give the same maps up to rounding, for every batch size
-        and order. If the net has been trained further, the method is prepared again.
-        """
-        with outside_inference_mode():  # gradients cannot be had inside of it
-            fresh = self._net_state == self.classifier.state()
-            ready = self if fresh else self.method.prepare(self.classifier)
-            groups = self.classifier.inputs.by_length(images)
-            if groups:
-                return ready._maps_by_length(groups, images, labels, seed, progress)
-            return ready._maps(images, labels, seed, progress)
-
-    def at_length(self, n: int) -> ReadyMethod:
-        """The method prepared for inputs of exactly ``n`` positions, for kinds of input that vary in length."""
-        return self.method.prepare(self.classifier.at_length(n))
-
-    def _maps_by_length(
-        self,
-        groups: list[tuple[int, Tensor]],
-        images: Tensor,
-        labels: Tensor,
-        seed: int,
-        progress: Progress | None,
-    ) -> Tensor:
-        """Maps of inputs with different numbers of positions. Each map is made at the length of its input, and is zero at the positions that
-        the input lacks.
-        """
-        classifier = self.classifier
-        images, labels = classifier.check_images(images), labels.to(classifier.device)
-        maps = torch.zeros(*labels.shape, *classifier.inputs.positions, device=classifier.device)
-        near = {n: self.at_length(n) for n, _ in groups}
-
-        def at_length(n: int, places: Tensor, progress: Progress) -> None:
-            some = classifier.inputs.cut(images[places], n)
-            maps[places, :, :n] = near[n](some, labels[places], seed=seed, progress=progress)
-
-        each_length(classifier, groups, at_length, labels=labels.shape[1], progress=progress)
-        return maps
-
-    def _maps(self, images: Tensor, labels: Tensor, seed: int, progress: Progress | None) -> Tensor:
-        classifier = self.classifier
-        images = classifier.check_images(images)
-        labels = check_labels(
-            labels.to(classifier.device),
-            len(images),
-            len(classifier.names),
-            classifier.label_set,
-            classifier.inputs.singular,
-        )
-        computed = labels[:, :1] if self.label_free else labels
-        with (
-            note_errors(f"while the method {self.method.title()} made maps"),
-            apart(self.method.looks_inside),
-            steady_kernels(tf32=False),  # a method that can do with less, such as learning, says so itself
-        ):
-            # copies, since a method may write into what it is given, and others read the images and labels after it
-            maps = self.compute(
-                private_copy(images), private_copy(computed), seed=seed, progress=progress or Silent()
-            )
-        return self.spread(maps, labels)
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """The maps as the method returns them, unchecked."""
-        return self.method.make_maps(self, images, labels, seed=seed, progress=progress)
+    def source(self) -> Method | None:
+        """The method whose maps this method changes; None if there is none. If both methods are judged, the maps are made only once."""
+        return None
 
     def in_batches(
         self,
+        session: Session,
         one_batch: Callable[[Tensor, Tensor], Tensor],
         images: Tensor,
         labels: Tensor,
-        progress: Progress,
         *,
         per_image: int | None = None,
         gradients: bool = True,
     ) -> Tensor:
-        """The concatenated results of ``one_batch(images, labels)`` over batches that fit the device; for use in :meth:`Method.make_maps`.
+        """The concatenated results of ``one_batch(images, labels)`` over batches that fit the device; for use in :meth:`maps`.
 
         The progress counts ``per_image`` steps for each image; by default, one step for each label.
         """
         steps = labels.shape[1] if per_image is None else per_image
-        with progress.task(self.method.name, len(images) * steps) as task:
+        with session.progress.task(self.name, len(images) * steps) as task:
 
             def run(start: int, stop: int) -> Tensor:
                 maps = one_batch(images[start:stop], labels[start:stop])
                 task.advance((stop - start) * steps)
                 return maps
 
-            return torch.cat(in_batches(run, len(images), self.classifier.batches[1 if gradients else 0]))
-
-    def spread(self, maps: Tensor, labels: Tensor) -> Tensor:
-        """Check computed maps and expand them to labels ``(N, L)``, because a label-free method computes one map for all labels."""
-        computed = labels[:, :1] if self.label_free else labels
-        maps = self._checked(maps, (*computed.shape, *self.classifier.inputs.positions), computed)
-        maps = maps.expand(*labels.shape, *maps.shape[2:])
-        if bool((labels == NO_LABEL).any()):
-            empty = (labels == NO_LABEL).view(*labels.shape, *[1] * len(self.classifier.inputs.positions))
-            maps = maps.masked_fill(empty, 0.0)
-        return maps
-
-    def _checked(self, maps: Tensor, expected: tuple[int, ...], labels: Tensor) -> Tensor:
-        name = self.method._title_name()
-        maps = as_maps(maps, f"the method {name} must return maps")
-        if tuple(maps.shape) != expected:
-            raise InputError(f"the method {name} returned maps {tuple(maps.shape)}, expected {expected}")
-        # a method may use its own tensor again
-        maps = in_float32(private_copy(maps)).to(self.classifier.device)
-        bad = ~maps.flatten(2).isfinite().all(dim=2)
-        if bool(bad.any()):
-            i, j = bad.nonzero()[0].tolist()
-            raise InputError(
-                f"the method {name} made a map with NaN or infinity for {self.classifier.inputs.singular} {i}, label {int(labels[i, j])} "
-                f"({int(bad.sum())} of {counted(bad.numel(), 'map')})"
-            )
-        return maps
-
-    @property
-    def source(self) -> ReadyMethod | None:
-        """The method whose maps this method changes; None if there is none. If both methods are judged, the maps are made only once."""
-        return None
-
-    def cost_from_source(self) -> Cost:
-        """Number of passes for one image if the maps of :attr:`source` exist already."""
-        return Cost()
-
-
-class PlannedMethod(ReadyMethod):
-    """A method that is not prepared yet, for the plan of a study. Its cost is the one that its settings give without a net."""
-
-    def cost(self, labels: int) -> Cost | None:
-        return self.method.cost(labels)
+            return torch.cat(in_batches(run, len(images), session.net.batches[1 if gradients else 0]))
 
 
 METHODS: Registry[Method] = Registry("method", "proofmap.methods", prepare=settings_class)

@@ -17,13 +17,11 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
-from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
 from proofmap.core.tensors import private_copy
-from proofmap.methods.method import METHODS, Cost, Method, MethodLike, Need, ReadyMethod, make_method
+from proofmap.methods.method import METHODS, Cost, Method, MethodLike, Need, make_method
 from proofmap.plugins.settings import required, setting
+from proofmap.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +32,7 @@ class Wrapper(Method):
     """
 
     family = "control"
+    reads_all_labels = True  # so that the maps by which METHOD is judged are found
     of: Method = required("the method whose maps are changed", main=True)
 
     @property
@@ -52,50 +51,33 @@ class Wrapper(Method):
     def needs(self) -> frozenset[Need]:  # type: ignore[override]
         return self.of.needs
 
-    def prepare(self, classifier: Classifier) -> ReadyWrapper:
-        self.check_needs(classifier)
-        return ReadyWrapper(self, classifier, self.state_for(classifier))
+    @property
+    def source(self) -> Method:
+        return self.of
 
-    def state_for(self, classifier: Classifier) -> ReadyMethod:
-        """METHOD, prepared for the same net."""
-        return self.of.prepare(classifier)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        session.prepare(self.of)
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**self.settings(), "of": ready.state.record()}
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), "of": self.of.record(session)}
 
-    def cost(self, labels: int) -> Cost | None:
-        return self.total_cost(self.of, labels)
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
+        cost = self.of.cost(labels, session)
+        return None if cost is None else cost + self.own_cost
 
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:
-        return self.total_cost(ready.state, labels)
+    @property
+    def own_cost(self) -> Cost:
+        """The passes for one image if METHOD's maps exist already."""
+        return Cost()
 
-    def total_cost(self, of: Method | ReadyMethod, labels: int) -> Cost | None:
-        """The cost of METHOD plus the cost of changing its maps."""
-        return of.cost(labels)
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        maps = private_copy(session.shared_maps(self.of, images, labels))
+        return self.changed_maps(maps[:, :1] if self.label_free else maps)
 
     @abstractmethod
     def changed_maps(self, maps: Tensor) -> Tensor:
         """The changed maps ``(N, L, *positions)``, from METHOD's maps ``(N, L, *positions)``."""
-
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        return self.changed_maps(ready.state(images, labels, seed=seed, progress=progress))
-
-    def from_source(
-        self,
-        ready: ReadyMethod,
-        maps: Tensor,
-        images: Tensor,
-        labels: Tensor,
-        *,
-        seed: int,
-        progress: Progress,
-    ) -> Tensor:
-        """The changed maps, from the maps ``(N, L, *positions)`` that METHOD made for all labels. A label-free method returns ``(N, 1,
-        *positions)``.
-        """
-        return self.changed_maps(maps[:, :1] if self.label_free else maps)
 
     @classmethod
     def build(cls, options: Mapping[str, Any]) -> Self:
@@ -109,63 +91,19 @@ class Wrapper(Method):
         return cls(of=make_method(method), **settings)
 
 
-@dataclass(frozen=True, eq=False)
-class ReadyWrapper(ReadyMethod):
-    """A wrapper prepared for one net. Its state is the wrapped method, prepared for the same net."""
-
-    method: Wrapper
-
-    @property
-    def source(self) -> ReadyMethod:
-        found: ReadyMethod = self.state
-        return found
-
-    def maps_from(
-        self, maps: Tensor, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        """This method's maps ``(N, L, *positions)``, computed from the maps of :attr:`source` for the same labels."""
-        found = self.method.from_source(self, maps, images, labels, seed=seed, progress=progress)
-        return self.spread(found, labels)
-
-    def cost_from_source(self) -> Cost:
-        return Cost(forward=1) if isinstance(self.method, TopLabel) else Cost()
+def shared_methods(methods: Iterable[Method]) -> frozenset[Method]:
+    """The methods whose maps other methods in ``methods`` change."""
+    judged = list(methods)
+    return frozenset(
+        method.source for method in judged if method.source is not None and method.source in judged
+    )
 
 
-def map_sources(methods: Mapping[str, ReadyMethod]) -> dict[str, str]:
+def map_sources(methods: Mapping[str, Method]) -> dict[str, str]:
     """The names of methods that use the maps of another method in ``methods``, each with the name of that other method."""
     names = {method: name for name, method in reversed(list(methods.items()))}
     sources = {name: method.source for name, method in methods.items()}
     return {name: names[source] for name, source in sources.items() if source is not None and source in names}
-
-
-class MapMaker:
-    """Makes the maps of methods that are judged together. The maps of the latest block of images are kept if another method is computed from
-    them.
-    """
-
-    def __init__(self, methods: Iterable[ReadyMethod]) -> None:
-        named = {str(k): method for k, method in enumerate(methods)}
-        self._sources = {named[source] for source in map_sources(named).values()}
-        self._block: object = None
-        self._maps: dict[ReadyMethod, Tensor] = {}
-
-    def __call__(
-        self, method: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        """The maps ``(N, L, *positions)`` of ``method``, made from kept maps of its source if it has one."""
-        if isinstance(method, ReadyWrapper) and method.source in self._sources:
-            maps = self(method.source, images, labels, seed=seed, progress=progress)
-            # copies, since the next method may use the same maps, and others read the images and labels
-            own = (private_copy(x) for x in (maps, images, labels))
-            return method.maps_from(*own, seed=seed, progress=progress)
-        if method not in self._sources:
-            return method(images, labels, seed=seed, progress=progress)
-        block = (streams.content_keys(images), labels.tolist(), seed)
-        if block != self._block:
-            self._block, self._maps = block, {}
-        if method not in self._maps:
-            self._maps[method] = method(images, labels, seed=seed, progress=progress)
-        return self._maps[method]
 
 
 # ---- the order of values ----------------------------------------------------------------------------------------
@@ -228,36 +166,27 @@ class TopLabel(Wrapper):
 
     label_free = True
 
-    def total_cost(self, of: Method | ReadyMethod, labels: int) -> Cost | None:
-        cost = of.cost(1)
-        return None if cost is None else cost + Cost(forward=1)
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
+        return super().cost(1, session)
+
+    @property
+    def own_cost(self) -> Cost:
+        return Cost(forward=1)
 
     def changed_maps(self, maps: Tensor) -> Tensor:
         return maps
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        return super().make_maps(ready, images, ready.classifier.top(images, 1), seed=seed, progress=progress)
-
-    def from_source(
-        self,
-        ready: ReadyMethod,
-        maps: Tensor,
-        images: Tensor,
-        labels: Tensor,
-        *,
-        seed: int,
-        progress: Progress,
-    ) -> Tensor:
-        """The top label's map ``(N, 1, *positions)``, taken from the maps of all labels, or computed if it is not among them."""
-        top = ready.classifier.top(images, 1)
-        there = labels == top
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        """The top label's map ``(N, 1, *positions)``: taken from the maps by which METHOD is judged, and made where it is not among them."""
+        top = session.net.top(images, 1)
+        if self.of not in session.shared:
+            return session.maps(self.of, images, top)
+        maps, there = session.shared_maps(self.of, images, labels), labels == top
         first = there.to(torch.int64).argmax(dim=1)
         found = maps[torch.arange(len(maps), device=maps.device), first][:, None]
         missing = ~there.any(dim=1)
         if bool(missing.any()):
-            found[missing] = ready.state(images[missing], top[missing], seed=seed, progress=progress)
+            found[missing] = session.maps(self.of, images[missing], top[missing])
         return found
 
 

@@ -8,9 +8,8 @@ from proofmap.metrics.confidence import (
     IncreaseInConfidence,
     SoftInsertionGame,
 )
-from proofmap.metrics.context import Judged
 from proofmap.metrics.curve_shape import Peak, PeakSoundness, ProofReach, Steadiness
-from proofmap.metrics.curves import Curves, curves, deletion, insertion
+from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import (
     CURVES,
     GAMES,
@@ -19,9 +18,9 @@ from proofmap.metrics.games import (
     Game,
     InsertionGame,
     LerfGame,
-    ReadyGame,
     make_game,
 )
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.localisation import (
     BoxIoU,
     EnergyInside,
@@ -33,12 +32,10 @@ from proofmap.metrics.localisation import (
 from proofmap.metrics.metric import (
     METRICS,
     Metric,
-    ReadyMetric,
     RunMetric,
     RunValue,
     RunValues,
     make_metric,
-    prepare_metrics,
 )
 from proofmap.metrics.minimality import (
     SufficientRegion,
@@ -53,6 +50,7 @@ from proofmap.metrics.other_definitions import (
     ProofSize,
     SumToLogit,
 )
+from proofmap.metrics.playing import curves, deletion, insertion
 from proofmap.metrics.proof import (
     THRESHOLDS,
     Thresholds,
@@ -145,8 +143,6 @@ __all__ = [
     "Quadrature",
     "Randomisation",
     "RankingAgreement",
-    "ReadyGame",
-    "ReadyMetric",
     "Rival",
     "Roughness",
     "RunMetric",
@@ -173,7 +169,6 @@ __all__ = [
     "insertion",
     "make_game",
     "make_metric",
-    "prepare_metrics",
     "saliency_sweep",
     "side_by_side",
     "soundness",

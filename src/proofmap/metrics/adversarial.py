@@ -7,7 +7,7 @@ wrong labels, although such proofs exist. This metric searches for them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable
 from typing import Literal
 
 import torch
@@ -21,12 +21,11 @@ from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.method import Cost, Method
 from proofmap.methods.perturbation.greedy import GreedyInsertion
 from proofmap.metrics import proof
-from proofmap.metrics.context import Judged
-from proofmap.metrics.curves import play
-from proofmap.metrics.games import Game, ReadyGame
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS
 from proofmap.metrics.proof_scores import REFERENCE, ProofMetric
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 Search = Literal["both", "greedy", "mask"]
 _MOST_REGIONS = 50
@@ -89,31 +88,30 @@ class AdversarialSoundness(ProofMetric):
         greedy, mask = judging + Cost(forward=labels * share), judging + Cost(gradient=labels * share)
         return {"greedy": greedy, "mask": mask, "both": greedy + mask}[self.search]
 
-    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+    def record(self, session: Session) -> dict[str, object]:
         kinds = {
             "both": "greedy regions and learned masks",
             "greedy": "greedy regions",
             "mask": "learned masks",
         }
         searched = f"against the strongest proofs that {self.passes} passes per label found ({kinds[self.search]}); a bound from above"
-        return {**super().record(games), "searched": searched}
+        return {**super().record(session), "searched": searched}
 
     def _searched(self, judged: Judged) -> Tensor:
         """The largest areas ``(N, L)`` of the maps that the searches find. Results are cached, so each image is searched once in an
         evaluation.
         """
-        frozen, known = judged.classifier.frozen(), judged.found
+        session = judged.session.judging()
+        known = session.memo((self, "strongest"), dict[Hashable, Tensor])
         rows = zip(streams.content_keys(judged.images), judged.labels.tolist(), strict=True)
-        keys = [(self, judged.seed, content, tuple(labels)) for content, labels in rows]
+        keys = [(content, tuple(labels)) for content, labels in rows]
         new = [i for i, key in enumerate(keys) if key not in known]
         if new:
             images, labels = judged.images[new], judged.labels[new]
-            ready = judged.games.get(self.game) or self.game.prepare(frozen)
             areas = []
             for search in self.searches(judged.inputs):
-                maps = search.prepare(frozen)(images, labels, seed=judged.seed, progress=judged.progress)
-                curves = play(ready, frozen, images, maps, labels, seed=judged.seed, progress=judged.progress)
-                areas.append(curves.auc)
+                maps = session.maps(search, images, labels)
+                areas.append(Judged(session, images, labels, maps).play(self.game, matrix=False).auc)
             best = torch.stack(areas).amax(dim=0).cpu()
             known.update({keys[i]: best[k] for k, i in enumerate(new)})
         return torch.stack([known[key] for key in keys]).to(judged.labels.device)

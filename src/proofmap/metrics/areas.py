@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor
 
-from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.games import (
     CurveSettings,
@@ -17,10 +15,11 @@ from proofmap.metrics.games import (
     Game,
     InsertionGame,
     LerfGame,
-    ReadyGame,
 )
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting_names
+from proofmap.session import Session
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,9 +38,9 @@ class GameMetric(CurveSettings, Metric):
     def curves(self, judged: Judged) -> Curves:
         return judged.play(self.game)
 
-    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+    def record(self, session: Session) -> dict[str, object]:
         own = {k: v for k, v in self.settings().items() if k not in setting_names(CurveSettings)}
-        return {**own, **games[self.game].record()}
+        return {**own, **self.game.record(session)}
 
 
 @METRICS.register
@@ -134,6 +133,6 @@ class SRG(GameMetric):
         least, most = (judged.play(game).auc for game in self.games())
         return least - most
 
-    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        drawn = games[self.games()[1]].record()
+    def record(self, session: Session) -> dict[str, object]:
+        drawn = self.games()[1].record(session)
         return {**drawn, "game": "lerf minus deletion"}

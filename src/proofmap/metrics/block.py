@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from proofmap.classifier.together import each_length
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Silent
-from proofmap.methods.method import ReadyMethod
-from proofmap.methods.wrappers import MapMaker
-from proofmap.metrics.context import Judged
+from proofmap.core.progress import Progress
+from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves, join_lengths
 from proofmap.metrics.games import Game, InsertionGame
-from proofmap.metrics.metric import ReadyMetric
+from proofmap.metrics.judged import Judged
+from proofmap.metrics.metric import Metric
 from proofmap.metrics.proof_scores import ProofMetric
 from proofmap.metrics.targets import Probability
 from proofmap.plugins.failures import exit_as_error
+from proofmap.session import Session
 
 
 @dataclass(frozen=True)
@@ -62,34 +62,52 @@ class BlockResult:
 
 @exit_as_error()
 def judge_block(
-    method: ReadyMethod,
+    session: Session,
+    method: Method,
     subjects: Subjects,
-    metrics: Mapping[str, ReadyMetric],
+    metrics: Mapping[str, Metric],
     *,
     maps: Tensor | None = None,
-    made: MapMaker | None = None,
     keep_maps: int = 0,
     curves: bool = True,
-    seed: int = 0,
-    progress: Progress | None = None,
 ) -> BlockResult:
-    """Make a method's maps for some images, and compute every metric on them.
+    """Make a method's maps for some images, and compute every metric on them. Every number of Proofmap comes from this function.
 
     Args:
         maps: the method's maps of these images, if they exist already; metrics may still run the method on other images.
-        made: a function that makes the maps, for methods that are judged together; by default the method itself.
         keep_maps: the number of images whose maps are kept; these are the first ones.
         curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
     """
-    progress = progress or Silent()
+    groups = session.inputs.by_length(subjects.images)
+    if groups:  # inputs with different numbers of positions are judged each at its own length
+        near = {n: session.at_length(n) for n, _ in groups}
+        for own in near.values():  # before they share batches: what is found in the net is found there alone
+            own.prepare(method)
+            for metric in metrics.values():
+                metric.prepare(own.judging())
+
+        def at_length(n: int, places: Tensor, progress: Progress) -> BlockResult:
+            near[n].progress, near[n].watch = progress, session.watch_at(places.tolist())
+            some = subjects[places.tolist()]
+            return judge_block(
+                near[n],
+                method,
+                replace(some, images=session.inputs.cut(some.images, n)),
+                metrics,
+                maps=None if maps is None else maps[places.to(maps.device)][..., :n],
+                keep_maps=int((places < keep_maps).sum()),
+                curves=curves,
+            )
+
+        labels = subjects.labels.shape[1]
+        parts = each_length(session.net, groups, at_length, labels=labels, progress=session.progress)
+        return join_places(parts, [places.cpu() for _, places in groups], session.inputs.positions)
     if maps is None:
-        make = made or MapMaker([method])
-        maps = make(method, subjects.images, subjects.labels, seed=seed, progress=progress)
+        maps = session.shared_maps(method, subjects.images, subjects.labels)
     else:
-        maps = method.spread(maps, subjects.labels)
-    games = {game: ready for metric in metrics.values() for game, ready in metric.games.items()}
+        maps = session.spread(method, maps, subjects.labels)
     judged = Judged(
-        method.classifier.frozen(),
+        session,
         subjects.images,
         subjects.labels,
         maps,
@@ -97,13 +115,10 @@ def judge_block(
         truth=None if subjects.truth is None else subjects.truth.to(subjects.images.device),
         boxes=subjects.boxes,
         objects=subjects.objects,
-        seed=seed,
-        progress=progress,
-        games=games,
     )
     values, pairs = {}, {}
-    for name, ready in metrics.items():
-        found, of_pairs = ready.metric.measure(judged.copy_for(ready.found))
+    for name, metric in metrics.items():
+        found, of_pairs = metric.measure(judged.copy())
         values[name] = found.cpu().clone()
         if of_pairs is not None:
             pairs[name] = of_pairs.cpu().clone()
@@ -150,7 +165,7 @@ def join_blocks(blocks: Sequence[BlockResult]) -> BlockResult:
             name: torch.cat([widened(b.pairs[name], widest, torch.nan) for b in blocks])
             for name in blocks[0].pairs
         },
-        dataclasses.replace(curves[0], **together),
+        replace(curves[0], **together),
     )
 
 
@@ -177,15 +192,15 @@ def join_places(
     )
 
 
-def _shown_game(metrics: Sequence[ReadyMetric]) -> Game:
+def _shown_game(metrics: Sequence[Metric]) -> Game:
     """The insertion game whose curves are shown: the game of the proof scores, otherwise that of another metric, otherwise the
     default.
     """
-    first = sorted(metrics, key=lambda ready: not isinstance(ready.metric, ProofMetric))
+    first = sorted(metrics, key=lambda metric: not isinstance(metric, ProofMetric))
     played = [
         game
-        for ready in first
-        for game in ready.games
+        for metric in first
+        for game in metric.games()
         if isinstance(game, InsertionGame) and game.target == Probability()
     ]
     return [*played, InsertionGame()][0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -13,12 +12,13 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.ranking import Ties, keep_top
 from proofmap.fills import Fill, Gray
-from proofmap.metrics.context import Judged
-from proofmap.metrics.games import GAMES, Game, ReadyGame
+from proofmap.metrics.games import GAMES, Game
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.quadrature import Rule
 from proofmap.metrics.regions import unit_scale
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 
 @GAMES.register
@@ -95,8 +95,8 @@ class ConfidenceMetric(Metric):
         """The metric's values ``(N, L)``, from the label's probability f for the whole input and o for the modified input."""
         raise NotImplementedError
 
-    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        return {**games[self.game].record()}
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.game.record(session)}
 
 
 def drop(f: Tensor, o: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.metrics import proof
-from proofmap.metrics.context import Judged
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS
 from proofmap.metrics.proof_scores import E1, E2, TOP, WorstOfLabels
 from proofmap.plugins.settings import setting

@@ -1,36 +1,34 @@
 """Playing a game: show the net the top s positions of a map (or hide them), for many s.
 
 Each map is ranked once, on the device. All steps of all maps go through the net in full batches. A masked pass yields every label's
-probability, so the label x label matrix has no further cost. Games on the same maps share a :class:`~proofmap.metrics.board.GameBoard`.
+probability, so the label x label matrix has no further cost. Games on the same maps share rankings, the net's output for the whole
+images, and, with the same fill, its output for the fill alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.classifier.together import each_length
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Silent
-from proofmap.core.ranking import Ties
+from proofmap.core.progress import Progress
 from proofmap.core.tensors import drop_repeats, private_copy
-from proofmap.fills import Fill, Pools
-from proofmap.metrics.board import GameBoard, given_pairs
-from proofmap.metrics.games import Game, ReadyGame, make_game
+from proofmap.metrics.games import Game
 from proofmap.metrics.quadrature import Quadrature
-from proofmap.metrics.targets import Target
+from proofmap.session import Session
+
+if TYPE_CHECKING:
+    from proofmap.metrics.judged import Judged
 
 
 @dataclass(frozen=True)
@@ -87,131 +85,34 @@ class Curves:
         return replace(self, settings=dict(self.settings), **tensors)
 
 
-def insertion(
-    classifier: Classifier, images: Tensor, maps: ArrayLike, labels: ArrayLike, **options: Any
-) -> Curves:
-    """Play the insertion game (the paper's AUC): the top s positions are shown, the rest is filled.
-
-    AUC(x, a, M) = mean over s of f(x~_s, a), where x~_s equals x on the top s positions of M. The options are those of
-    :func:`curves`.
-
-    >>> from torch import nn
-    >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=2)
-    >>> x, map_ = torch.rand(1, 3, 2, 2), torch.rand(1, 1, 2, 2).expand(1, 2, 2, 2)
-    >>> round(
-    ...     insertion(f, x, map_, torch.tensor([[0, 1]]), points="all").auc.sum().item(), 6
-    ... )  # one map for all labels
-    1.0
-    """
-    return curves("insertion", classifier, images, maps, labels, **options)
-
-
-def deletion(
-    classifier: Classifier, images: Tensor, maps: ArrayLike, labels: ArrayLike, **options: Any
-) -> Curves:
-    """Play the deletion game: the top s positions are hidden, s = 1 .. n; lower is better. The options are those of :func:`curves`."""
-    return curves("deletion", classifier, images, maps, labels, **options)
-
-
-def curves(
-    game: str | Game,
-    classifier: Classifier,
-    images: Tensor,
-    maps: ArrayLike,
-    labels: ArrayLike,
-    *,
-    curve: str | None = None,
-    fill: str | Fill | None = None,
-    points: int | Literal["all"] | None = None,
-    within: tuple[float, float] | None = None,
-    ties: Ties | None = None,
-    draws: int | None = None,
-    target: str | Target | None = None,
-    matrix: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Curves:
-    """Play a game for maps ``(N, L, *positions)`` of labels ``(N, L)``, or for maps ``(N, *positions)`` of one label each ``(N,)``; tensors
-    or arrays. Every option overrides the game's own setting.
-
-    Args:
-        curve: settings by name: ``paper``, ``released``, ``rise`` or ``restricted``.
-        target: what is read off the net: ``probability`` (the default), ``decision``, ``margin``, ...
-    """
-    options = {
-        "curve": curve,
-        "fill": fill,
-        "points": points,
-        "within": within,
-        "ties": ties,
-        "draws": draws,
-        "target": target,
-    }
-    chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
-    ready = Pools(lambda: None).bind(chosen).prepare(as_classifier(classifier))
-    maps, labels = given_pairs(maps, labels, classifier.inputs)
-    return play(ready, classifier, images, maps, labels, matrix=matrix, seed=seed, progress=progress)
-
-
-def play(
-    game: ReadyGame,
-    classifier: Classifier,
-    images: Tensor,
-    maps: Tensor,
-    labels: Tensor,
-    *,
-    matrix: bool = False,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Curves:
-    """Play a prepared game. Each input is played with its own number of positions."""
-    inputs = classifier.inputs
-    groups = inputs.by_length(images)
-    if groups:
-
-        def at_length(n: int, places: Tensor, progress: Progress) -> Curves:
-            near = game.game.prepare(classifier.at_length(n))
-            some = inputs.cut(images[places], n), maps[places][..., :n], labels[places]
-            return play(near, classifier.at_length(n), *some, matrix=matrix, seed=seed, progress=progress)
-
-        parts = each_length(classifier, groups, at_length, labels=labels.shape[1], progress=progress)
-        return join_lengths(parts, [places for _, places in groups], inputs.count)
-    return play_on(
-        GameBoard(classifier, images, maps, labels, seed=seed), game, matrix=matrix, progress=progress
-    )
-
-
 @torch.no_grad()
-def masked_batch(
-    game: ReadyGame, classifier: Classifier, images: Tensor, labels: Tensor
-) -> tuple[Classifier, Tensor]:
+def masked_batch(session: Session, game: Game, images: Tensor, labels: Tensor) -> tuple[Classifier, Tensor]:
     """Randomly masked images, as many as one batch of a game has, and the classifier that takes them. Of inputs with different numbers of
     positions, those of the commonest number are used.
     """
-    groups = classifier.inputs.by_length(images)
+    groups = session.inputs.by_length(images)
     if groups:
         n, places = max(groups, key=lambda group: len(group[1]))
-        images, labels = classifier.inputs.cut(images[places], n), labels[places.to(labels.device)]
-        classifier = classifier.at_length(n)
-        game = game.game.prepare(classifier)
-    inputs, most = classifier.inputs, classifier.batches[0].size
-    passes = max(1, game.game.passes(inputs.count) * int((labels != NO_LABEL).sum()))
+        images, labels = session.inputs.cut(images[places], n), labels[places.to(labels.device)]
+        session = session.at_length(n)
+    inputs, classifier = session.inputs, session.net.frozen()
+    most = classifier.batches[0].size
+    passes = max(1, game.passes(inputs.count) * int((labels != NO_LABEL).sum()))
     count = -(-passes // -(-passes // most))
     image = torch.arange(count) % len(images)
     random = torch.rand(count, inputs.count, generator=torch.Generator().manual_seed(0))
     shown = random < ((torch.arange(count) + 0.5) / count)[:, None]
     image, keep = image.to(images.device), shown.view(-1, *inputs.positions).to(images.device)
     keys = streams.image_keys(images, 0, "masked batch")[image]
-    return classifier, inputs.composite(keep, images[image], game.fill.behind(images[image], keys, keep))
+    hidden = game.fill.behind(session.judging(), images[image], keys, keep)
+    return classifier, inputs.composite(keep, images[image], hidden)
 
 
 @torch.no_grad()
-def play_on(
-    board: GameBoard, game: ReadyGame, *, matrix: bool = False, progress: Progress | None = None
-) -> Curves:
-    """Play a prepared game on a board. The board keeps what further games can share."""
+def play_on(judged: Judged, game: Game, *, matrix: bool) -> Curves:
+    """Play a game on the maps of a :class:`~proofmap.metrics.judged.Judged`, which keeps what further games can share."""
     with steady_kernels(tf32=False):
-        return _Runner(game, board, matrix).run(progress or Silent())
+        return _Runner(game, judged, matrix).run(judged.session.progress)
 
 
 class _Runner:
@@ -222,22 +123,26 @@ class _Runner:
     normalised.
     """
 
-    def __init__(self, ready: ReadyGame, board: GameBoard, matrix: bool) -> None:
-        self.ready, self.game, self.fill, self.draws = ready, ready.game, ready.fill, ready.draws
-        self.board, self.classifier, self.matrix = board, board.classifier, matrix
+    def __init__(self, game: Game, judged: Judged, matrix: bool) -> None:
+        self.game, self.fill, self.draws = game, game.fill, game.backgrounds
+        self.session = judged.session.judging()
+        self.judged, self.classifier, self.matrix = judged, judged.classifier, matrix
         self.n = self.classifier.inputs.count
-        self.nodes = self.game.quadrature.nodes(self.n)
-        self.ranks = board.ranks(self.game)
-        self.keys = board.keys(*(("curve fill", draw) for draw in range(self.draws)), drawn=self.fill.random)
-        moving = self.fill.random or self.fill.fill.reads_mask
+        self.nodes = game.quadrature.nodes(self.n)
+        self.maps, self.ranks = judged.distinct, judged.ranks(game)
+        self.keys = judged.keys(*(("curve fill", draw) for draw in range(self.draws)), drawn=self.fill.random)
+        moving = self.fill.random or self.fill.reads_mask
         self.fixed = (
             None
             if moving
-            else self._prepared(drop_repeats(private_copy(self.fill(board.images, self.keys[:, 0]))))
+            else self._prepared(drop_repeats(private_copy(self._filled(judged.images, self.keys[:, 0]))))
         )
 
+    def _filled(self, images: Tensor, keys: Tensor) -> Tensor:
+        return self.fill(self.session, images, keys)
+
     def run(self, progress: Progress) -> Curves:
-        device, n_labels = self.ranks.device, self.board.labels.shape[1]
+        device, n_labels = self.ranks.device, self.judged.labels.shape[1]
         counts = self.nodes.counts.to(device, torch.int32)  # as ranks are
         values = torch.zeros(len(self.ranks), len(counts), n_labels, device=device, dtype=torch.float32)
         f, ends = self._curve_ends()
@@ -247,18 +152,18 @@ class _Runner:
             if end is None:
                 inner.append(step)
             else:
-                values[:, step] = end[self.board.image_of]
+                values[:, step] = end[self.maps.image_of]
         job_map = torch.arange(len(self.ranks), device=device).repeat_interleave(len(inner))
         job_step = torch.tensor(inner, dtype=torch.long, device=device).repeat(len(self.ranks))
-        images = self.board.images_in_order  # those of jobs in a row are a slice
-        safe = self.board.labels.clamp_min(0)
+        images = self.maps.images_in_order  # those of jobs in a row are a slice
+        safe = self.judged.labels.clamp_min(0)
 
         with progress.task(self.game.name, len(job_map) * self.draws) as task:
 
             def run_jobs(start: int, stop: int) -> None:
                 which, step = job_map[start:stop], job_step[start:stop]
                 first, last = images[start // len(inner)], images[(stop - 1) // len(inner)]
-                image, some = self.board.image_of[which], slice(first, last + 1)
+                image, some = self.maps.image_of[which], slice(first, last + 1)
                 shown = self.game.shown(_rows(self.ranks, which), counts[step, None])
                 values[which, step] = self._read(shown, image, some).gather(1, safe[image])
                 task.advance((stop - start) * self.draws)
@@ -281,7 +186,7 @@ class _Runner:
         mask = keep.view(-1, *inputs.positions)
         composites = inputs.composite(
             mask[:, None],
-            _rows(self._prepared(self.board.images[some]), image - some.start)[:, None],
+            _rows(self._prepared(self.judged.images[some]), image - some.start)[:, None],
             self._backgrounds(mask, image, some),
         ).flatten(0, 1)
         logits = (
@@ -295,28 +200,29 @@ class _Runner:
         """
         if self.fixed is not None:  # one may be that of all images
             return (self.fixed if len(self.fixed) == 1 else _rows(self.fixed, image))[:, None]
-        images, draws = self.board.images, self.draws
-        if self.fill.fill.reads_mask:
+        images, draws = self.judged.images, self.draws
+        if self.fill.reads_mask:
             x, shown = (each.repeat_interleave(draws, 0) for each in (images[image], mask))
-            drawn = self._prepared(self.fill.behind(x, self.keys[image].flatten(), shown))
+            drawn = self._prepared(self.fill.behind(self.session, x, self.keys[image].flatten(), shown))
             return drawn.view(-1, draws, *drawn.shape[1:])
-        drawn = self._prepared(self.fill(images[some].repeat_interleave(draws, 0), self.keys[some].flatten()))
+        drawn = self._prepared(
+            self._filled(images[some].repeat_interleave(draws, 0), self.keys[some].flatten())
+        )
         return drawn.view(-1, draws, *drawn.shape[1:])[image - some.start]
 
     def _curve_ends(self) -> tuple[Tensor, dict[bool | None, Tensor]]:
         """f(x, a) ``(N, L)``, and the ends of the curves ``(N, L)``: the values read for the whole image (key True) and for the
         fill alone (key False). The ends are the same for every map.
         """
-        safe, logits = self.board.labels.clamp_min(0), self.board.logits
+        safe, logits = self.judged.labels.clamp_min(0), self.judged.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)
-        # the next game reads them too
-        whole = self.game.read(self.classifier, logits.clone()).gather(1, safe)
-        nothing = self.board.once(self.ready.bare, self._nothing_shown)
+        whole = self.game.read(self.classifier, logits).gather(1, safe)
+        nothing = self.judged.once(("nothing shown", self.game.bare), self._nothing_shown)
         return f, {True: whole, False: nothing.gather(1, safe)}
 
     def _nothing_shown(self) -> Tensor:
         """The values ``(N, A)`` that the game reads for the fill alone."""
-        images = self.board.images
+        images = self.judged.images
         nothing = torch.zeros(len(images), self.n, dtype=torch.bool, device=images.device)
         rows = in_batches(
             lambda a, b: self._read(nothing[a:b], torch.arange(a, b, device=nothing.device), slice(a, b)),
@@ -331,20 +237,20 @@ class _Runner:
             raise InputError(
                 f"the net returned NaN on a masked {self.classifier.inputs.singular}; check its weights and preprocessing"
             )
-        none = self.board.labels == NO_LABEL
-        column = torch.arange(self.board.labels.shape[1], device=values.device)
-        own = values.transpose(1, 2)[self.board.map_of, column].masked_fill(none[..., None], torch.nan)
+        none = self.judged.labels == NO_LABEL
+        column = torch.arange(self.judged.labels.shape[1], device=values.device)
+        own = values.transpose(1, 2)[self.maps.map_of, column].masked_fill(none[..., None], torch.nan)
         # in float64 (on the CPU: not every device has it), so that sums over labels of one map are exact to float32
         weights, coarse = self.nodes.weights, self.nodes.coarse
         exact = own.cpu().double()
         areas, halves = (torch.einsum("nls,s->nl", exact, each) for each in (weights, coarse))
         cross = None
         if self.matrix:
-            cross = torch.einsum("usb,s->ub", values.cpu().double(), weights).to(values)[self.board.map_of]
+            cross = torch.einsum("usb,s->ub", values.cpu().double(), weights).to(values)[self.maps.map_of]
             cross = cross.masked_fill(none[:, :, None] | none[:, None, :], torch.nan)
         return Curves(
             game=self.game.name,
-            labels=self.board.labels,
+            labels=self.judged.labels,
             f=f.masked_fill(none, torch.nan),
             counts=self.nodes.counts,
             quadrature=self.game.quadrature,
@@ -353,7 +259,7 @@ class _Runner:
             auc=areas.to(own),
             error=(areas - halves).abs().to(own),
             matrix=cross,
-            settings={**self.ready.record(), **_label_record(self.classifier)},
+            settings={**self.game.record(self.session), **_label_record(self.classifier)},
             whole=whole.masked_fill(none, torch.nan),
         )
 

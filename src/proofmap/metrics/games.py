@@ -1,8 +1,7 @@
 """Games: positions are shown or hidden in the order of a map, and a value is read from the net at every step.
 
 A game consists of an order of positions, a fill (what hidden positions show) and a target (the value that is read from the net).
-:class:`Game` is the description of a game. ``game.prepare(classifier)`` returns a :class:`ReadyGame`. Equal prepared games are
-played once.
+Equal games on the same maps are played once.
 """
 
 from __future__ import annotations
@@ -17,11 +16,12 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.ranking import Ties, rank
 from proofmap.core.registry import Registry
-from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.fills import Fill, Gray
 from proofmap.metrics.quadrature import Quadrature, Rule
 from proofmap.metrics.targets import Probability, Target
-from proofmap.plugins.settings import Plugin, Ready, Shortcuts, setting, setting_names, settings_class
+from proofmap.plugins.settings import Plugin, Shortcuts, setting, setting_names, settings_class
 from proofmap.plugins.specs import make_plugin
+from proofmap.session import Session
 
 CURVES: Mapping[str, Mapping[str, Any]] = {
     "paper": {},
@@ -74,7 +74,7 @@ class CurveSettings(Plugin):
 
 @dataclass(frozen=True, kw_only=True)
 class Game(CurveSettings):
-    """The description of a game. A subclass defines which positions the net sees after the first ``count`` positions of the order
+    """The settings of a game. A subclass defines which positions the net sees after the first ``count`` positions of the order
     (:meth:`shown`).
     """
 
@@ -98,14 +98,34 @@ class Game(CurveSettings):
         """The values that a game reads from the net's outputs ``(B, A)``: by default those of the target."""
         return self.target.read(classifier, logits)
 
-    def prepare(self, classifier: Classifier) -> ReadyGame:
-        return ReadyGame(self, self.fill.prepare(classifier))
+    def prepare(self, session: Session) -> None:
+        """Find or build what the game needs, and raise an error if it cannot be played with this net."""
+        self.fill.prepare(session)
+
+    @property
+    def backgrounds(self) -> int:
+        """The number of backgrounds that are averaged over: ``draws``, or 1 if the fill is not random."""
+        return self.draws if self.fill.random else 1
+
+    @property
+    def bare(self) -> tuple[Hashable, ...]:
+        """A key for the value that is read when nothing is shown. On the same images, games with equal keys share this value."""
+        usual = type(self).read is Game.read
+        return self.fill, self.backgrounds, self.target if usual else self
+
+    def record(self, session: Session) -> dict[str, object]:
+        """How the curve was computed, for the record of a score."""
+        own = {k: v for k, v in self.settings().items() if k not in setting_names(CurveSettings)}
+        draws = {"draws": self.draws} if self.fill.random else {}
+        steps = {"points": self.points, "rule": self.rule, "within": list(self.within), "ties": self.ties}
+        target = {} if self.target == Probability() else {"target": self.target.title()}
+        return {**own, **self.fill.record(session), **steps, **draws, **target}
 
     def passes(self, positions: int) -> int:
         """The number of masked inputs for one map. The two ends of the curve are not counted, because all maps share them."""
         counts = self.quadrature.nodes(positions).counts.tolist()
         inner = sum(self.all_shown(count, positions) is None for count in counts)
-        return inner * (self.draws if self.fill.random else 1)
+        return inner * self.backgrounds
 
     def all_shown(self, count: int, positions: int) -> bool | None:
         """True if everything is shown after ``count`` positions, False if nothing is; None in between."""
@@ -155,37 +175,6 @@ class LerfGame(Game):
 
     def shown(self, ranks: Tensor, count: Tensor) -> Tensor:
         return ranks < ranks.shape[1] - count
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyGame(Ready):
-    """A game prepared for one classifier. Two prepared games are equal if they give the same numbers."""
-
-    game: Game
-    fill: ReadyFill
-
-    @property
-    def plugin(self) -> Game:
-        return self.game
-
-    @property
-    def draws(self) -> int:
-        return self.game.draws if self.fill.random else 1
-
-    @property
-    def bare(self) -> tuple[Hashable, ...]:
-        """A key for the value that is read when nothing is shown. On the same images, games with equal keys share this value."""
-        usual = type(self.game).read is Game.read
-        return self.fill, self.draws, self.game.target if usual else self.game
-
-    def record(self) -> dict[str, object]:
-        """How the curve was computed, for the record of a score."""
-        g = self.game
-        own = {k: v for k, v in g.settings().items() if k not in setting_names(CurveSettings)}
-        draws = {"draws": g.draws} if self.fill.random else {}
-        steps = {"points": g.points, "rule": g.rule, "within": list(g.within), "ties": g.ties}
-        target = {} if g.target == Probability() else {"target": g.target.title()}
-        return {**own, **self.fill.record(), **steps, **draws, **target}
 
 
 def make_game(game: str | Game, **settings: Any) -> Game:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
-from proofmap.metrics.context import Judged
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.regions import (
     Piece,

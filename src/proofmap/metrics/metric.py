@@ -7,28 +7,28 @@ from values per (image, label) pair. Other metrics have values per run, computed
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.registry import Registry
 from proofmap.methods.method import Cost
-from proofmap.metrics.context import Judged
-from proofmap.metrics.games import Game, ReadyGame
+from proofmap.metrics.games import Game
+from proofmap.metrics.judged import Judged
 from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import Plugin, settings_class
 from proofmap.plugins.specs import make_plugin
+from proofmap.session import Session
 
 Per = Literal["image", "run"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric(Plugin):
-    """The description of a metric: one value per image from a :class:`Judged`, which holds a method's maps; NaN if an image does
+    """The settings of a metric: one value per image from a :class:`Judged`, which holds a method's maps; NaN if an image does
     not count.
 
     Attributes:
@@ -52,8 +52,15 @@ class Metric(Plugin):
         return make_metric(spec)
 
     def __call__(self, judged: Judged) -> Tensor:
+        """The values per image ``(N,)``."""
+        return self.measure(judged)[0]
+
+    def values(self, judged: Judged) -> Tensor:
         """Values per image ``(N,)``. A metric defines either this method or :meth:`pairs`, if an image's value is computed from its labels."""
-        return self._from_own_pairs(judged)[0]
+        raise InputError(
+            f"the metric {self.name} gives no values: define values(judged), which returns a tensor (N,) with one value per image, "
+            "or pairs(judged), which returns a tensor (N, L) with one value per label"
+        )
 
     def pairs(self, judged: Judged) -> Tensor | None:
         """Values per label ``(N, L)``, from which the values per image are computed. None if the metric has no values per label."""
@@ -67,22 +74,13 @@ class Metric(Plugin):
         """Values per image ``(N,)``, and values per label ``(N, L)`` or None. An evaluation calls this method; it calls :meth:`pairs` only
         once. Raises :class:`InputError` if the metric returned something else.
         """
-        if type(self).__call__ is Metric.__call__:
-            values, pairs = self._from_own_pairs(judged)
-            return self._checked_values(values, "from_pairs(judged, pairs)", judged), pairs
-        values = self._checked_values(self(judged.copy_for(judged.found)), "__call__(judged)", judged).clone()
-        own = self.pairs(judged)
-        return values, None if own is None else self._checked_pairs(own, judged)
-
-    def _from_own_pairs(self, judged: Judged) -> tuple[Tensor, Tensor]:
         found = self.pairs(judged)
-        if found is None:
-            raise InputError(
-                f"the metric {self.name} gives no values: define __call__(judged), which returns a tensor (N,) with one value per image, "
-                "or pairs(judged), which returns a tensor (N, L) with one value per label"
-            )
-        pairs = self._checked_pairs(found, judged)
-        return self.from_pairs(judged, pairs.clone()), pairs
+        pairs = None if found is None else self._checked_pairs(found, judged)
+        if pairs is None or type(self).values is not Metric.values:
+            values = self._checked_values(self.values(judged.copy()), "values(judged)", judged)
+            return values.clone(), pairs
+        values = self.from_pairs(judged, pairs.clone())
+        return self._checked_values(values, "from_pairs(judged, pairs)", judged), pairs
 
     def _checked_values(self, found: object, call: str, judged: Judged) -> Tensor:
         low, high = self.limits
@@ -134,12 +132,23 @@ class Metric(Plugin):
         """Every setting as plain data, without the name."""
         return {key: value for key, value in super().settings().items() if key != self.noun}
 
-    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
+    @property
+    def measures(self) -> str:
+        """What the metric measures: its kind, or its name if it states none."""
+        return self.kind or self.name
+
+    def prepare(self, session: Session) -> None:
+        """Find or build what the metric needs for a net, and raise an error if it cannot judge it. By default, prepare its games."""
+        for game in self.games():
+            game.prepare(session)
+
+    def record(self, session: Session) -> dict[str, object]:
         """The record of a score: the settings, and everything that was determined for the net, such as the fill of each game."""
         return self.settings()
 
-    def prepare(self, classifier: Classifier) -> ReadyMetric:
-        return prepare_metrics({self.name: self}, classifier)[self.name]
+    def full_record(self, session: Session) -> dict[str, object]:
+        """The record with the source of the metric's and its games' code, if it is not Proofmap's own."""
+        return {**self.record(session), **provenance(self, *self.games())}
 
 
 @dataclass(frozen=True)
@@ -166,7 +175,7 @@ class RunValue:
 
 @dataclass(frozen=True, kw_only=True)
 class RunMetric(Metric):
-    """The description of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
+    """The settings of a metric of a whole run: agreement, reliability, anything that needs all methods at once."""
 
     per = "run"
 
@@ -210,34 +219,3 @@ def split_metrics(metrics: Mapping[str, Metric]) -> tuple[dict[str, Metric], dic
     if not per_image:
         raise InputError("metrics of whole runs need at least one metric with values per image")
     return per_image, of_runs
-
-
-@dataclass(frozen=True)
-class ReadyMetric:
-    """A metric with its games, prepared for one net."""
-
-    metric: Metric
-    games: Mapping[Game, ReadyGame]
-    found: dict[Hashable, Tensor] = field(default_factory=dict, compare=False, repr=False)
-    """Values that the metric keeps for all methods that are judged together: see :class:`Judged`."""
-
-    @property
-    def kind(self) -> str:
-        return self.metric.kind or self.metric.name
-
-    @property
-    def higher_is_better(self) -> bool:
-        return self.metric.higher_is_better
-
-    def record(self) -> dict[str, object]:
-        return {**self.metric.record(self.games), **provenance(self.metric, *self.games)}
-
-
-def prepare_metrics(metrics: Mapping[str, Metric], classifier: Classifier) -> dict[str, ReadyMetric]:
-    """The metrics prepared for one net, by their names. Equal games are prepared once."""
-    played = dict.fromkeys(game for metric in metrics.values() for game in metric.games())
-    ready = {game: game.prepare(classifier) for game in played}
-    return {
-        name: ReadyMetric(metric, {game: ready[game] for game in metric.games()})
-        for name, metric in metrics.items()
-    }

@@ -5,7 +5,6 @@ Sizes are found on the grid of the curve. They are at most one step too large, p
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal
@@ -16,12 +15,13 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.ranking import Ties, rank
 from proofmap.fills import Fill, Gray
-from proofmap.metrics.context import Judged
 from proofmap.metrics.curves import Curves
-from proofmap.metrics.games import Game, InsertionGame, ReadyGame
+from proofmap.metrics.games import Game, InsertionGame
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.targets import Decision, Probability
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 Keeps = Literal["share", "value", "label"]
 
@@ -87,15 +87,15 @@ class SufficientRegion(Metric):
 
     def regions(self, judged: Judged) -> Tensor:
         """The smallest regions ``(N, L, *positions)`` that keep the label, as boolean masks; empty if there is none."""
-        keys = streams.image_keys(judged.images, judged.seed, "ties").repeat_interleave(
+        keys = streams.image_keys(judged.images, judged.session.seed, "ties").repeat_interleave(
             judged.labels.shape[1]
         )
         ranks = rank(judged.maps.flatten(0, 1), ties=self.ties, keys=keys)
         counts = self.counts(judged).nan_to_num(0).flatten()
         return (ranks < counts[:, None]).view(judged.maps.shape)
 
-    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        drawn = games[self.game].record()
+    def record(self, session: Session) -> dict[str, object]:
+        drawn = self.game.record(session)
         own = {"keeps": self.keeps, "level": self.level}
         return {**own, **{key: value for key, value in drawn.items() if key not in ("game", "target")}}
 

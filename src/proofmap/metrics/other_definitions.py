@@ -22,17 +22,17 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core import streams
 from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill, Gray
 from proofmap.methods.method import Cost
 from proofmap.methods.perturbation.regions import exact
 from proofmap.metrics import proof
 from proofmap.metrics.areas import GameMetric
-from proofmap.metrics.context import Judged
 from proofmap.metrics.games import GAMES, Game
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 
 @GAMES.register
@@ -141,6 +141,9 @@ class LiCompleteness(Metric):
     )
     fill: Fill = setting(Gray(), "what hidden positions show; the authors use road")
 
+    def prepare(self, session: Session) -> None:
+        self.fill.prepare(session)
+
     def cost(self, labels: int, method: Cost | None) -> Cost:
         return Cost(forward=labels * (self.levels - 1))
 
@@ -150,13 +153,13 @@ class LiCompleteness(Metric):
     def _lost(self, judged: Judged) -> Tensor:
         marked = _positive(judged.maps)
         marked = marked / marked.amax(dim=2, keepdim=True).clamp_min(torch.finfo(marked.dtype).tiny)
-        fill = self.fill.prepare(judged.classifier)
-        keys = streams.image_keys(judged.images, judged.seed, self.name)
+        judging = judged.session.judging()
+        keys = judged.keys((self.name,))[:, 0]
 
         def left(image: Tensor, place: Tensor, level: Tensor) -> Tensor:
             keep = marked[image, place] < ((level + 1) / self.levels)[:, None]
             keep, x = keep.view(-1, *judged.inputs.positions), judged.images[image]
-            masked = judged.inputs.composite(keep, x, fill.behind(x, keys[image], keep))
+            masked = judged.inputs.composite(keep, x, self.fill.behind(judging, x, keys[image], keep))
             return judged.f_of(masked, image, place)
 
         return judged.f - judged.over_pairs(left, self.levels - 1, self.name).mean(dim=2)
@@ -210,7 +213,7 @@ class MerlinArthurCompleteness(MerlinArthur):
     name = "merlin-arthur-completeness"
     description = "how often the top of the right label's map alone makes the net say it"
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         return proof.worst_case(self.convinced(judged).masked_fill(~self.right(judged), torch.nan))
 
 
@@ -225,7 +228,7 @@ class MerlinArthurSoundness(MerlinArthur):
     name = "merlin-arthur-soundness"
     description = "how often no wrong label's map, its top alone, makes the net say that label"
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         return proof.worst_case((1 - self.convinced(judged)).masked_fill(self.right(judged), torch.nan))
 
 
@@ -252,6 +255,9 @@ class SumToLogit(Metric):
     )
     fill: Fill = setting(Gray(), "the input without information, from which the change is measured")
 
+    def prepare(self, session: Session) -> None:
+        self.fill.prepare(session)
+
     def cost(self, labels: int, method: Cost | None) -> Cost:
         return Cost(forward=2)
 
@@ -262,8 +268,8 @@ class SumToLogit(Metric):
         return pairs.nanmean(dim=1)
 
     def _errors(self, judged: Judged) -> Tensor:
-        keys = streams.image_keys(judged.images, judged.seed, self.name)
-        without = self.fill.prepare(judged.classifier)(judged.images, keys)
+        keys = judged.keys((self.name,))[:, 0]
+        without = self.fill(judged.session.judging(), judged.images, keys)
         read = judged.classifier.logits if self.quantity == "logit" else judged.classifier.probabilities
         gained = (read(judged.images) - read(without)).gather(1, judged.labels.clamp_min(0))
         error = (exact(judged.maps.flatten(2)).sum(dim=2) - gained).abs() / gained.abs()

@@ -20,10 +20,11 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.metrics import proof
 from proofmap.metrics.areas import Deletion, GameMetric, Insertion
-from proofmap.metrics.context import MOST_LABELS_IN_MATRIX, Judged
-from proofmap.metrics.games import CURVES, Game, InsertionGame, ReadyGame
+from proofmap.metrics.games import CURVES, Game, InsertionGame
+from proofmap.metrics.judged import MOST_LABELS_IN_MATRIX, Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import Shortcuts, setting, setting_names, settings_of
+from proofmap.session import Session
 
 TOP = "the worst case is over this number of the most probable judged labels; none: over all"
 E1 = "floor of the AUC in completeness: labels whose probability f is at most e1 count as proved"
@@ -70,8 +71,8 @@ class ProofMetric(GameMetric):
     def game(self) -> Game:
         return self.base.changed(**self.curve())
 
-    def record(self, games: Mapping[Game, ReadyGame]) -> dict[str, object]:
-        return {key: value for key, value in super().record(games).items() if key != "base"}
+    def record(self, session: Session) -> dict[str, object]:
+        return {key: value for key, value in super().record(session).items() if key != "base"}
 
     @classmethod
     def expand_shortcut(cls, key: str, value: Any) -> Mapping[str, Any]:
@@ -132,7 +133,7 @@ class BestEffort(ProofMetric):
     e1: float = setting(0.01, E1, least=0, most=1)
     counted: proof.Counted = setting("believed", COUNTED)
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         c = self.curves(judged)
         top2, f = judged.top2
         return proof.best_effort(c.auc, c.h, c.labels, top2, f[:, 1], self.e1, self.counted)
@@ -198,7 +199,7 @@ class SecondSoundness(ProofMetric):
     description = "min(max(f, e2) / AUC, 1) of the net's second label"
     e2: float = setting(0.001, E2, least=0, most=1)
 
-    def __call__(self, judged: Judged) -> Tensor:
+    def values(self, judged: Judged) -> Tensor:
         curves = self.curves(judged)
         second = judged.labels == judged.top2[0][:, 1:]
         scores = proof.soundness(curves.auc, curves.f, self.e2).masked_fill(~second, torch.nan)

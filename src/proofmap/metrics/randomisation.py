@@ -17,25 +17,18 @@ from proofmap.classifier.randomised import layers_of, randomised
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress
-from proofmap.methods.method import Cost, ReadyMethod
-from proofmap.metrics.context import Judged
+from proofmap.methods.method import Cost, Method
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.similarity import Similarity, similarity
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 Layers = Literal["last", "all"]
 
 
 def smooth_maps(
-    method: ReadyMethod,
-    images: Tensor,
-    labels: Tensor,
-    *,
-    samples: int,
-    noise: float,
-    seed: int,
-    progress: Progress,
+    session: Session, method: Method, images: Tensor, labels: Tensor, *, samples: int, noise: float
 ) -> Tensor:
     """The mean of a method's maps ``(N, L, *positions)`` over noisy copies of each image. If ``samples`` is 1, the maps of the
     images without noise.
@@ -44,16 +37,16 @@ def smooth_maps(
     of the inputs, if there are any.
     """
     if samples == 1:
-        return method(images, labels, seed=seed, progress=progress)
-    inputs = method.classifier.inputs
+        return session.maps(method, images, labels)
+    inputs = session.inputs
     flat = images.flatten(1)
     width = noise * (flat.amax(dim=1) - flat.amin(dim=1))
     total: Tensor | None = None
     for k in range(samples):
-        drawn = streams.normal(streams.image_keys(images, seed, "smooth", k), flat.shape[1])
+        drawn = streams.normal(streams.image_keys(images, session.seed, "smooth", k), flat.shape[1])
         noisy = (flat + width[:, None] * drawn).view_as(images)
         noisy = noisy if inputs.limits is None else noisy.clamp(*inputs.limits)
-        maps = method(noisy, labels, seed=seed, progress=progress)
+        maps = session.maps(method, noisy, labels)
         total = maps if total is None else total + maps
     assert total is not None
     return total / samples
@@ -66,16 +59,9 @@ def unlearned(classifier: Classifier, layers: Layers, seed: int) -> Classifier:
     return randomised(classifier, [name for layer in chosen for name in layer], seed=seed)
 
 
-def _maps(judged: Judged, classifier: Classifier, samples: int, noise: float) -> Tensor:
-    return smooth_maps(
-        judged.method_for(classifier),
-        judged.images,
-        judged.labels,
-        samples=samples,
-        noise=noise,
-        seed=judged.seed,
-        progress=judged.progress,
-    )
+def _maps(judged: Judged, session: Session, samples: int, noise: float) -> Tensor:
+    method = judged.known_method
+    return smooth_maps(session, method, judged.images, judged.labels, samples=samples, noise=noise)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +75,11 @@ class UnlearnedMetric(Metric):
         """The method's maps on the randomised net; computed once for metrics with the same settings."""
         return judged.once(
             ("drawn anew", self.layers, self.draw, samples, noise if samples > 1 else 0.0),
-            lambda: _maps(judged, self._other(judged), samples, noise),
+            lambda: _maps(judged, judged.session.for_net(self._other(judged)), samples, noise),
         )
 
     def _other(self, judged: Judged) -> Classifier:
-        return unlearned(judged.classifier, self.layers, streams.key_of(judged.seed, self.draw))
+        return unlearned(judged.classifier, self.layers, streams.key_of(judged.session.seed, self.draw))
 
     def from_pairs(self, judged: Judged, pairs: Tensor) -> Tensor:
         return pairs.nanmean(dim=1)
@@ -140,7 +126,7 @@ class Randomisation(UnlearnedMetric):
         if self.samples > 1:
             first = judged.once(
                 ("smooth", self.samples, self.noise),
-                lambda: _maps(judged, judged.classifier, self.samples, self.noise),
+                lambda: _maps(judged, judged.session, self.samples, self.noise),
             )
         second = self.other_maps(judged, self.samples, self.noise)
         found = similarity(first.flatten(0, 1), second.flatten(0, 1), self.similarity)

@@ -8,7 +8,7 @@ from torch import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import keep_top
-from proofmap.metrics.context import Judged
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.plugins.settings import setting
 

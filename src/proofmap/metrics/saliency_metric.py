@@ -17,7 +17,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels
 from proofmap.methods.method import Cost, MethodLike, make_method
-from proofmap.metrics.context import Judged
+from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS, Metric
 from proofmap.metrics.regions import (
     Boxes,
@@ -29,6 +29,7 @@ from proofmap.metrics.regions import (
     largest_piece,
 )
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 LEAST_AREA = 0.05
 """Boxes that cover less than this share of the picture count as this large, and are flagged, because their crops consist of a few
@@ -219,11 +220,11 @@ def saliency_sweep(
         raise InputError("the holdout is empty; give images that are not judged later")
     if not deltas:
         raise InputError("there are no thresholds to try")
-    frozen = classifier.frozen()
     images = classifier.check_images(holdout)
     chosen = classifier.choose_labels(images, labels)[:, :1]
     maps = make_method(method)(classifier, images, chosen, seed=seed)
-    return sweep_of(Judged(frozen, images, chosen, maps, seed=seed), metric=metric, deltas=deltas)
+    judged = Judged(Session(classifier, seed=seed), images, chosen, maps)
+    return sweep_of(judged, metric=metric, deltas=deltas)
 
 
 def sweep_of(

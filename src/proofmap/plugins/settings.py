@@ -16,12 +16,11 @@ other plug-ins. The same code reads them from text, from TOML and from Python, c
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from types import NoneType
 from typing import (
@@ -48,7 +47,7 @@ from proofmap.plugins.values import (
     without_library,
 )
 
-__all__ = ["Plugin", "Ready", "required", "setting"]
+__all__ = ["Plugin", "required", "setting"]
 
 T = TypeVar("T")
 Shortcuts = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -191,29 +190,6 @@ class Plugin(ABC):
 def settings_class(kind: type[T]) -> type[T]:
     """The class as a frozen, keyword-only dataclass; unchanged if it is a dataclass already. Registries apply this function."""
     return kind if "__dataclass_params__" in vars(kind) else dataclass(frozen=True, kw_only=True)(kind)
-
-
-class Ready(ABC):
-    """A plug-in prepared for one net. Two prepared plug-ins are equal if their records are equal."""
-
-    @property
-    @abstractmethod
-    def plugin(self) -> Plugin:
-        """The description that this prepared plug-in was made from."""
-
-    def record(self) -> dict[str, object]:
-        """Plain data for a record of results: the settings, and what was found or built for the net."""
-        return self.plugin.settings()
-
-    @cached_property
-    def _identity(self) -> str:
-        return json.dumps([type(self.plugin).__qualname__, self.record()], sort_keys=True, default=str)
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._identity == other._identity
-
-    def __hash__(self) -> int:
-        return hash(self._identity)
 
 
 @dataclass(frozen=True)

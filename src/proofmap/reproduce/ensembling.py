@@ -38,6 +38,7 @@ from proofmap.reproduce.findings import (
 from proofmap.reproduce.rows import Sample, draw_sample
 from proofmap.results.statistics import Score, mean_score, score_numbers
 from proofmap.results.tables import number
+from proofmap.session import Session
 
 MaskScores = Mapping[str, Tensor]
 """For one K, by name, values ``(N,)`` of the images: the lowest f of a mask alone, the mean f, and the overlap (NaN for a single mask)."""
@@ -78,8 +79,8 @@ def run(job: Job) -> Findings:
 
 def _masks(here: Sample, method: LearnedMask, job: Job) -> Tensor:
     """The masks ``(N, K, *positions)`` of the top label."""
-    ready = method.prepare(here.classifier)
-    return ready.each_mask(here.images, here.labels[:, :1], seed=job.seed, progress=job.progress)[:, 0]
+    session = Session(here.classifier, seed=job.seed, progress=job.progress)
+    return method.each_mask(session, here.images, here.labels[:, :1])[:, 0]
 
 
 def _found(here: Sample, masks: Tensor, share: float) -> MaskScores:

@@ -39,7 +39,7 @@ from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
 from proofmap.results.sharing import shared
 from proofmap.results.tables import number
-from proofmap.study.session import open_session
+from proofmap.study.opened import open_study
 
 BLOCK = 64
 """Number of images that are tried together."""
@@ -74,8 +74,8 @@ def run(job: Job) -> Findings:
 def choose_examples(job: Job) -> list[ExamplePhoto]:
     """For each pair of labels, the first image in the study's random order whose probabilities fit. Raises if no image fits."""
     study, settings = study_of(job), job.settings
-    session = open_session(study, device=job.device)
-    dataset, classifier = session.data, session.classifier
+    opened = open_study(study, device=job.device)
+    dataset, classifier = opened.data, opened.classifier
     order = random_choice(dataset.names, len(dataset), seed=study.images.seed)
     chosen = []
     for first, second in settings["pairs"].items():

@@ -36,7 +36,7 @@ from proofmap.methods.method import Method
 from proofmap.methods.wrappers import TopLabel
 from proofmap.reproduce.findings import Job, row_name, rows_of
 from proofmap.study import Study
-from proofmap.study.session import open_session
+from proofmap.study.opened import open_study
 
 FLOORS: Mapping[str, str] = {"completeness": "e1", "soundness": "e2", "best-effort": "e1"}
 """The metrics of the paper's definition, and the threshold that each uses."""
@@ -179,8 +179,8 @@ class Sample:
 def draw_sample(job: Job, data: str | None = None, number: int | None = None) -> Sample:
     """Draw ``number`` random images from the data of ``[settings.study]``, or from other ``data``; all images if there are fewer."""
     study = study_of(job)
-    session = open_session(study if data is None else replace(study, data=data), device=job.device)
-    dataset, classifier = session.data, session.classifier
+    opened = open_study(study if data is None else replace(study, data=data), device=job.device)
+    dataset, classifier = opened.data, opened.classifier
     count = min(number or study.images.number or len(dataset), len(dataset))
     indices = random_choice(dataset.names, count, seed=study.images.seed)
     (block,) = load_blocks(dataset, classifier, indices, block_size=max(1, count))
@@ -188,4 +188,4 @@ def draw_sample(job: Job, data: str | None = None, number: int | None = None) ->
         raise InputError(block.failures[0].reason)
     images = classifier.check_images(block.images)
     labels = classifier.choose_labels(images, study.labels, seed=study.seed)
-    return Sample(classifier, images, labels, {name: ready.method for name, ready in session.methods.items()})
+    return Sample(classifier, images, labels, opened.methods)

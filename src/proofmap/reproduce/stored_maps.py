@@ -8,7 +8,7 @@ same name and settings keep their maps, and only what is missing is computed. A 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,14 +20,14 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import atomic_write
-from proofmap.metrics.context import Judged
-from proofmap.metrics.games import Game, ReadyGame
+from proofmap.metrics.judged import Judged
 from proofmap.report.figures.drawing import evaluation_settings
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
+from proofmap.session import Session
 from proofmap.study import Run, Study
 from proofmap.study.manifest import FILE as MANIFEST
-from proofmap.study.session import open_net
+from proofmap.study.opened import open_net
 from proofmap.study.store.connection import log_of
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.maps import FOLDER as MAPS
@@ -119,22 +119,13 @@ class StoredMaps:
         """Maps ``(N, L, *positions)`` of one row for all images and labels."""
         return self.evaluation.maps_of(self.evaluation[row]).to(self.classifier.device, torch.float32)
 
-    def judged(
-        self,
-        row: str,
-        games: Mapping[Game, ReadyGame] | None = None,
-        *,
-        images: slice = slice(None),
-        labels: int | None = None,
-    ) -> Judged:
+    def judged(self, row: str, *, images: slice = slice(None), labels: int | None = None) -> Judged:
         """The input of a metric: one row's maps of the images in the slice ``images``, for the first ``labels`` labels of each image."""
         return Judged(
-            self.classifier.frozen(),
+            Session(self.classifier, seed=self.seed, role="judge"),
             self.images[images],
             self.labels[images, :labels],
             self.maps(row)[images, :labels],
-            seed=self.seed,
-            games=games or {},
         )
 
     @property

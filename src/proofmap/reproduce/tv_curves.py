@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from proofmap.fills import Pools
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.curves import Curves
 from proofmap.report.figures.learned import TVCurves, panels_by_fill
@@ -58,8 +57,7 @@ def played(stored: StoredMaps, study: Study, rows: Sequence[str], panels: Mappin
     for fill, name in panels.items():
         metric = metrics[name]
         assert isinstance(metric, GameMetric), "the recipe names a metric of the insertion game"
-        game = Pools(lambda: None).bind(metric.game).prepare(stored.classifier.frozen())
-        found[fill] = {row: stored.judged(row, {metric.game: game}).play(metric.game) for row in rows}
+        found[fill] = {row: stored.judged(row).play(metric.game) for row in rows}
     return found
 
 

@@ -18,7 +18,8 @@ from proofmap.results.statistics import RunScore, Score
 
 if TYPE_CHECKING:
     from proofmap.metrics.curves import Curves
-    from proofmap.metrics.metric import ReadyMetric, RunMetric, RunValues
+    from proofmap.metrics.metric import Metric, RunMetric, RunValues
+    from proofmap.session import Session
 else:
     Curves = type_in("proofmap.metrics.curves", "Curves")
 
@@ -163,10 +164,11 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         return float(getattr(THRESHOLDS["paper"], which))
 
 
-def unmeasured_scores(metrics: Mapping[str, ReadyMetric]) -> list[Score]:
+def unmeasured_scores(metrics: Mapping[str, Metric], session: Session) -> list[Score]:
     """One :class:`Score` without a value for each metric, with the metric's name, direction and settings."""
+    judging = session.judging()
     return [
-        Score.unmeasured(name, m.higher_is_better, m.record(), m.kind, m.metric.limits)
+        Score.unmeasured(name, m.higher_is_better, m.full_record(judging), m.measures, m.limits)
         for name, m in metrics.items()
     ]
 

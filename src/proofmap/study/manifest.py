@@ -27,7 +27,7 @@ from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.errors import StoreError, disk_full
 
 if TYPE_CHECKING:
-    from proofmap.study.session import Session
+    from proofmap.study.opened import OpenStudy
     from proofmap.study.study import Study
 
 FILE = "run.json"
@@ -189,33 +189,33 @@ def _no_run(folder: Path) -> StoreError:
     return StoreError(f"{what if there else f'there is no run directory {folder}'}. {near}{HOW_TO_RUN}")
 
 
-def new_manifest(session: Session, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
+def new_manifest(opened: OpenStudy, *, live: bool, threads: int, images_per_unit: int) -> Manifest:
     """The manifest of a new run. ``live`` says that the net is an object of this process, which no other process can load."""
-    from proofmap.study.session import dataset_settings
+    from proofmap.study.opened import dataset_settings
 
-    study = session.study
-    forward, gradient = session.classifier.frozen().batches
+    study = opened.study
+    forward, gradient = opened.classifier.frozen().batches
     settings = {
         "model": None if live else study.model,
         "weights": None if live else study.weights,
         "data": list(map(str, study.data)),
-        "dataset": dataset_settings(session.data),
+        "dataset": dataset_settings(opened.data),
         "images": asdict(study.images),
         "labels": study.labels,
         "label_set": list(study.label_set),
         "renormalise": study.renormalise,
         "maps": study.maps,
         "seed": study.seed,
-        "distractors": session.distractors,
+        "distractors": opened.distractors,
     }
     return Manifest(
         study=settings,
-        identity=identity_of(session),
+        identity=identity_of(opened),
         batches=(forward.size, gradient.size),
         threads=threads,
         images_per_unit=images_per_unit,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
-        environments=(environment(session.classifier.device),),
+        environments=(environment(opened.classifier.device),),
         asked=(asked_by(study),),
     )
 
@@ -239,12 +239,12 @@ def _is_plain(entry: object) -> bool:
     return True
 
 
-def identity_of(session: Session) -> dict[str, object]:
+def identity_of(opened: OpenStudy) -> dict[str, object]:
     """The settings that two studies must have in common so that their results can be in one run, as plain data."""
-    study, classifier, selection = session.study, session.classifier, session.study.images
+    study, classifier, selection = opened.study, opened.classifier, opened.study.images
     identity = {
         **classifier.settings(),
-        "data": session.data.title,
+        "data": opened.data.title,
         "labels": str(LabelRule.parse(study.labels, classifier.names)),
         "seed": study.seed,
         "images.seed": selection.seed,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.results.notes import distractor_words
+from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.planning.cost import Speed, measure_speed
 from proofmap.study.planning.plan import Plan, make_plan
 from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.selection import chosen_images
-from proofmap.study.session import Session, open_session
 from proofmap.study.store.database import FILE as DATABASE
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
@@ -37,18 +37,18 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     """Plan a study for the run directory ``out``, which may or may not exist, and measure the speed of this machine."""
     existing = existing_manifest(out)
     threads, distractors = (threads, None) if existing is None else (existing.threads, existing.distractors)
-    session = open_session(study, device=device, threads=threads, distractors=distractors)
-    classifier = session.classifier
-    manifest, new = resolve_manifest(out, session, live=False)
+    opened = open_study(study, device=device, threads=threads, distractors=distractors)
+    classifier = opened.classifier
+    manifest, new = resolve_manifest(out, opened, live=False)
     classifier.fix_batches(*manifest.batches)
     rows: list[ImageRow] = []
     done: dict[str, int] = {}
     if not new and (out / DATABASE).exists():
         with Store(out) as store:
             rows = chosen_images(store.images(), manifest.selection)
-            done = _done(store, session)
+            done = _done(store, opened)
     selection = study.images
-    survey = Survey(session, selection)
+    survey = Survey(opened, selection)
     filtered = selection.correct or selection.min_second_probability is not None or survey.rule.kind == "true"
     order = survey.order()
     wanted = len(order) if selection.number is None else min(selection.number, len(order))
@@ -57,18 +57,19 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
     known = [row.block for row in rows if row.block is not None]
     blocks = len(set(known)) + -(-(images - len(known)) // manifest.images_per_unit)
-    waiting = {name: max(0, blocks - done.get(name, 0)) for name in session.methods}
-    plan = make_plan(session, images, labels, blocks, waiting)
+    waiting = {name: max(0, blocks - done.get(name, 0)) for name in opened.methods}
+    plan = make_plan(opened, images, labels, blocks, waiting)
     speed = measure_speed(classifier, plan.expected.known, plan.at_once)
     sure = len(rows) >= wanted or not filtered
-    methods = {name: method.record() for name, method in session.methods.items()}
-    metrics = {name: metric.record() for name, metric in session.metrics.items()}
+    methods = {name: method.record(opened.session) for name, method in opened.methods.items()}
+    judging = opened.session.judging()
+    metrics = {name: metric.full_record(judging) for name, metric in opened.metrics.items()}
     return Preview(plan, speed, sure, str(classifier.device), distractor_words(methods, metrics))
 
 
-def _done(store: Store, session: Session) -> dict[str, int]:
+def _done(store: Store, opened: OpenStudy) -> dict[str, int]:
     """The number of blocks that each method has finished with every metric of the study."""
-    metrics = list(session.metrics)
+    metrics = list(opened.metrics)
     query = (
         "SELECT methods.name FROM done JOIN methods ON methods.id = method JOIN metrics ON metrics.id = metric "
         f"WHERE metrics.name IN ({', '.join('?' * len(metrics))}) GROUP BY method, block HAVING count(*) = ?"

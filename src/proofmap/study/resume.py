@@ -16,7 +16,7 @@ from proofmap.core.files import output_folder
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted, size_text
 from proofmap.core.version import source_version
-from proofmap.methods.method import Method, PlannedMethod
+from proofmap.methods.method import Method
 from proofmap.plugins.code import provenance
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
@@ -29,10 +29,10 @@ from proofmap.study.manifest import (
     plain_record,
     same_settings,
 )
+from proofmap.study.opened import OpenStudy
 from proofmap.study.planning.blocks import block_size
 from proofmap.study.planning.cost import expected_labels, unit_cost
 from proofmap.study.planning.plan import Plan
-from proofmap.study.session import Session
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
@@ -55,38 +55,43 @@ def existing_manifest(folder: Path) -> Manifest | None:
 
 
 def resolve_manifest(
-    folder: Path, session: Session, *, live: bool, retry: bool = False, planned_methods: Sequence[Method] = ()
+    folder: Path,
+    opened: OpenStudy,
+    *,
+    live: bool,
+    retry: bool = False,
+    planned_methods: Sequence[Method] = (),
 ) -> tuple[Manifest, bool]:
     """The manifest of the run, and whether it is new (True) or the existing one, extended (False).
 
     Nothing is written. The number of images per unit of a new run also takes ``planned_methods`` into account, which are added later. An
     existing run without results may be replaced by a study of something else.
     """
-    study, existing = session.study, existing_manifest(folder)
+    study, existing = opened.study, existing_manifest(folder)
     has_results = False
     if existing is not None and (folder / SCORES).exists():
         with Store(folder, create=True) as store:
             has_results = bool(store.rows("SELECT 1 FROM units LIMIT 1"))
             if has_results:
                 check_version(existing.environments, source_version())
-                check_same(folder, existing.identity, identity_of(session), existing.environments)
-            check_registered(folder, store, session)
+                check_same(folder, existing.identity, identity_of(opened), existing.environments)
+            check_registered(folder, store, opened)
             if retry:
-                failed_units(store, session)
+                failed_units(store, opened)
     if existing is not None:
-        same = not differences(existing.identity, identity_of(session))
+        same = not differences(existing.identity, identity_of(opened))
         if has_results or (same and existing.versions == {source_version()}):
-            return existing.extended(study, session.distractors), False
+            return existing.extended(study, opened.distractors), False
     elif (folder / SCORES).exists():
         Manifest.read(folder)  # raises: it is unknown which net and data the numbers belong to
-    rule = LabelRule.parse(study.labels, session.classifier.names)
-    labels, metrics = expected_labels(rule, session.classifier), list(session.metrics.values())
+    rule = LabelRule.parse(study.labels, opened.classifier.names)
+    labels, metrics = expected_labels(rule, opened.classifier), list(opened.metrics.values())
     threads = torch.get_num_threads()
-    planned = [*session.methods.values(), *(PlannedMethod(m, session.classifier) for m in planned_methods)]
-    costs = [unit_cost(method, metrics, labels) for method in planned]
-    images = min(study.images.number or len(session.data), len(session.data))
-    size = block_size(study, session.classifier, labels, costs, threads, images)
-    manifest = new_manifest(session, live=live, threads=threads, images_per_unit=size)
+    costs = [unit_cost(method, metrics, labels, opened.session) for method in opened.methods.values()]
+    costs += [unit_cost(m, metrics, labels, opened.session, planned=True) for m in planned_methods]
+    images = min(study.images.number or len(opened.data), len(opened.data))
+    size = block_size(study, opened.classifier, labels, costs, threads, images)
+    manifest = new_manifest(opened, live=live, threads=threads, images_per_unit=size)
     return manifest, True
 
 
@@ -112,27 +117,30 @@ def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, t
 # ---- methods and metrics --------------------------------------------------------------------------------------
 
 
-def registrations(session: Session) -> dict[str, list[Registered]]:
+def registrations(opened: OpenStudy) -> dict[str, list[Registered]]:
     """The study's ``methods`` and ``metrics`` in the form that the store takes, with digests of their code."""
+    learning, judging = opened.session, opened.session.judging()
     return {
         "methods": [
-            Registered(0, n, m.label_free, {**m.record(), **provenance(m.method)}, SIGNED if m.signed else "")
-            for n, m in session.methods.items()
+            Registered(
+                0, n, m.label_free, {**m.record(learning), **provenance(m)}, SIGNED if m.signed else ""
+            )
+            for n, m in opened.methods.items()
         ],
         "metrics": [
-            Registered(0, n, m.higher_is_better, m.record(), m.kind, *m.metric.limits)
-            for n, m in session.metrics.items()
+            Registered(0, n, m.higher_is_better, m.full_record(judging), m.measures, *m.limits)
+            for n, m in opened.metrics.items()
         ],
     }
 
 
-def check_registered(folder: Path, store: Store, session: Session) -> None:
+def check_registered(folder: Path, store: Store, opened: OpenStudy) -> None:
     """Raise if a method or metric has the same name as one in the run, but other settings or other code.
 
     A method that has given no value yet is replaced, because it was probably corrected.
     """
     without_values = methods_without_values(store)
-    for kind, things in registrations(session).items():
+    for kind, things in registrations(opened).items():
         known = store.registered(kind)
         for thing in things:
             name = thing.name
@@ -146,16 +154,16 @@ def methods_without_values(store: Store) -> set[str]:
     return {name for (name,) in store.rows(query)}
 
 
-def replace_corrected(store: Store, session: Session) -> None:
+def replace_corrected(store: Store, opened: OpenStudy) -> None:
     """Delete from the store those methods of the study that have given no value and whose code or settings have changed since."""
     known, without_values = store.registered("methods"), methods_without_values(store)
-    for method in registrations(session)["methods"]:
+    for method in registrations(opened)["methods"]:
         name = method.name
         if name in without_values and differences(known[name].settings, plain_record(method.settings)):
             store.delete_method(name)
 
 
-def failed_units(store: Store, session: Session) -> list[int]:
+def failed_units(store: Store, opened: OpenStudy) -> list[int]:
     """The ids of the units of this study's methods in which an image failed, so that they can be computed again.
 
     A unit is computed again with all its metrics, so a study that does not name all of these metrics is refused.
@@ -164,10 +172,10 @@ def failed_units(store: Store, session: Session) -> list[int]:
         "SELECT DISTINCT failures.unit, units.method, units.block, methods.name FROM failures "
         "JOIN units ON units.id = failures.unit JOIN methods ON methods.id = units.method"
     )
-    failed = [row for row in store.rows(query) if row[3] in session.methods]
+    failed = [row for row in store.rows(query) if row[3] in opened.methods]
     names = {metric.id: name for name, metric in store.registered("metrics").items()}
     have = {names[metric] for _, method, block, _ in failed for metric in store.done(method, block)}
-    lacking = sorted(have - set(session.metrics))
+    lacking = sorted(have - set(opened.metrics))
     if lacking:
         raise InputError(
             "failed images are computed again with every metric of the run; this study does not name "

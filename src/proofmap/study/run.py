@@ -29,6 +29,7 @@ from proofmap.plugins.failures import exit_as_error
 from proofmap.results.records import run_scores
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
 from proofmap.study.manifest import Manifest
+from proofmap.study.opened import OpenStudy, dataset_settings, open_study
 from proofmap.study.outcome import Outcome, describe_kept
 from proofmap.study.planning.cost import speed_if_slow
 from proofmap.study.planning.plan import Plan, Work, digest, make_plan, new_blocks, work_of
@@ -47,7 +48,6 @@ from proofmap.study.resume import (
 )
 from proofmap.study.sanity import Sanity, check_sanity
 from proofmap.study.selection import chosen_images, unreadable_images
-from proofmap.study.session import Session, dataset_settings, open_session
 from proofmap.study.sink import RunSink
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow, Registered
@@ -106,7 +106,7 @@ def run_study(
     before = torch.get_num_threads()
     batches_before = None if classifier is None else (classifier._fixed_batches, classifier._batches)
     try:
-        opened: dict[str, Any] = {
+        arguments: dict[str, Any] = {
             "classifier": classifier,
             "dataset": dataset,
             "device": device,
@@ -115,18 +115,18 @@ def run_study(
         existing = existing_manifest(Path(out))
         if existing is not None:
             warn_of_kept_settings(existing, study, batch_size, threads)
-            opened |= {"threads": existing.threads, "distractors": existing.distractors}
-        session = open_session(study, **opened)
+            arguments |= {"threads": existing.threads, "distractors": existing.distractors}
+        opened = open_study(study, **arguments)
         if existing is None and batch_size is not None:
-            session.classifier.fix_batches(batch_size, batch_size)
+            opened.classifier.fix_batches(batch_size, batch_size)
         # refused before there is a folder: rules that cannot be read, and labels that the net does not have
-        strict = LabelRule.parse(study.labels, session.classifier.names).kind == "true"
-        true_outputs(session.data, session.classifier.names, None if strict else [], strict=strict)
+        strict = LabelRule.parse(study.labels, opened.classifier.names).kind == "true"
+        true_outputs(opened.data, opened.classifier.names, None if strict else [], strict=strict)
         with run_folder(out, wait=wait) as folder:
             run = _Run(
                 folder,
-                session,
                 opened,
+                arguments,
                 executor or LocalExecutor(),
                 Watchers(*watchers),
                 worker_device,
@@ -146,12 +146,12 @@ def run_study(
 
 @dataclass(eq=False)
 class _Run:
-    """One call of :func:`run_study`, with its arguments. ``opened`` has the arguments of :func:`open_session`, with which another process
-    can open the session again."""
+    """One call of :func:`run_study`, with its arguments. ``arguments`` has the arguments of :func:`open_study`, with which another process
+    can open the study again."""
 
     folder: Path
-    session: Session
-    opened: dict[str, Any]
+    opened: OpenStudy
+    arguments: dict[str, Any]
     executor: Executor
     watchers: Watchers
     worker_device: str | None
@@ -163,7 +163,7 @@ class _Run:
     command: str
 
     def __post_init__(self) -> None:
-        self.tally = Tally(str(self.session.classifier.device))
+        self.tally = Tally(str(self.opened.classifier.device))
         self.tally.progress.tick = lambda: self._notify("running")
 
     # ---- the stages ---------------------------------------------------------------------------------------------
@@ -193,21 +193,21 @@ class _Run:
 
     def _execute(self) -> Outcome:
         if self.retry:
-            self.store.delete_units(failed_units(self.store, self.session))
+            self.store.delete_units(failed_units(self.store, self.opened))
         check_stored(self.folder, self.store)
         images = self._images()
-        sanity = check_sanity(self.store, self.session, images, chosen=self.manifest.selection.correct)
+        sanity = check_sanity(self.store, self.opened, images, chosen=self.manifest.selection.correct)
         if self.on_sanity is not None:
             self.on_sanity(sanity)
         methods, metrics = self._register()
         context = digest(self.manifest.identity)  # what every unit's result depends on
-        work = work_of(self.store, images, methods, metrics, context, map_sources(self.session.methods))
+        work = work_of(self.store, images, methods, metrics, context, map_sources(self.opened.methods))
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
         speed = None
         if self.on_plan is not None:
             here = work.waiting and isinstance(self.executor, LocalExecutor)
-            speed = speed_if_slow(self.session.classifier, plan.expected, plan.at_once) if here else None
+            speed = speed_if_slow(self.opened.classifier, plan.expected, plan.at_once) if here else None
             self.on_plan(replace(plan, speed=speed))
         passes = None if plan.cost is None else plan.cost.passes
         seconds = None if speed is None else speed.seconds(plan.expected.known)
@@ -215,12 +215,12 @@ class _Run:
         self._notify("running")
         if work.waiting:
             self.store.set_run_scores(())  # they would no longer be about all of the run
-        sink = RunSink(self.folder, self.store, self.manifest, methods, metrics, self.session.study.maps)
+        sink = RunSink(self.folder, self.store, self.manifest, methods, metrics, self.opened.study.maps)
         try:
             given_up = self._work(work, sink) if work.waiting else {}
         except BaseException as stop:
             if self.store.is_in_place():
-                stop.add_note(describe_kept(work, sink.finished, self.session.classifier.inputs.singular))
+                stop.add_note(describe_kept(work, sink.finished, self.opened.classifier.inputs.singular))
             raise
         query = (
             "SELECT methods.name, count(*) FROM failures JOIN methods ON methods.id = method GROUP BY method"
@@ -240,26 +240,26 @@ class _Run:
 
     def _judge_run(self) -> None:
         """Compute and store the metrics that judge the run as a whole, from all stored values."""
-        if not self.session.run_metrics:
+        if not self.opened.run_metrics:
             return
         with Run(self.folder) as run:
             results = run.evaluation().results if run.has_results else ()
-        self.store.set_run_scores(run_scores(self.session.run_metrics, results) if results else ())
+        self.store.set_run_scores(run_scores(self.opened.run_metrics, results) if results else ())
 
     def _begin(self) -> Manifest:
         """Raise if the study cannot be added to the run. Otherwise write and return the manifest."""
-        live = self.opened["classifier"] is not None
+        live = self.arguments["classifier"] is not None
         manifest, new = resolve_manifest(
-            self.folder, self.session, live=live, retry=self.retry, planned_methods=self.planned_methods
+            self.folder, self.opened, live=live, retry=self.retry, planned_methods=self.planned_methods
         )
-        self.survey = Survey(self.session, manifest.selection)
+        self.survey = Survey(self.opened, manifest.selection)
         if new:
             remove_empty_run(self.folder)
         # again, since another process may have started the run while we waited for the lock
         torch.set_num_threads(manifest.threads)
-        self.session.classifier.fix_batches(*manifest.batches)
-        self.opened |= {"threads": manifest.threads, "distractors": manifest.distractors}
-        self.environment = environment(self.session.classifier.device)
+        self.opened.classifier.fix_batches(*manifest.batches)
+        self.arguments |= {"threads": manifest.threads, "distractors": manifest.distractors}
+        self.environment = environment(self.opened.classifier.device)
         manifest = manifest.continued(self.environment, self.command)
         manifest.write(self.folder)
         return manifest
@@ -268,9 +268,9 @@ class _Run:
 
     def _images(self) -> list[ImageRow]:
         """Survey the study's images, assign them to blocks, and return their rows."""
-        selection, inputs = self.manifest.selection, self.session.classifier.inputs
+        selection, inputs = self.manifest.selection, self.opened.classifier.inputs
         known = self.store.images()
-        problems, stamps = changed_images(known, self.session.data)
+        problems, stamps = changed_images(known, self.opened.data)
         problems += self.survey.changed_truths(known)
         if problems:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
@@ -280,7 +280,7 @@ class _Run:
             )
         if stamps:
             self.store.set_stamps(stamps)
-        self.store.set_label_names(self.session.classifier.names)
+        self.store.set_label_names(self.opened.classifier.names)
 
         def report_survey(looked_at: int) -> None:
             self.tally.last = f"{counted(looked_at, inputs.singular)} looked at"
@@ -304,20 +304,20 @@ class _Run:
 
     def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
         """Add the study's methods and metrics to the run. Results of earlier studies are kept."""
-        replace_corrected(self.store, self.session)
-        for kind, things in registrations(self.session).items():
+        replace_corrected(self.store, self.opened)
+        for kind, things in registrations(self.opened).items():
             self.store.register(kind, things)
         methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
         return (
-            {name: methods[name] for name in self.session.methods},
-            {name: metrics[name] for name in self.session.metrics},
+            {name: methods[name] for name in self.opened.methods},
+            {name: metrics[name] for name in self.opened.metrics},
         )
 
     @exit_as_error()
     def _plan(self, images: Sequence[ImageRow], work: Work) -> Plan:
         labels = sum(len(image.labels) for image in images) / len(images)
         waiting = Counter(unit.method for unit in work.waiting)
-        return make_plan(self.session, len(images), labels, len(work.images), waiting)
+        return make_plan(self.opened, len(images), labels, len(work.images), waiting)
 
     # ---- the work -----------------------------------------------------------------------------------------------
 
@@ -357,12 +357,12 @@ class _Run:
     def _make_worker(self) -> Callable[[], Worker]:
         batches = self.manifest.batches
         if isinstance(self.executor, LocalExecutor):
-            return lambda: Worker(self.session, batches, self.folder, self.tally.progress)
+            return lambda: Worker(self.opened, batches, self.folder, self.tally.progress)
         # another process opens the data by its settings, if it can be opened so
-        settings = dataset_settings(self.session.data)
-        opened = {**self.opened, "dataset": settings if settings.get("dataset") else self.session.data}
-        opened["device"] = self.worker_device or opened["device"]
-        return partial(open_worker, self.session.study, batches, self.folder, **opened)
+        settings = dataset_settings(self.opened.data)
+        arguments = {**self.arguments, "dataset": settings if settings.get("dataset") else self.opened.data}
+        arguments["device"] = self.worker_device or arguments["device"]
+        return partial(open_worker, self.opened.study, batches, self.folder, **arguments)
 
     def _notify(self, state: State) -> None:
         self.watchers.update(self.tally.status(state))

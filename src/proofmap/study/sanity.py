@@ -17,8 +17,8 @@ from proofmap.study.store.errors import damaged
 from proofmap.study.store.records import ImageRow
 
 if TYPE_CHECKING:
-    from proofmap.fills import ReadyFill
-    from proofmap.study.session import Session
+    from proofmap.fills import Fill
+    from proofmap.study.opened import OpenStudy
 
 NOTE = "sanity"
 """The key under which the numbers are stored in the database."""
@@ -140,12 +140,12 @@ class Sanity:
 
 
 @exit_as_error()
-def check_sanity(store: Store, session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
+def check_sanity(store: Store, opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """The sanity numbers for a study's images. They are computed once and stored, and computed again after images were added."""
     known = stored_sanity(store)
     if known is not None and known.of == len(images):
         return known
-    found = measure_sanity(session, images, chosen=chosen)
+    found = measure_sanity(opened, images, chosen=chosen)
     store.set_note(NOTE, found.record())
     return found
 
@@ -159,33 +159,34 @@ def stored_sanity(store: Store) -> Sanity | None:
         raise damaged(store.path, f"the note {NOTE!r} cannot be read ({error})") from error
 
 
-def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
+def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """Compute the sanity numbers: run the net on some of the images, and on each fill of the metrics without an image."""
     from proofmap.core import streams
     from proofmap.data.loader import load_blocks
 
-    classifier = session.classifier
+    classifier = opened.classifier
     step = max(1, len(images) / LOOKED_AT)
     some = [images[int(k * step)] for k in range(min(LOOKED_AT, len(images)))]
-    place = {name: i for i, name in enumerate(session.data.names)}
+    place = {name: i for i, name in enumerate(opened.data.names)}
     indices = [place[row.name] for row in some]
-    (block,) = load_blocks(session.data, classifier, indices, block_size=len(indices), ahead=0)
+    (block,) = load_blocks(opened.data, classifier, indices, block_size=len(indices), ahead=0)
     truth_of = {place[row.name]: row.true_labels for row in some}
     truth = [truth_of[i] for i in block.indices]
     fast, pixels = classifier.frozen(), classifier.check_images(block.images)
     f = fast.probabilities(pixels)
     top = f.argmax(dim=1).tolist()
-    fills = dict.fromkeys(game.fill for metric in session.metrics.values() for game in metric.games.values())
+    fills = dict.fromkeys(game.fill for metric in opened.metrics.values() for game in metric.games())
+    judging = opened.session.judging()
     keys = streams.image_keys(pixels, 0, "sanity")
     known = [(a, b) for a, b in zip(top, truth, strict=True) if b]
 
-    def alone(fill: ReadyFill) -> FillAlone:
-        backgrounds = fill(pixels, keys)
+    def alone(fill: Fill) -> FillAlone:
+        backgrounds = fill(judging, pixels, keys)
         if torch.equal(backgrounds, backgrounds[:1].expand_as(backgrounds)):
             backgrounds = backgrounds[:1]  # the same for every image, such as gray
         mean = fast.probabilities(backgrounds).mean(dim=0)
         best = int(mean.argmax())
-        return FillAlone(fill.plugin.title(), classifier.names[best], round(float(mean[best]), 6))
+        return FillAlone(fill.title(), classifier.names[best], round(float(mean[best]), 6))
 
     return Sanity(
         images=len(f),
@@ -200,7 +201,7 @@ def measure_sanity(session: Session, images: Sequence[ImageRow], *, chosen: bool
         moves=round(float((f - f.mean(dim=0)).abs().sum(dim=1).mean() / 2), 6) if len(f) else 0.0,
         fills=tuple(alone(fill) for fill in fills) if len(f) else (),
         copies=len(images) - len({row.digest for row in images}),
-        by_order=_by_order(session.data.label_names, classifier.names),
+        by_order=_by_order(opened.data.label_names, classifier.names),
     )
 
 

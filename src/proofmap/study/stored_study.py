@@ -11,11 +11,11 @@ from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import inputs_of
 from proofmap.core.version import source_version
 from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
+from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.outcome import Outcome
 from proofmap.study.reading.stored_run import Run
 from proofmap.study.resume import registrations
 from proofmap.study.run import run_study
-from proofmap.study.session import Session, open_session
 from proofmap.study.study import Study
 from proofmap.study.survey import changed_images
 
@@ -38,12 +38,12 @@ def what_changed(run: Run, device: str = "cpu") -> list[str]:
     if not studies:
         return [*changed, "the run does not say how its methods can be made again"]
     data, distractors = kept["dataset"], run.manifest.distractors
-    opened = [open_session(study, dataset=data, device=device, distractors=distractors) for study in studies]
-    changed += _net_and_rules(run, opened[-1])
-    changed += _changed_plugins(run, opened)
-    problems, _ = changed_images(run.store.images(), opened[-1].data)
+    now_open = [open_study(study, dataset=data, device=device, distractors=distractors) for study in studies]
+    changed += _net_and_rules(run, now_open[-1])
+    changed += _changed_plugins(run, now_open)
+    problems, _ = changed_images(run.store.images(), now_open[-1].data)
     known = {row.name for row in run.store.images()}
-    new = [name for name in opened[-1].data.names if name not in known]
+    new = [name for name in now_open[-1].data.names if name not in known]
     if new and run.manifest.selection.number is None and not run.manifest.selection.names:
         problems.append(f"{new[0]} is new" + (f", and {len(new) - 1} more" if len(new) > 1 else ""))
     return changed + problems
@@ -57,17 +57,17 @@ def study_of(run: Run, asked: dict[str, Any]) -> Study:
     return Study(**settings, **asked, images=run.manifest.selection)
 
 
-def _net_and_rules(run: Run, session: Session) -> list[str]:
-    lines = differences(run.manifest.identity, identity_of(session))
+def _net_and_rules(run: Run, opened: OpenStudy) -> list[str]:
+    lines = differences(run.manifest.identity, identity_of(opened))
     others = [line for line in lines if not line.startswith("fingerprint:")]
     return others or ["the net's weights or code are not those of the run" for _ in lines]
 
 
-def _changed_plugins(run: Run, opened: list[Session]) -> list[str]:
+def _changed_plugins(run: Run, now_open: list[OpenStudy]) -> list[str]:
     """A line for each difference in a method or metric of the run. If two commands named the same method or metric, the later one counts."""
     changed = []
     for kind, stored in (("methods", run.methods), ("metrics", run.metrics)):
-        now = {thing.name: thing.settings for one in opened for thing in registrations(one)[kind]}
+        now = {thing.name: thing.settings for one in now_open for thing in registrations(one)[kind]}
         for name, thing in stored.items():
             if name not in now:
                 changed.append(

@@ -16,8 +16,8 @@ from proofmap.core.labels import NO_LABEL, LabelRule, label_table, wrong_keys
 from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
+from proofmap.study.opened import OpenStudy
 from proofmap.study.selection import Selection
-from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.records import ImageRow
 
@@ -26,13 +26,13 @@ CHUNK = 64
 
 
 class Survey:
-    """Runs the net of a session on the pictures of its dataset, in the order of the selection, and makes a row of each."""
+    """Runs the net of an open study on the pictures of its dataset, in the order of the selection, and makes a row of each."""
 
-    def __init__(self, session: Session, selection: Selection) -> None:
-        dataset, classifier = session.data, session.classifier
+    def __init__(self, opened: OpenStudy, selection: Selection) -> None:
+        dataset, classifier = opened.data, opened.classifier
         self.dataset, self.classifier, self.selection = dataset, classifier, selection
-        self.rule = LabelRule.parse(session.study.labels, classifier.names)
-        self.seed = session.study.seed
+        self.rule = LabelRule.parse(opened.study.labels, classifier.names)
+        self.seed = opened.study.seed
         strict = self.rule.kind == "true"
         self.truths = (
             true_outputs(dataset, classifier.names, strict=strict)

@@ -1,6 +1,6 @@
 """The unit of work, which is one method on one block of images, and the worker that computes it, in this process or another.
 
-A unit's result depends only on the unit and on the worker's session, so it is identical to the bit on every machine of the same kind. A
+A unit's result depends only on the unit and on the worker's opened, so it is identical to the bit on every machine of the same kind. A
 failure is recorded for the image that causes it; the other images of the block are judged without it.
 """
 
@@ -25,7 +25,7 @@ from proofmap.data.dataset import output_places
 from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
 from proofmap.metrics.block import BlockResult, Subjects
 from proofmap.plugins.failures import exit_as_error, reason_of
-from proofmap.study.session import Session, open_session
+from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.store import maps as stored_maps
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.records import ImageRow
@@ -84,25 +84,25 @@ class UnitResult:
 
 @dataclass
 class Worker:
-    """Computes units of a session that has data.
+    """Computes units of a study that was opened with data.
 
     Args:
-        session: the study, opened with data.
+        opened: the study, opened with data.
         batches: the run's batch sizes (forward only, with gradient). The last bits of a result depend on them.
         folder: the run directory, from which stored maps are read.
         progress: counts the passes.
     """
 
-    session: Session
+    opened: OpenStudy
     batches: tuple[int, int]
     folder: Path | None = None
     progress: UnitProgress = field(default_factory=UnitProgress)
 
     def __post_init__(self) -> None:
-        self.classifier, self.dataset = self.session.classifier, self.session.data
+        self.classifier, self.dataset = self.opened.classifier, self.opened.data
         self.classifier.fix_batches(*self.batches)
         self._environment = environment(self.classifier.device)
-        self._rule = LabelRule.parse(self.session.study.labels, self.classifier.names)
+        self._rule = LabelRule.parse(self.opened.study.labels, self.classifier.names)
         self._places = output_places(self.dataset, self.classifier.names)
         self._index = {name: i for i, name in enumerate(self.dataset.names)}
         self._loader = ThreadPoolExecutor(1, thread_name_prefix="proofmap-block")
@@ -135,23 +135,20 @@ class Worker:
                 loaded.objects,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
-            self.session.look_at(subjects.images)
+            self.opened.look_at(subjects.images)
             try:
-                self.session.compare_batches(subjects)
+                self.opened.compare_batches(subjects)
                 if maps is None:
-                    self.session.check_labels_used(unit.method, subjects, self._rule)
+                    self.opened.check_labels_used(unit.method, subjects, self._rule)
                 parts = self._judge_in_halves(unit, places, subjects, maps, failures)
-                self.session.check_net(f"while {unit} was judged or before")
-            except (
-                UnsteadyNet,
-                InputError,
-            ) as error:  # what was found belongs to no one net, or to no one label
+                self.opened.check_net(f"while {unit} was judged or before")
+            except (UnsteadyNet, InputError) as error:  # what was found belongs to no one net or label
                 parts, failures = [], {**failures, **dict.fromkeys(places, reason_of(error))}
         fast = self.classifier.frozen()
         batches = (fast.batches[0].size, fast.batches[1].size)
         seconds = time.monotonic() - began
         passes = self.progress.passes_done - before
-        difference = self.session.batch_difference or 0.0
+        difference = self.opened.batch_difference or 0.0
         return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment, difference)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
@@ -176,11 +173,11 @@ class Worker:
 
         ``places`` are the indices of the images in the unit. The reason of each failure is added to ``failures``.
         """
-        label_free = self.session.methods[unit.method].label_free
+        label_free = self.opened.methods[unit.method].label_free
         stored = None if maps is None else maps[:, : 1 if label_free else subjects.labels.shape[1]]
-        keep = self.session.study.maps != "none" and maps is None
+        keep = self.opened.study.maps != "none" and maps is None
         try:
-            result = self.session.judge(
+            result = self.opened.judge(
                 unit.method,
                 subjects,
                 metrics=unit.metrics,
@@ -259,7 +256,7 @@ class _Loaded:
 
 
 def open_worker(study: Study, batches: tuple[int, int], folder: Path | None = None, **opened: Any) -> Worker:
-    """A worker with its own session, for use in another process. ``opened`` has the arguments of
-    :func:`~proofmap.study.session.open_session`.
+    """A worker with its own opened, for use in another process. ``opened`` has the arguments of
+    :func:`~proofmap.study.opened.open_study`.
     """
-    return Worker(open_session(study, **opened), batches, folder)
+    return Worker(open_study(study, **opened), batches, folder)

@@ -15,6 +15,7 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.fills import Fill
+from proofmap.session import Session
 from proofmap.testing.nets import KINDS, TEXT, toy_tokens, values
 from proofmap.testing.plugins import (
     assert_close,
@@ -44,7 +45,9 @@ class Trial:
         return self.classifier.inputs.noun
 
     def backgrounds(self, fill: Fill) -> Tensor:
-        return fill.prepare(self.classifier)(self.images.clone(), self.keys.clone())
+        session = Session(self.classifier)
+        fill.prepare(session)
+        return fill(session, self.images.clone(), self.keys.clone())
 
 
 def trial(inputs: Inputs) -> Trial:
@@ -86,18 +89,10 @@ def it_serves_a_kind_of_input_and_refuses_others_with_an_input_error(fill: Fill)
 
 
 @check_fill.promise
-def ready_fills_of_one_description_are_equal(fill: Fill) -> None:
+def its_record_is_plain_data_that_names_it_and_the_same_each_time(fill: Fill) -> None:
     for tried in served(fill):
-        one, same = (kind.prepare(tried.classifier) for kind in (fill, dataclasses.replace(fill)))
-        assert one.record() == same.record(), f"two records differ: {one.record()} and {same.record()}"
-        assert one == same, "two ready fills of one description are not equal"
-        assert one in {same: 1}, "two ready fills of one description have different hashes"
-
-
-@check_fill.promise
-def its_record_is_plain_data_and_names_it(fill: Fill) -> None:
-    for tried in served(fill):
-        record = fill.prepare(tried.classifier).record()
+        record, again = (each.record(Session(tried.classifier)) for each in (fill, dataclasses.replace(fill)))
+        assert record == again, f"two records differ: {record} and {again}"
         assert record.get("fill") == fill.name, (
             f"the record is {record}, expected 'fill': {fill.name!r} in it"
         )
@@ -107,28 +102,27 @@ def its_record_is_plain_data_and_names_it(fill: Fill) -> None:
 @check_fill.promise
 def its_record_differs_where_its_backgrounds_do(fill: Fill) -> None:
     for tried in served(fill):
-        here, there = fill.prepare(tried.classifier), fill.prepare(other_net(tried))
-        if torch.equal(here(tried.images, tried.keys), there(tried.images, tried.keys)):
+        here, there = Session(tried.classifier), Session(other_net(tried))
+        shown = (fill(session, tried.images, tried.keys) for session in (here, there))
+        if torch.equal(*shown):
             continue
-        assert here.record() != there.record(), (
-            f"two nets get different backgrounds, but the same record: {here.record()}"
+        assert fill.record(here) != fill.record(there), (
+            f"two nets get different backgrounds, but the same record: {fill.record(here)}"
         )
-        assert here != there, "two nets get different backgrounds, but the ready fills are equal"
 
 
 @check_fill.promise
-def what_is_ready_for_one_net_does_not_disturb_another(fill: Fill) -> None:
+def its_use_for_one_net_does_not_disturb_another(fill: Fill) -> None:
     for tried in served(fill):
-        x, keys, other = tried.images, tried.keys, other_net(tried)
+        x, keys = tried.images, tried.keys
+        here, there = Session(tried.classifier), Session(other_net(tried))
         used, unused = dataclasses.replace(fill), dataclasses.replace(fill)
-        here = used.prepare(tried.classifier)
-        before = here(x, keys)
-        there = used.prepare(other)(x, keys)
-        assert torch.equal(there, unused.prepare(other)(x, keys)), (
-            "a fill that was made ready for another net before shows something else"
+        before = used(here, x, keys)
+        assert torch.equal(used(there, x, keys), unused(there, x, keys)), (
+            "a fill that was used for another net before shows something else"
         )
-        assert torch.equal(here(x, keys), before), (
-            "backgrounds change when the fill is made ready for another net"
+        assert torch.equal(used(here, x, keys), before), (
+            "backgrounds change when the fill is used for another net"
         )
 
 
@@ -148,20 +142,21 @@ def backgrounds_are_inputs_of_the_net(fill: Fill) -> None:
 @check_fill.promise
 def a_background_depends_on_its_image_and_key_alone(fill: Fill) -> None:
     for tried in served(fill):
-        ready, x, keys = fill.prepare(tried.classifier), tried.images, tried.keys
-        together, what = ready(x, keys), f"backgrounds of {tried.noun}"
-        assert torch.equal(ready(x, keys), together), "the same image and key give two different backgrounds"
+        session, x, keys = Session(tried.classifier), tried.images, tried.keys
+        together, what = fill(session, x, keys), f"backgrounds of {tried.noun}"
+        assert torch.equal(fill(session, x, keys), together), (
+            "the same image and key give two different backgrounds"
+        )
         turned = torch.tensor([2, 0, 3, 1])
-        assert_close(ready(x[turned], keys[turned]), together[turned], what, "with the order")
-        assert_close(ready(x[1:2], keys[1:2]), together[1:2], what, "when one is alone")
+        assert_close(fill(session, x[turned], keys[turned]), together[turned], what, "with the order")
+        assert_close(fill(session, x[1:2], keys[1:2]), together[1:2], what, "when one is alone")
 
 
 @check_fill.promise
 def random_means_that_the_key_matters(fill: Fill) -> None:
     for tried in served(fill):
-        ready = fill.prepare(tried.classifier)
-        assert ready.random == fill.random, f"random is {fill.random}, but {ready.random} when it is ready"
-        first, *others = (ready(tried.images, tried.keys + k) for k in range(6))
+        session = Session(tried.classifier)
+        first, *others = (fill(session, tried.images, tried.keys + k) for k in range(6))
         same = all(torch.equal(first, other) for other in others)
         found = "the same background" if same else "different backgrounds"
         assert same != fill.random, f"random is {fill.random}, but two keys give {found}"
@@ -174,7 +169,7 @@ def random_means_that_the_key_matters(fill: Fill) -> None:
 def images_and_keys_stay_as_they_are(fill: Fill) -> None:
     for tried in served(fill):
         x, keys = tried.images.clone(), tried.keys.clone()
-        fill.prepare(tried.classifier)(x, keys)
+        fill(Session(tried.classifier), x, keys)
         assert torch.equal(x, tried.images), f"the {tried.noun} were changed"
         assert torch.equal(keys, tried.keys), "the keys were changed"
 

@@ -17,8 +17,9 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import Ties, rank
 from proofmap.fills import Gray, Noise
 from proofmap.metrics import Curves, Game, Judged
-from proofmap.metrics.curves import play
+from proofmap.metrics.playing import play
 from proofmap.metrics.quadrature import Rule
+from proofmap.session import Session
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values
 from proofmap.testing.plugins import (
     assert_close,
@@ -45,7 +46,7 @@ def maps(inputs: Inputs = PICTURES) -> Tensor:
 def played(game: Game, classifier: Classifier | None = None, order: Tensor | None = None) -> Curves:
     """The curves of a game on the test pictures: all pictures, or those with the indices ``order``."""
     f, order = classifier or shared_classifier(PICTURES), torch.arange(N) if order is None else order
-    return play(game.prepare(f), f, values(PICTURES, N)[order], maps()[order], LABELS[order])
+    return play(Session(f), game, values(PICTURES, N)[order], maps()[order], LABELS[order])
 
 
 @remembered
@@ -64,24 +65,16 @@ def assert_same_curves(found: Curves, expected: Curves, when: str, order: Tensor
 
 
 @check_game.promise
-def ready_games_of_one_description_are_equal(game: Game) -> None:
+def its_record_is_plain_data_that_names_it_and_the_same_each_time(game: Game) -> None:
     f = shared_classifier(PICTURES)
-    one, same = game.prepare(f), dataclasses.replace(game).prepare(f)
-    assert one.record() == same.record(), f"two records differ: {one.record()} and {same.record()}"
-    assert one == same, "two ready games of one description are not equal"
-    assert one in {same: 1}, "two ready games of one description have different hashes"
-
-
-@check_game.promise
-def its_record_is_plain_data_and_names_it(game: Game) -> None:
-    record = game.prepare(shared_classifier(PICTURES)).record()
+    record, again = (each.record(Session(f)) for each in (game, dataclasses.replace(game)))
+    assert record == again, f"two records differ: {record} and {again}"
     assert record.get("game") == game.name, f"the record is {record}, expected 'game': {game.name!r} in it"
     assert json.loads(json.dumps(record)) == record, f"the record changes when JSON carries it: {record}"
 
 
 @check_game.promise
 def other_settings_make_another_game(game: Game) -> None:
-    f = shared_classifier(PICTURES)
     changes: dict[str, Any] = {
         "fill": Gray(color=(0.0, 0.1, 0.2)) if game.fill.random else Noise(sigma=0.3),
         "points": 7 if game.points != 7 else 9,
@@ -94,9 +87,7 @@ def other_settings_make_another_game(game: Game) -> None:
             other = game.changed(**{key: value})
         except InputError:
             continue  # a game may insist on a setting
-        assert other.prepare(f) != game.prepare(f), (
-            f"another {key} makes an equal game, which is not played again"
-        )
+        assert other != game, f"another {key} makes an equal game, which is not played again"
 
 
 # ---- what it shows -----------------------------------------------------------------------------------------------
@@ -167,10 +158,10 @@ def the_area_is_the_weighted_sum_of_the_curve(game: Game) -> None:
 @check_game.promise
 def one_map_for_all_labels_is_read_for_each_as_if_alone(game: Game) -> None:
     f, x = shared_classifier(PICTURES), values(PICTURES, N)
-    ready, shared = game.prepare(f), maps()[:, :1].expand_as(maps())
-    together = play(ready, f, x, shared, LABELS)
+    session, shared = Session(f), maps()[:, :1].expand_as(maps())
+    together = play(session, game, x, shared, LABELS)
     for j in range(LABELS.shape[1]):
-        alone = play(ready, f, x, shared[:, j : j + 1], LABELS[:, j : j + 1])
+        alone = play(session, game, x, shared[:, j : j + 1], LABELS[:, j : j + 1])
         assert_close(together.auc[:, j], alone.auc[:, 0], "areas", "when a map is shared by several labels")
 
 
@@ -184,7 +175,7 @@ def the_same_maps_give_the_same_curves(game: Game) -> None:
 def places_without_a_label_are_nan_and_disturb_no_other(game: Game) -> None:
     f, expected, padded = shared_classifier(PICTURES), usual(game), LABELS.clone()
     padded[1, 1:], padded[2, 1] = -1, -1
-    found = play(game.prepare(f), f, values(PICTURES, N), maps(), padded)
+    found = play(Session(f), game, values(PICTURES, N), maps(), padded)
     there = padded >= 0
     assert bool(found.auc[~there].isnan().all()), "the area of the label -1 is not NaN"
     assert_close(found.auc[there], expected.auc[there], "areas", "where another place has the label -1")
@@ -215,7 +206,7 @@ def series_and_rows_are_played_or_refused(game: Game) -> None:
     for inputs in (SERIES, ROWS):
         f = shared_classifier(inputs)
         with may_be_refused(inputs):
-            curves = play(game.prepare(f), f, values(inputs, N), maps(inputs), LABELS)
+            curves = play(Session(f), game, values(inputs, N), maps(inputs), LABELS)
             assert bool(curves.auc.isfinite().all()), f"an area of {inputs.noun} is not finite"
 
 
@@ -225,10 +216,11 @@ def series_and_rows_are_played_or_refused(game: Game) -> None:
 @check_game.promise
 def its_passes_are_those_that_the_net_sees(game: Game) -> None:
     f, tally = counted_classifier(size=PICTURES.size)
-    ready = game.prepare(f)
+    f.frozen()
+    game.prepare(session := Session(f))
     tally.reset()
-    play(ready, f, values(PICTURES, N), maps(), LABELS)
-    ends = N * (1 + ready.draws)  # the whole images, and the fill alone
+    play(session, game, values(PICTURES, N), maps(), LABELS)
+    ends = N * (1 + game.backgrounds)  # the whole images, and the fill alone
     expected = LABELS.numel() * game.passes(PICTURES.count) + ends
     assert tally.images == expected, (
         f"passes() says {expected} with the ends, but the net saw {tally.images} images"
@@ -238,7 +230,7 @@ def its_passes_are_those_that_the_net_sees(game: Game) -> None:
 @check_game.promise
 def equal_games_are_played_once(game: Game) -> None:
     f, tally = counted_classifier(size=PICTURES.size)
-    judged = Judged(f, values(PICTURES, N), LABELS, maps())
+    judged = Judged(Session(f), values(PICTURES, N), LABELS, maps())
     first, before = judged.play(game), tally.images
     again = judged.play(dataclasses.replace(game))
     assert torch.equal(again.auc, first.auc) and tally.images == before, (
@@ -249,7 +241,7 @@ def equal_games_are_played_once(game: Game) -> None:
 @check_game.promise
 def images_maps_and_labels_stay_as_they_are(game: Game) -> None:
     f, x, heat, labels = shared_classifier(PICTURES), values(PICTURES, N), maps(), LABELS.clone()
-    play(game.prepare(f), f, x, heat, labels)
+    play(Session(f), game, x, heat, labels)
     assert torch.equal(x, values(PICTURES, N)), "the images were changed"
     assert torch.equal(heat, maps()), "the maps were changed"
     assert torch.equal(labels, LABELS), "the labels were changed"

@@ -16,6 +16,7 @@ from proofmap.core.text import one_line
 from proofmap.data import TensorData
 from proofmap.fills import Images, make_fill
 from proofmap.judging import evaluate
+from proofmap.session import Session
 from proofmap.testing.nets import values
 from proofmap.testing.plugins import Contract, raises, shared_classifier
 
@@ -156,7 +157,7 @@ def its_fills_show_inputs(inputs: Inputs) -> None:
     for name in inputs.fills:
         fill = make_fill(name)
         fill = fill.changed(source=others, crop="none") if isinstance(fill, Images) else fill
-        shown = fill.prepare(classifier)(x, streams.image_keys(x, 0, "fill"))
+        shown = fill(Session(classifier), x, streams.image_keys(x, 0, "fill"))
         assert shown.shape == x.shape, f"the fill {name} shows {tuple(shown.shape)}"
         inputs.check(shown)
 

@@ -21,8 +21,9 @@ from proofmap.classifier import Classifier
 from proofmap.core.inputs import Box, Inputs
 from proofmap.fills import Gray
 from proofmap.methods import GradientInput, LearnedMask, Method
-from proofmap.metrics import Curves, Game, Judged, Metric, ReadyGame, RunMetric, RunValue, RunValues
+from proofmap.metrics import Curves, Game, Judged, Metric, RunMetric, RunValue, RunValues
 from proofmap.metrics.metric import Per
+from proofmap.session import Session
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values
 from proofmap.testing.plugins import (
     assert_close,
@@ -59,11 +60,11 @@ makes."""
 class Watched(Judged):
     """Judged maps that record which games a metric plays. A game reveals or hides positions step by step in a map's order."""
 
-    asked: list[ReadyGame] = field(default_factory=list)
+    asked: list[Game] = field(default_factory=list)
 
-    def play(self, game: Game) -> Curves:
-        self.asked.append(game.prepare(self.classifier))
-        return super().play(game)
+    def play(self, game: Game, *, matrix: bool | None = None) -> Curves:
+        self.asked.append(game)
+        return super().play(game, matrix=matrix)
 
 
 @functools.cache
@@ -89,14 +90,21 @@ def judged(
 ) -> Watched:
     """A method's maps for some of the test images, with everything that a metric may need: images, labels, truth and boxes."""
     f, some = classifier or shared_classifier(inputs), list(order)
-    x, ready = values(inputs, N)[some], method.prepare(f)
+    x, session = values(inputs, N)[some], Session(f, role="learn")
     if maps is None and classifier is None:
         maps = usual_maps(inputs, method, tuple(some), tuple(map(tuple, labels.tolist())))
-    maps = ready(x, labels[some]) if maps is None else maps.clone()
+    maps = session.maps(method, x, labels[some]) if maps is None else maps.clone()
     boxes = [BOXES[i] for i in some] if inputs is PICTURES else ()
     objects = [OBJECTS[i] for i in some] if inputs is PICTURES else ()
     return Watched(
-        f, x, labels[some].clone(), maps, method=ready, truth=TRUTH[some], boxes=boxes, objects=objects
+        session,
+        x,
+        labels[some].clone(),
+        maps,
+        method=method,
+        truth=TRUTH[some],
+        boxes=boxes,
+        objects=objects,
     )
 
 
@@ -178,9 +186,9 @@ def it_says_its_kind_direction_and_limits(metric: Metric) -> None:
 @check_metric.promise
 def its_record_is_plain_data_and_the_same_each_time(metric: Metric) -> None:
     f = shared_classifier(PICTURES)
-    record = metric.prepare(f).record()
+    record = metric.full_record(Session(f))
     assert json.loads(json.dumps(record)) == record, f"the record changes when JSON carries it: {record}"
-    again = dataclasses.replace(metric).prepare(f).record()
+    again = dataclasses.replace(metric).full_record(Session(f))
     assert again == record, f"two records differ: {record} and {again}"
 
 
@@ -211,7 +219,7 @@ def pairs_are_one_value_per_label_or_none(metric: Metric) -> None:
 def pairs_are_computed_once(metric: Metric) -> None:
     calls = measured(metric).calls_of_pairs
     assert calls == 1, (
-        f"pairs() ran {calls} times for one block; define from_pairs(judged, pairs) in place of __call__(judged)"
+        f"pairs() ran {calls} times for one block; define from_pairs(judged, pairs) in place of values(judged)"
     )
 
 
@@ -270,7 +278,7 @@ def series_and_rows_are_judged_or_refused(metric: Metric) -> None:
 @per_image
 def its_games_are_those_it_plays(metric: Metric) -> None:
     j = measured(metric).judged
-    named = {game.prepare(j.classifier) for game in metric.games()}
+    named = set(metric.games())
     missing, idle = set(j.asked) - named, named - set(j.asked)
     assert not missing, f"it plays a game that games() does not name: {_names(missing)}"
     assert not idle, f"games() names a game that it does not play: {_names(idle)}"
@@ -288,8 +296,8 @@ def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> Non
     f.frozen()
     tally.reset()
     metric.measure(j)
-    games = {game.prepare(f) for game in metric.games()}
-    steps = sum(g.game.passes(PICTURES.count) * LABELS.shape[1] + 1 + g.draws for g in games)
+    games = set(metric.games())
+    steps = sum(game.passes(PICTURES.count) * LABELS.shape[1] + 1 + game.backgrounds for game in games)
     expected = steps + beyond.passes + LOOKS
     assert tally.images <= N * expected, (
         f"the net saw {tally.images / N:g} inputs per image, but games() and cost() give {expected}"
@@ -394,5 +402,5 @@ def _assert_inside(found: Tensor, metric: Metric, what: str) -> None:
     assert not wrong, f"a {what} is {wrong[0]:g}, expected {low:g} to {high:g} or NaN"
 
 
-def _names(games: set[ReadyGame]) -> str:
-    return ", ".join(sorted(ready.game.title() for ready in games))
+def _names(games: set[Game]) -> str:
+    return ", ".join(sorted(game.title() for game in games))

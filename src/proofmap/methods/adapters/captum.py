@@ -24,6 +24,7 @@ from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS
 from proofmap.methods.probe import module_of, watch_outputs
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 
 def first_token_layer(classifier: Classifier) -> str:
@@ -176,11 +177,14 @@ class Captum(LibraryMethod):
     def takes_layer(self) -> bool:
         return "layer" in _parameters(self.class_named(self.call.name))[1].names
 
-    def state_for(self, classifier: Classifier) -> str:
-        self._warn_of_plain_gradients(classifier)
-        if isinstance(classifier.inputs, Tokens) and self.takes_layer() and "layer" not in self.call.options:
+    def prepare(self, session: Session) -> None:
+        self._warn_of_plain_gradients(session.net)
+        super().prepare(session)
+
+    def found_layer(self, classifier: Classifier) -> str:
+        if isinstance(classifier.inputs, Tokens):
             return first_token_layer(classifier)
-        return super().state_for(classifier)
+        return super().found_layer(classifier)
 
     def _warn_of_plain_gradients(self, classifier: Classifier) -> None:
         """Warn if the class changes the gradient at activations, but has no rule for some of the net's activations."""

@@ -24,13 +24,13 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches, is_out_of_memory
 from proofmap.core.errors import InputError, ProofmapError, require
-from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
 from proofmap.methods.from_function import given_maps, returned_maps
 from proofmap.methods.layers import find_layer
-from proofmap.methods.method import Method, ReadyMethod
+from proofmap.methods.method import Method
 from proofmap.plugins.settings import check_names, required
 from proofmap.plugins.values import split_outside_brackets
+from proofmap.session import Session
 
 _FORM = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*(?:\((?P<inside>.*)\)|:(?P<after>.*))?", re.DOTALL)
 _WORDS = {"true": True, "false": False, "none": None}
@@ -217,28 +217,35 @@ class LibraryMethod(NamedClass):
         """Further entries of the record, in addition to the options: arguments that the class gets for this net."""
         return {}
 
-    def state_for(self, classifier: Classifier) -> str:
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.layer_in(session)
+
+    def layer_in(self, session: Session) -> str:
         """The name of the layer, given or found; empty if the class takes no layer."""
         layer = str(self.call.options.get("layer", ""))
-        return layer or (find_layer(classifier).name if self.takes_layer() else "")
+        return layer or (
+            session.memo((self, "layer"), lambda: self.found_layer(session.net)) if self.takes_layer() else ""
+        )
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
+    def found_layer(self, classifier: Classifier) -> str:
+        """The name of the layer that a class gets if none is named."""
+        return find_layer(classifier).name
+
+    def record(self, session: Session) -> dict[str, object]:
         found: dict[str, object] = {"library": f"{self.package} {version(self.package)}"}
-        found |= self.found_for(ready.classifier)
-        return {**self.settings(), **found, **({"layer": ready.state} if ready.state else {})}
+        found |= self.found_for(session.net)
+        layer = self.layer_in(session)
+        return {**self.settings(), **found, **({"layer": layer} if layer else {})}
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        classifier = ready.classifier
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        net = session.net
         with library_errors(self.title()), ExitStack() as stack:
-            module = classifier.as_module(dtype=self.precision)  # made again, for the net as it is now
-            subject = LibraryNet(classifier, module, layers_named(ready.state, module))
+            module = net.as_module(dtype=self.precision)  # made again, for the net as it is now
+            subject = LibraryNet(net, module, layers_named(self.layer_in(session), module))
             with quietly():
                 attribute = stack.enter_context(self.opened(subject))
-            return label_by_label(
-                self, classifier, images, labels, attribute, self.merged, seed=seed, progress=progress
-            )
+            return label_by_label(self, session, images, labels, attribute, self.merged)
 
 
 def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
@@ -255,21 +262,18 @@ def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
 
 def label_by_label(
     method: Method,
-    classifier: Classifier,
+    session: Session,
     images: Tensor,
     labels: Tensor,
     attribute: Attribute,
     merged: Callable[[Any, Classifier], Tensor],
-    *,
-    seed: int,
-    progress: Progress,
 ) -> Tensor:
     """Maps ``(N, L, *positions)`` from one call per batch and label. If the class draws random numbers, there is one call per image and
     label, so that the random numbers of a pair depend only on its content and the seed.
     """
-    title, random_numbers = method.title(), method.stochastic
+    title, random_numbers, classifier = method.title(), method.stochastic, session.net
     labels = torch.where(labels < 0, labels[:, :1].clamp_min(0), labels)
-    with progress.task(title, labels.numel()) as task, torch.enable_grad():
+    with session.progress.task(title, labels.numel()) as task, torch.enable_grad():
 
         def run(start: int, stop: int) -> Tensor:
             some = images[start:stop]
@@ -277,7 +281,7 @@ def label_by_label(
             for j in range(labels.shape[1]):
                 asked = labels[start:stop, j]
                 key = (
-                    streams.key_of(streams.content_keys(some)[0], int(asked[0]), seed, title)
+                    streams.key_of(streams.content_keys(some)[0], int(asked[0]), session.seed, title)
                     if random_numbers
                     else 0
                 )

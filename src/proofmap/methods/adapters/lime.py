@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from importlib.metadata import version
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError, require
 from proofmap.core.inputs import Rows
-from proofmap.core.progress import Progress
 from proofmap.fills import Fill, Images
 from proofmap.methods.adapters.library import library_errors, own_generators, quietly
-from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 _MOST_VALUES = 4096
 """The largest number of values of an input, because LIME fits one coefficient for each value."""
@@ -49,11 +48,12 @@ class LimeTabular(Method):
     )
     rows: Fill = setting(Images(), "pool of rows from which LIME computes ranges and frequencies")
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(forward=self.samples)
 
-    def state_for(self, classifier: Classifier) -> Any:
-        inputs = classifier.inputs
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        inputs = session.inputs
         if math.prod(inputs.shape) > _MOST_VALUES:
             raise InputError(
                 f"{self.name} is for rows of up to {_MOST_VALUES} columns, and the net takes {inputs.noun} of "
@@ -63,38 +63,38 @@ class LimeTabular(Method):
             raise InputError(
                 f"rows of {self.name} are a pool of rows, such as images; not {self.rows.title()}"
             )
-        ready = self.rows.prepare(classifier)
-        if bool(ready.pool.isnan().any()):
+        if bool(self._pool(session).isnan().any()):
             raise InputError(f"{self.name} takes no missing values, and the rows have some; use kernel-shap")
-        return ready
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
+    def _pool(self, session: Session) -> Tensor:
+        """The rows ``(M, *shape)`` from which LIME computes ranges and frequencies."""
+        assert isinstance(self.rows, Images)
+        values = self.rows.drawn_from(session).values
+        return values.double() / 255 if values.dtype == torch.uint8 else values.double()
+
+    def record(self, session: Session) -> dict[str, object]:
         require("lime", extra="lime", purpose=f"the method {self.title()}")
-        return {**self.settings(), "rows": ready.state.record(), "library": f"lime {version('lime')}"}
+        return {**self.settings(), "rows": self.rows.record(session), "library": f"lime {version('lime')}"}
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         require("lime", extra="lime", purpose=f"the method {self.title()}")
         from lime.lime_tabular import LimeTabularExplainer
 
-        classifier, inputs = ready.classifier, ready.classifier.inputs
+        net, inputs = session.net, session.inputs
         if bool(images.isnan().any()):
             raise InputError(f"{self.name} takes no missing values, and the rows have some; use kernel-shap")
         rows = images.flatten(1).cpu().double().numpy()
-        pool = ready.state.pool.flatten(1).cpu().double().numpy() / (
-            255 if ready.state.pool.dtype == torch.uint8 else 1
-        )
+        pool = self._pool(session).flatten(1).cpu().numpy()
         maps = torch.zeros(*labels.shape, rows.shape[1], dtype=torch.float64)
         table = inputs.table if isinstance(inputs, Rows) else None
         named = [k for k, c in enumerate(table.columns) if c.kind != "number"] if table is not None else []
-        keys = streams.image_keys(images, seed, self.name)
+        keys = streams.image_keys(images, session.seed, self.name)
 
         def predict(drawn: np.ndarray) -> np.ndarray:
             given = torch.from_numpy(np.asarray(drawn, dtype=np.float32)).view(-1, *inputs.shape).to(images)
-            return classifier.probabilities(given).cpu().double().numpy()
+            return net.probabilities(given).cpu().double().numpy()
 
-        with progress.task(self.title(), len(images)) as task, library_errors(self.title()):
+        with session.progress.task(self.title(), len(images)) as task, library_errors(self.title()):
             for k, row in enumerate(rows):
                 key = int(streams.random_words(keys[k : k + 1], 1)[0, 0])
                 with own_generators(key, images.device), quietly():

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
 from proofmap.methods.adapters import captum
 from proofmap.methods.adapters.cams import (
     LABEL_FREE,
@@ -24,9 +23,10 @@ from proofmap.methods.adapters.cams import (
 from proofmap.methods.adapters.library import Attribute, label_by_label, library_errors
 from proofmap.methods.from_function import returned_maps
 from proofmap.methods.gradients.plain import Channels
-from proofmap.methods.method import ADOPTED, Method, ReadyMethod
+from proofmap.methods.method import ADOPTED, Method
 from proofmap.plugins.code import class_record, value_digest
 from proofmap.plugins.settings import required, setting
+from proofmap.session import Session
 
 _PACKAGES = {"captum": "captum", "pytorch_grad_cam": "grad-cam", "torchcam": "torchcam"}
 _RANDOM = captum.RANDOM | RANDOM_GRAD_CAM | RANDOM_TORCH_CAM
@@ -111,34 +111,25 @@ class FromObject(Method):
     def _title_name(self) -> str:
         return type(self.of).__name__
 
-    def state_for(self, classifier: Classifier) -> None:
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
         model = next((getattr(self.of, name) for name in _MODELS if hasattr(self.of, name)), None)
-        if model is not None and not _is_of(model, classifier):
+        if model is not None and not _is_of(model, session.net):
             raise InputError(
                 f"the {self._title_name()} was not made for this classifier: its model does not return the "
                 f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
                 "in [0, 1]"
             )
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
+    def record(self, session: Session) -> dict[str, object]:
         """The settings, and the baseline that is passed to Captum."""
-        baseline = captum.usual_baseline(type(self.inner), ready.classifier) if self.lacks_baselines else {}
+        baseline = captum.usual_baseline(type(self.inner), session.net) if self.lacks_baselines else {}
         return {**self.settings(), **baseline}
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         with library_errors(self._title_name()):
-            return label_by_label(
-                self,
-                classifier,
-                images,
-                labels,
-                self._attribute(classifier),
-                self._merged,
-                seed=seed,
-                progress=progress,
-            )
+            attribute = self._attribute(session.net)
+            return label_by_label(self, session, images, labels, attribute, self._merged)
 
     def _attribute(self, classifier: Classifier) -> Attribute:
         made, options = self.of, dict(self.options)

@@ -20,10 +20,11 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
 from proofmap.methods.adapters.library import Call, NamedClass, library_errors, own_generators, quietly
-from proofmap.methods.method import ADOPTED, METHODS, Cost, Method, ReadyMethod
+from proofmap.methods.method import ADOPTED, METHODS, Cost, Method
 from proofmap.methods.perturbation.passes import MaskedNet
 from proofmap.methods.perturbation.regions import RegionMethod, Regions
 from proofmap.plugins.settings import required
+from proofmap.session import Session
 
 Array = NDArray[np.float64]
 Values = Callable[[Array], Array]
@@ -67,26 +68,21 @@ class Shap(NamedClass, RegionMethod):
     def passes(self, inputs: Inputs, labels: int) -> int:
         raise NotImplementedError  # shap decides
 
-    def cost(self, labels: int) -> Cost | None:  # type: ignore[override]
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
         return None
 
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost | None:  # type: ignore[override]
-        return None
-
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
+    def record(self, session: Session) -> dict[str, object]:
         require("shap", extra="shap", purpose=f"the method {self.title()}")
-        return {**super().record(ready), "library": f"shap {version('shap')}"}
+        return {**super().record(session), "library": f"shap {version('shap')}"}
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         if self.call.name != _TREE:
-            return super().make_maps(ready, images, labels, seed=seed, progress=progress)
+            return super().maps(session, images, labels)
         with library_errors(self.title()), quietly():
-            values = self._of_trees(ready.classifier, images)
+            values = self._of_trees(session.net, images)
         asked = torch.where(labels == NO_LABEL, labels[:, :1], labels)
         chosen = values.gather(1, asked[..., None].expand(-1, -1, values.shape[2]))
-        return ready.classifier.inputs.merged_channels(chosen)
+        return session.inputs.merged_channels(chosen)
 
     def _of_trees(self, classifier: Classifier, images: Tensor) -> Tensor:
         """Shapley values ``(N, A, columns)`` for all A labels, by TreeExplainer."""

@@ -22,12 +22,13 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, ProgressTask
-from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.core.progress import ProgressTask
+from proofmap.fills import Fill, Gray
 from proofmap.fills.text import baseline_of
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, input_gradients
-from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 DRAWS_HELP = "number of baselines to average over, if the baseline is a random fill"
 
@@ -50,11 +51,16 @@ class BaselineMethod(Method):
         """Number of baselines of an image; one if the fill is not random."""
         return self.draws if self.baseline.random else 1
 
-    def state_for(self, classifier: Classifier) -> ReadyFill:
-        return baseline_of(self.baseline, classifier.inputs).prepare(classifier)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        baseline_of(self.baseline, session.inputs).prepare(session)
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**self.settings(), "baseline": ready.state.record()}
+    def baselines(self, session: Session, images: Tensor, keys: Tensor) -> Tensor:
+        """The baselines ``(N, *shape)`` of images, drawn with stream keys ``(N,)``."""
+        return baseline_of(self.baseline, session.inputs)(session, images, keys)
+
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), "baseline": baseline_of(self.baseline, session.inputs).record(session)}
 
     def keys_of_ways(self, images: Tensor, seed: int) -> list[Tensor]:
         """A list with one entry for each of an image's baselines: the stream keys ``(N,)`` (seeds) with which the baselines are
@@ -192,23 +198,21 @@ class IntegratedGradients(BaselineMethod):
     draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels * self.steps * self.ways, forward=1 + self.ways)
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        classifier, inputs = ready.classifier, ready.classifier.inputs
-        keys, points = self.keys_of_ways(images, seed), self.steps * self.ways
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        net, inputs = session.net, session.inputs
+        keys, points = self.keys_of_ways(images, session.seed), self.steps * self.ways
         maps, sums, changes = [], [], []
-        with progress.task(self.name, labels.numel() * points) as task:
-            for some in blocks(len(images), classifier, points):
+        with session.progress.task(self.name, labels.numel() * points) as task:
+            for some in blocks(len(images), net, points):
                 x, a = images[some], labels[some]
-                baselines = torch.stack([ready.state(x, key[some]) for key in keys], dim=1)
-                values = self._values(classifier, x, baselines, a, task)
+                baselines = torch.stack([self.baselines(session, x, key[some]) for key in keys], dim=1)
+                values = self._values(net, x, baselines, a, task)
                 maps.append(inputs.merged_channels(values, self.channels))
                 sums.append(values.flatten(2).sum(dim=2))
-                changes.append(_changes(classifier, x, baselines, a))
+                changes.append(_changes(net, x, baselines, a))
         advice = "take more steps, or another baseline"
         check_sums(self.name, torch.cat(sums), torch.cat(changes), labels, advice)
         return torch.cat(maps)
@@ -297,17 +301,15 @@ class SmoothGrad(Method):
     def signed(self) -> bool:  # type: ignore[override]
         return self.of == "gradient-x-input" and self.statistic == "mean"
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels * self.samples)
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        keys = streams.image_keys(images, seed, "smooth-grad")
-        with progress.task(self.name, labels.numel() * self.samples) as task:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        keys = streams.image_keys(images, session.seed, "smooth-grad")
+        with session.progress.task(self.name, labels.numel() * self.samples) as task:
             maps = [
-                self._maps(classifier, images[some], labels[some], keys[some], task)
-                for some in blocks(len(images), classifier, self.samples)
+                self._maps(session.net, images[some], labels[some], keys[some], task)
+                for some in blocks(len(images), session.net, self.samples)
             ]
         return torch.cat(maps)
 

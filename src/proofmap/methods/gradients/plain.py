@@ -15,9 +15,9 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
 from proofmap.methods.method import METHODS, Cost, Family, Method
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 Channels = Literal["max", "sum", "mean"]
 CHANNELS_HELP = "how the channels of a position become one value"
@@ -78,20 +78,18 @@ class GradientMethod(Method):
         """The result of :func:`input_gradients`. Methods that change the backward pass override this method."""
         return input_gradients(classifier.frozen(), images, labels, each)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels)
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        inputs = classifier.inputs
-        mean, std = classifier.inputs.scale(classifier.device)
-        with progress.task(self.name, labels.numel()) as task:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        inputs = session.inputs
+        mean, std = session.inputs.scale(session.net.device)
+        with session.progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> Tensor:
                 x = (images[start:stop] - mean) / std
                 maps = self.gradients(
-                    classifier,
+                    session.net,
                     images[start:stop],
                     labels[start:stop],
                     lambda gradient: inputs.merged_channels(
@@ -101,7 +99,7 @@ class GradientMethod(Method):
                 task.advance((stop - start) * labels.shape[1])
                 return maps
 
-            return torch.cat(in_batches(run, len(images), classifier.frozen().batches[1]))
+            return torch.cat(in_batches(run, len(images), session.net.frozen().batches[1]))
 
 
 @METHODS.register

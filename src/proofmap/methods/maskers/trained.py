@@ -14,7 +14,6 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress
 from proofmap.methods.maskers.checkpoints import Features, is_published, read_dabkowski, read_phang
 from proofmap.methods.maskers.file import (
     PACKAGED,
@@ -26,8 +25,9 @@ from proofmap.methods.maskers.file import (
     read_weights,
 )
 from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, find_scales, repeated, resized
-from proofmap.methods.method import METHODS, Cost, Method, ReadyMethod
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 _LABELS = 32
 """The largest number of labels whose masks are made at the same time."""
@@ -62,7 +62,15 @@ class TrainedMasker(Method):
         """The kind of masker that the method takes."""
         raise NotImplementedError
 
-    def state_for(self, classifier: Classifier) -> Masker:
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.masker(session)
+
+    def masker(self, session: Session) -> Masker:
+        """The masker that was trained for this net."""
+        return session.memo((self, "masker"), lambda: self._load(session.net))
+
+    def _load(self, classifier: Classifier) -> Masker:
         if not isinstance(classifier.inputs, Pictures):
             raise InputError(f"{self.name} is for pictures; {classifier.name} takes {classifier.inputs.noun}")
         path = Path(self.weights) if self.weights else self._packaged(classifier)
@@ -89,21 +97,20 @@ class TrainedMasker(Method):
         """The masker in a checkpoint that its authors published; None if they published none."""
         return None
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**self.settings(), "weights": ready.state.file, "digest": ready.state.digest}
+    def record(self, session: Session) -> dict[str, object]:
+        masker = self.masker(session)
+        return {**self.settings(), "weights": masker.file, "digest": masker.digest}
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        self.check_labels(ready, labels)
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        self.check_labels(session, labels)
 
         def one_batch(some: Tensor, own: Tensor) -> Tensor:
-            return self.masks(ready, some, own.clamp_min(0))
+            return self.masks(session, some, own.clamp_min(0))
 
         with torch.no_grad():
-            return ready.in_batches(one_batch, images, labels, progress, per_image=1, gradients=False)
+            return self.in_batches(session, one_batch, images, labels, per_image=1, gradients=False)
 
-    def check_labels(self, ready: ReadyMethod, labels: Tensor) -> None:
+    def check_labels(self, session: Session, labels: Tensor) -> None:
         """Warn about labels ``(N, L)`` that were not in the masker's training data."""
 
     def _packaged(self, classifier: Classifier) -> Path:
@@ -126,11 +133,11 @@ class TrainedMasker(Method):
                 "this net. Name the file of a masker of this net (benchmarks/maskers/train.py trains maskers)"
             )
 
-    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
+    def masks(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         """Maps ``(N, L, H, W)`` for one batch."""
         raise NotImplementedError
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(forward=1)
 
 
@@ -165,22 +172,22 @@ class RealTimeSaliency(TrainedMasker):
     def read_published(self, path: Path, classifier: Classifier) -> tuple[nn.Module, Encoder]:
         return read_dabkowski(path, classifier)
 
-    def check_labels(self, ready: ReadyMethod, labels: Tensor) -> None:
-        header: Header | None = ready.state.header
+    def check_labels(self, session: Session, labels: Tensor) -> None:
+        header = self.masker(session).header
         if header is None or header.present is None:
             return
         known = torch.tensor([*header.present, NO_LABEL], device=labels.device)
         if not bool(torch.isin(labels, known).all()):
             warnings.warn(  # in the same words each time, so that a study reports it once
                 f"{self.name}: its masker was trained on {header.data} and knows {len(known) - 1} of "
-                f"{len(ready.classifier.names)} labels; maps of the others, which are asked for here, say nothing. Name the "
+                f"{len(session.net.names)} labels; maps of the others, which are asked for here, say nothing. Name the "
                 "file of a masker that was trained on them, or choose another method",
                 MaskerWarning,
                 stacklevel=2,
             )
 
-    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        masker: Masker = ready.state
+    def masks(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        masker = self.masker(session)
         features, _ = masker.encoder(images)
         parts = [masker.net(features, some, self.confidence) for some in labels.split(_LABELS, dim=1)]
         return resized(torch.cat(parts, dim=1), images.shape[2:])
@@ -214,6 +221,6 @@ class PhangMasker(TrainedMasker):
     def read_published(self, path: Path, classifier: Classifier) -> tuple[nn.Module, Encoder]:
         return read_phang(path, classifier, self.encoder)
 
-    def masks(self, ready: ReadyMethod, images: Tensor, labels: Tensor) -> Tensor:
-        masker: Masker = ready.state
+    def masks(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        masker = self.masker(session)
         return repeated(masker.net(masker.encoder(images)[0]), images.shape[2:])

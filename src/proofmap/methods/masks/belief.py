@@ -16,23 +16,23 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, TextInputs
-from proofmap.core.progress import Progress
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
 from proofmap.methods.masks.belief_problem import (
+    BeliefParts,
     BeliefProblem,
     BeliefSettings,
-    BeliefState,
     CurveProblem,
     Target,
 )
-from proofmap.methods.masks.method import ReadyMask, WholeNet, chosen_precision
-from proofmap.methods.method import METHODS, Cost, ReadyMethod
+from proofmap.methods.masks.method import WholeNet
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.perturbation.belief_order import BeliefOrder
 from proofmap.methods.perturbation.orders import OrderSearch, scan_sets
 from proofmap.plugins.code import provenance
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 Closing = Literal["fit", "order"]
 
@@ -140,15 +140,24 @@ class BeliefMask(WholeNet, BeliefSettings):
         """Number of sets of positions that the search over orders may show for each label, in addition to the sets of its first scan."""
         return self.passes - self.steps_with(1, by_order=True)
 
-    def state_for(self, classifier: Classifier) -> BeliefState:
-        chosen = _possible(self.fills, classifier.inputs)
-        closer = self._search(chosen, classifier.inputs, math.prod(classifier.inputs.positions))
-        return BeliefState(
-            chosen_precision(classifier, self.precision),
-            fills=tuple(fill.prepare(classifier) for fill in chosen),
-            start=_first_maps(classifier),
-            closer=None if closer is None else closer.prepare(classifier),
-        )
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        parts = self.parts_in(session)
+        for fill in parts.fills:
+            fill.prepare(session)
+        if parts.closer is not None:
+            session.prepare(parts.closer)
+
+    def parts_in(self, session: Session) -> BeliefParts:
+        """The fills, the first maps and the search over orders that are used for this net."""
+
+        def find() -> BeliefParts:
+            inputs = session.inputs
+            fills = _possible(self.fills, session)
+            closer = self._search(fills, inputs, math.prod(inputs.positions))
+            return BeliefParts(fills, _first_maps(session), closer)
+
+        return session.memo((self, "parts"), find)
 
     def _search(self, fills: tuple[Fill, ...], inputs: Inputs, count: int) -> BeliefOrder | None:
         """The search over orders that corrects the last errors of masks with ``count`` positions; None if the closing fit is used instead."""
@@ -165,39 +174,32 @@ class BeliefMask(WholeNet, BeliefSettings):
             return None
         return BeliefOrder(fill=fills[0], budget=scan_sets(count) + self.sets)
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        state: BeliefState = ready.state
-        fills = [fill.record() for fill in state.fills]
-        start = {**state.start.record(), **provenance(state.start.method)}
-        found = {**super().record(ready), "fills": fills, "start": start}
-        inputs = ready.classifier.inputs
-        by_order = state.closer is not None
+    def record(self, session: Session) -> dict[str, object]:
+        parts, inputs = self.parts_in(session), session.inputs
+        fills = [fill.record(session) for fill in parts.fills]
+        start = {**parts.start.record(session), **provenance(parts.start)}
+        found = {**super().record(session), "fills": fills, "start": start}
+        by_order = parts.closer is not None
         if isinstance(inputs, TextInputs):
             # a run has texts of many lengths, and those with few words are searched
-            by_order = self._search(_possible(self.fills, inputs), inputs, 1) is not None
+            by_order = self._search(parts.fills, inputs, 1) is not None
         return {**found, "closing": {"by": "order", "most positions": _FEW}} if by_order else found
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> BeliefProblem:
+    def problem(self, session: Session, fast: Classifier) -> BeliefProblem:
         kind = CurveProblem if self.target == "curve" else BeliefProblem
-        return kind(self, ready.classifier, fast, ready.state)
+        return kind(self, session, fast, self.parts_in(session))
 
-    def closed(
-        self, ready: ReadyMask, images: Tensor, labels: Tensor, maps: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        search: ReadyMethod | None = ready.state.closer
-        if search is None:
-            return maps
-        method = cast(BeliefOrder, search.method)
-        return method.improved(search, images, labels, maps, seed=seed, progress=progress)
+    def closed(self, session: Session, images: Tensor, labels: Tensor, maps: Tensor) -> Tensor:
+        search = self.parts_in(session).closer
+        return maps if search is None else search.improved(session, images, labels, maps)
 
-    def cost(self, labels: int) -> Cost:
-        return self.cost_with(len(self.fills), labels)
-
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
-        state: BeliefState = ready.state
-        if state.closer is None:
-            return self.cost_with(len(state.fills), labels)
-        count = math.prod(ready.classifier.inputs.positions)
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
+        if session is None:
+            return self.cost_with(len(self.fills), labels)
+        parts = self.parts_in(session)
+        if parts.closer is None:
+            return self.cost_with(len(parts.fills), labels)
+        count = math.prod(session.inputs.positions)
         searched = Cost(forward=scan_sets(count) + labels * self.sets if count > 1 else 0)
         return self.cost_with(1, labels, by_order=True) + searched
 
@@ -206,23 +208,27 @@ class BeliefMask(WholeNet, BeliefSettings):
         return Cost(forward=2 * labels, gradient=labels * self.steps_with(fills, by_order=by_order) * fills)
 
 
-def _possible(fills: tuple[Fill, ...], inputs: Inputs) -> tuple[Fill, ...]:
+def _possible(fills: tuple[Fill, ...], session: Session) -> tuple[Fill, ...]:
     """The fills to use for these inputs. The three default fills suit photographs; for other inputs they are replaced by fills that suit them.
     Fills chosen by the user are kept.
     """
+    inputs = session.inputs
     photographs = isinstance(inputs, Pictures) and inputs.channels in (1, 3)
     if photographs or [type(fill) for fill in fills] != [Gray, Blur, Images]:
         return fills
     gray, blur, images = fills
     if isinstance(inputs, TextInputs):  # often a single text, with no others to draw from
         return (gray,)
-    drawn = Noise() if cast(Images, images).is_usual else images
+    drawn = Noise() if cast(Images, images).is_usual and session.source() is None else images
     return (gray, blur, drawn) if inputs.has_neighbours else (gray, drawn)
 
 
-def _first_maps(classifier: Classifier) -> ReadyMethod:
+def _first_maps(session: Session) -> Method:
     """The method that makes the initial maps: Grad-CAM, or gradient x input if the net has no spatial layer."""
+    method: Method = GradCAM()
     try:
-        return GradCAM().prepare(classifier)
+        session.prepare(method)
     except InputError:
-        return GradientInput().prepare(classifier)
+        method = GradientInput()
+        session.prepare(method)
+    return method

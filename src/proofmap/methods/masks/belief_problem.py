@@ -36,6 +36,7 @@ The last steps measure whole curves and correct the remaining errors of all area
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,7 +47,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.progress import Silent
-from proofmap.fills import ReadyFill
+from proofmap.fills import Fill
 from proofmap.methods.grids import enlarged, shrunk
 from proofmap.methods.masks.belief_terms import (
     FAR,
@@ -65,9 +66,11 @@ from proofmap.methods.masks.belief_terms import (
     yielding,
 )
 from proofmap.methods.masks.engine import Slots, adam_step
-from proofmap.methods.masks.method import CompositeProblem, MaskMethod, MaskState
+from proofmap.methods.masks.method import CompositeProblem, MaskMethod
 from proofmap.methods.masks.terms import total_variation
-from proofmap.methods.method import ReadyMethod
+from proofmap.methods.method import Method
+from proofmap.methods.perturbation.belief_order import BeliefOrder
+from proofmap.session import Session
 
 Target = Literal["f", "curve", "strongest", "weakest"]
 
@@ -92,16 +95,15 @@ _SLACK_OF_POINTS = 0.3
 """With ``target=curve``: the mean error of a curve's points at which smoothing has half its weight."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BeliefState(MaskState):
-    """What belief masks prepare for one net: the fills that suit its inputs, the method whose maps are the initial masks, and the search that
-    corrects the last errors, if there is one.
+@dataclass(frozen=True)
+class BeliefParts:
+    """What belief masks use for one net: the fills that suit its inputs, the method whose maps are the initial masks, and the search over
+    orders that corrects the last errors; None if the closing fit does this.
     """
 
-    fills: tuple[ReadyFill, ...]
-    start: ReadyMethod
-    closer: ReadyMethod | None = None
-    """The search over orders that corrects the last errors; None if the closing fit does this."""
+    fills: tuple[Fill, ...]
+    start: Method
+    closer: BeliefOrder | None = None
 
 
 class BeliefSettings(MaskMethod):
@@ -132,12 +134,14 @@ class BeliefProblem(CompositeProblem):
     """Number of equal parts of the curve. The latest value in each part is stored."""
 
     def __init__(
-        self, settings: BeliefSettings, classifier: Classifier, fast: Classifier, state: BeliefState
+        self, settings: BeliefSettings, session: Session, fast: Classifier, parts: BeliefParts
     ) -> None:
-        super().__init__(fast, *state.fills, grid=settings.grid)
-        self.settings, self.exact, self.first_maps = settings, classifier.frozen(), state.start
-        self.cost = len(state.fills)
-        by_order = state.closer is not None
+        super().__init__(session, fast, *parts.fills, grid=settings.grid)
+        self.settings, self.exact, self.start = settings, session.net.frozen(), parts.start
+        self.quiet = copy.copy(session)
+        self.quiet.progress = Silent()
+        self.cost = len(parts.fills)
+        by_order = parts.closer is not None
         self.steps = settings.steps_with(self.cost, by_order=by_order)
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
         self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0)
@@ -147,7 +151,7 @@ class BeliefProblem(CompositeProblem):
         with steady_kernels(tf32=False):  # f as it is judged
             with torch.no_grad():
                 believed = self.exact.log_f(self.exact(images)).exp().gather(1, labels[:, None])[:, 0]
-            maps = self.first_maps.compute(images, labels[:, None], seed=0, progress=Silent())[:, 0]
+            maps = self.start.maps(self.quiet, images, labels[:, None])[:, 0]
         low = shrunk(maps.float(), self.up)
         low = low - low.mean(self.axes, keepdim=True)
         spread = low.std(self.axes, keepdim=True, correction=min(1, low[0].numel() - 1))  # of one cell: 0

@@ -24,18 +24,18 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
-from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.fills import Fill, Images
 from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
     CompositeProblem,
     FilledMaskMethod,
-    ReadyMask,
     WholeNet,
     distinct_images,
 )
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 _TAU, _GAMMA, _ZETA = 2 / 3, -0.1, 1.1
 _OPEN = _TAU * math.log(-_GAMMA / _ZETA)
@@ -69,10 +69,10 @@ class DiffMask(WholeNet, FilledMaskMethod):
     dual_start: float = setting(0.0, "first value of lambda, the weight of the divergence", least=0)
     fill: Fill = setting(Images(), "what positions with a closed gate show")
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> DiffMaskProblem:
-        return DiffMaskProblem(self, ready.classifier, fast, ready.state.fill)
+    def problem(self, session: Session, fast: Classifier) -> DiffMaskProblem:
+        return DiffMaskProblem(self, session, fast)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         """Passes for one image: one forward pass for the net's belief, and one pass with a gradient for each label, step and sample."""
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
@@ -82,9 +82,9 @@ class DiffMaskProblem(CompositeProblem):
 
     memory = 0.9  # lambda changes the scale of the gradient within tens of steps
 
-    def __init__(self, settings: DiffMask, classifier: Classifier, fast: Classifier, fill: ReadyFill) -> None:
-        super().__init__(fast, fill, grid=settings.grid)
-        self.settings, self.exact = settings, classifier.frozen()
+    def __init__(self, settings: DiffMask, session: Session, fast: Classifier) -> None:
+        super().__init__(session, fast, settings.fill, grid=settings.grid)
+        self.settings, self.exact = settings, session.net.frozen()
         self.steps, self.cost = settings.steps, settings.samples
 
     def enter(self, slots: Slots) -> Slots:

@@ -22,6 +22,7 @@ from torch import Tensor
 from proofmap.core.batching import BatchSize, is_out_of_memory, shrink
 from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
+from proofmap.session import Snapshot
 
 Slots = dict[str, Tensor]
 """The state of the pairs that are being learned: tensors by name, each with one row per slot."""
@@ -64,16 +65,6 @@ class Pairs:
             "labels": self.labels[chosen],
             "keys": self.keys[chosen],
         }
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """The intermediate mask ``(*positions)`` of the pair with index ``pair``, after ``step`` of at most ``steps`` steps."""
-
-    pair: int
-    step: int
-    steps: int
-    mask: Tensor
 
 
 Watcher = Callable[[Snapshot], None]

@@ -34,9 +34,10 @@ from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots
-from proofmap.methods.masks.method import MaskMethod, ReadyMask, WholeNet, distinct_images, own_label
+from proofmap.methods.masks.method import MaskMethod, WholeNet, distinct_images, own_label
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 Variant = Literal["preserve", "delete", "dual"]
 
@@ -115,7 +116,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
         if not self.areas or not all(0 < area < 1 for area in self.areas):
             raise InputError(f"areas must be shares between 0 and 1, such as 0.05:0.1, not {self.areas}")
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> ExtremalProblem:
+    def problem(self, session: Session, fast: Classifier) -> ExtremalProblem:
         return ExtremalProblem(self, fast)
 
     def merged(self, masks: Tensor) -> Tensor:
@@ -129,7 +130,7 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
         """Number of composites per pair and step."""
         return len(self.areas) * (2 if self.variant == "dual" else 1)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels * self.steps * self.passes)
 
 

@@ -30,13 +30,12 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
-from proofmap.fills import Blur, Fill, Median, ReadyFill
+from proofmap.fills import Blur, Fill, Median
 from proofmap.methods.grids import enlarged, smoothing
 from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
     CompositeProblem,
     FilledMaskMethod,
-    ReadyMask,
     WholeNet,
     distinct_images,
     own_label,
@@ -44,6 +43,7 @@ from proofmap.methods.masks.method import (
 from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 Start = Literal["ones", "disc"]
 Penalty = Literal["sum", "mean"]
@@ -112,10 +112,10 @@ class FongVedaldi(WholeNet, FilledMaskMethod):
         "the first mask: ones deletes nothing, disc deletes the smallest disc that takes the label away",
     )
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> FongVedaldiProblem:
-        return FongVedaldiProblem(self, fast, ready.state.fill)
+    def problem(self, session: Session, fast: Classifier) -> FongVedaldiProblem:
+        return FongVedaldiProblem(self, session, fast)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         """Passes for one image. The initial discs are shown once for all labels that are learned together, or once per label if the fill is
         random.
         """
@@ -130,8 +130,8 @@ class FongVedaldiProblem(CompositeProblem):
 
     cost = 1
 
-    def __init__(self, settings: FongVedaldi, classifier: Classifier, fill: ReadyFill) -> None:
-        super().__init__(classifier, fill, grid=settings.grid, corners=settings.corners)
+    def __init__(self, settings: FongVedaldi, session: Session, fast: Classifier) -> None:
+        super().__init__(session, fast, settings.fill, grid=settings.grid, corners=settings.corners)
         self.settings, self.steps = settings, settings.steps
         if settings.mask_blur > 0 and self.inputs.has_neighbours:
             self.up = tuple(

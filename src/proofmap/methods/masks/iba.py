@@ -29,22 +29,20 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.fills import Fill, Images
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
 from proofmap.methods.masks.method import (
     FilledMaskMethod,
-    MaskState,
-    ReadyMask,
-    chosen_precision,
     distinct_images,
     own_label,
 )
 from proofmap.methods.masks.tail import Tail, find_bottleneck
 from proofmap.methods.masks.terms import noise_like
-from proofmap.methods.method import METHODS, Cost, ReadyMethod
+from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 _LEAST_SPREAD = 0.01
 _NEVER_ONE = 1e-6
@@ -53,11 +51,9 @@ _UNMOVED = 1e-6
 """Change of log f that is due to rounding. If log f changes no more than this, the label does not depend on the layer."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class IBAState(MaskState):
-    """What IBA prepares for one net: the part of the net behind the layer, and the mean and standard deviation ``(C, h, w)`` of the layer's
-    features.
-    """
+@dataclass(frozen=True)
+class Bottleneck:
+    """The part of the net behind a layer, and the mean and standard deviation ``(C, h, w)`` of the layer's features."""
 
     tail: Tail
     mean: Tensor
@@ -94,34 +90,41 @@ class IBA(FilledMaskMethod):
                 f"iba estimates features on many images, and the fill {self.fill.title()} shows only one; use a random fill"
             )
 
-    def state_for(self, classifier: Classifier) -> IBAState:
-        layer = self.layer or find_bottleneck(classifier)
-        dtype = chosen_precision(classifier, self.precision)
-        fill, tail = self.fill.prepare(classifier), Tail(classifier, layer, dtype)
-        mean, std = _statistics(tail, fill, self.pool)
-        return IBAState(dtype, fill, tail=tail, mean=mean, std=std)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.bottleneck(session)
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**super().record(ready), "layer": ready.state.tail.layer}
+    def bottleneck(self, session: Session) -> Bottleneck:
+        """The layer that gets the noise, and what is known of its features."""
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> IBAProblem:
-        return IBAProblem(self, ready.state)
+        def build() -> Bottleneck:
+            layer = self.layer or find_bottleneck(session.net)
+            tail = Tail(session.net, layer, self.dtype_in(session))
+            return Bottleneck(tail, *_statistics(tail, session, self.fill, self.pool))
 
-    def cost(self, labels: int) -> Cost:
+        return session.memo((self, "bottleneck"), build)
+
+    def record(self, session: Session) -> dict[str, object]:
+        return {**super().record(session), "layer": self.bottleneck(session).tail.layer}
+
+    def problem(self, session: Session, fast: Classifier) -> IBAProblem:
+        return IBAProblem(self, self.bottleneck(session))
+
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         """Passes for one image: one pass of the whole net for the features, and one pass of the part behind the layer for each label, step and
         sample.
         """
         return Cost(forward=1, gradient=labels * self.steps * self.samples)
 
 
-def _statistics(tail: Tail, fill: ReadyFill, draws: int) -> tuple[Tensor, Tensor]:
+def _statistics(tail: Tail, session: Session, fill: Fill, draws: int) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation ``(C, h, w)`` of the layer's features over ``draws`` draws of a fill."""
     classifier = tail.classifier
     keys = [streams.key_of("iba", k) for k in range(draws)]
     keyed = torch.tensor(keys, dtype=torch.int64, device=classifier.device)
 
     def sums(start: int, stop: int) -> Tensor:
-        features = tail.features(fill(classifier.blank(stop - start), keyed[start:stop])).double()
+        features = tail.features(fill(session, classifier.blank(stop - start), keyed[start:stop])).double()
         return torch.stack([features.sum(dim=0), features.square().sum(dim=0)])
 
     with steady_kernels(tf32=False):
@@ -136,9 +139,9 @@ class IBAProblem(MaskProblem):
     information I.
     """
 
-    def __init__(self, settings: IBA, state: IBAState) -> None:
-        self.settings, self.classifier, self.tail = settings, state.tail.classifier, state.tail
-        self.mean, self.std = state.mean, state.std
+    def __init__(self, settings: IBA, behind: Bottleneck) -> None:
+        self.settings, self.classifier, self.tail = settings, behind.tail.classifier, behind.tail
+        self.mean, self.std = behind.mean, behind.std
         self.steps, self.cost = settings.steps, settings.samples
         cells, positions = self.mean.shape[1:], self.classifier.inputs.positions
         self.blur = [smoothing(side, settings.smooth, device=self.mean.device) for side in cells]

@@ -25,18 +25,18 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.fills import Blur, Fill, ReadyFill
+from proofmap.fills import Blur, Fill
 from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.method import (
     CompositeProblem,
     FilledMaskMethod,
-    ReadyMask,
     WholeNet,
 )
 from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 _GAMES = 4
 """Number of terms f(M) in F: one for each of the two masks, and two for their product."""
@@ -96,8 +96,8 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
     momentum: bool = setting(False, "use Nesterov momentum")
     fill: Fill = setting(Blur(sigma=50.0, kernel=51, border="edge"), "what deleted positions show")
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> IGOSProblem:
-        return IGOSProblem(self, fast, ready.state.fill)
+    def problem(self, session: Session, fast: Classifier) -> IGOSProblem:
+        return IGOSProblem(self, session, fast)
 
     @property
     def trials(self) -> list[float]:
@@ -107,7 +107,7 @@ class IGOSPlusPlus(WholeNet, FilledMaskMethod):
             steps.append(steps[-1] * _DECAY)
         return steps
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         """An upper bound on the passes for one image. The line search tries all its steps if they fit into one batch, as on a GPU. Otherwise
         it stops after the batch in which every pair has found its step.
         """
@@ -121,15 +121,15 @@ class IGOSProblem(CompositeProblem):
     step.
     """
 
-    def __init__(self, settings: IGOSPlusPlus, classifier: Classifier, fill: ReadyFill) -> None:
-        super().__init__(classifier, fill, grid=settings.grid, corners=True)
+    def __init__(self, settings: IGOSPlusPlus, session: Session, fast: Classifier) -> None:
+        super().__init__(session, fast, settings.fill, grid=settings.grid, corners=True)
         self.settings, self.steps = settings, settings.iterations
         self.cost = _GAMES * settings.integration
         self.axes = tuple(range(-len(self.up), 0))
-        self.lengths = torch.tensor([0.0, *settings.trials], device=classifier.device)
-        way = torch.arange(1, settings.integration + 1, device=classifier.device)
+        self.lengths = torch.tensor([0.0, *settings.trials], device=fast.device)
+        way = torch.arange(1, settings.integration + 1, device=fast.device)
         self.way = way / settings.integration
-        self.signs = torch.tensor([1.0, -1.0, 1.0, -1.0], device=classifier.device)
+        self.signs = torch.tensor([1.0, -1.0, 1.0, -1.0], device=fast.device)
 
     def enter(self, slots: Slots) -> Slots:
         nothing = self.even_weights(slots, 0.0, masks=2)

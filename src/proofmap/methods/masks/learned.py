@@ -20,13 +20,14 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.fills import Fill, Images, ReadyFill
+from proofmap.fills import Fill, Images
 from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, decayed
-from proofmap.methods.masks.method import CompositeProblem, FilledMaskMethod, ReadyMask, WholeNet
+from proofmap.methods.masks.method import CompositeProblem, FilledMaskMethod, WholeNet
 from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 Merge = Literal["max", "sum"]
 Decay = Literal["constant", "cosine"]
@@ -103,30 +104,30 @@ class LearnedMask(WholeNet, FilledMaskMethod):
         """Backgrounds per step; one if the fill is not random."""
         return self.distractors if self.fill.random else 1
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> LearnedMaskProblem:
-        return LearnedMaskProblem(self, fast, ready.state.fill)
+    def problem(self, session: Session, fast: Classifier) -> LearnedMaskProblem:
+        return LearnedMaskProblem(self, session, fast)
 
     def merged(self, masks: Tensor) -> Tensor:
         return masks.amax(dim=2) if self.merge == "max" else masks.sum(dim=2)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels * self.steps * self.masks * self.draws)
 
 
 class LearnedMaskProblem(CompositeProblem):
     """The objective of the paper for the (image, label) pairs in the slots of the engine."""
 
-    def __init__(self, settings: LearnedMask, classifier: Classifier, fill: ReadyFill) -> None:
-        inputs = classifier.inputs
+    def __init__(self, settings: LearnedMask, session: Session, fast: Classifier) -> None:
+        inputs = fast.inputs
         grid = [math.ceil(side / settings.scale) for side in inputs.positions]
-        super().__init__(classifier, fill, grid=grid)
+        super().__init__(session, fast, settings.fill, grid=grid)
         self.settings, self.steps = settings, settings.steps
-        self.draws = settings.distractors if fill.random else 1
+        self.draws = settings.distractors if settings.fill.random else 1
         self.cost = settings.masks * self.draws
-        label_set = torch.tensor(classifier.label_set, device=classifier.device)
-        self.members = None if classifier.independent else label_set
+        label_set = torch.tensor(fast.label_set, device=fast.device)
+        self.members = None if fast.independent else label_set
         self.l1 = 1.0 / inputs.count if settings.l1 is None else settings.l1
-        self.gray = classifier.normalised(inputs.per_channel(classifier.gray))
+        self.gray = fast.normalised(inputs.per_channel(fast.gray))
 
     def enter(self, slots: Slots) -> Slots:
         """Return the initial state. One mask has zero weights, so it is 1/2 everywhere. K > 1 masks have small random weights, because K equal

@@ -5,10 +5,9 @@ A composite shows the input where a mask is 1, and a background where it is 0. A
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -18,13 +17,13 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.inputs import TextInputs
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress
-from proofmap.fills import Fill, ReadyFill
+from proofmap.fills import Fill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, upsamplings
-from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots, Snapshot
-from proofmap.methods.method import Method, ReadyMethod
+from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots
+from proofmap.methods.method import Method
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 Precision = Literal["auto", "float32", "float16", "bfloat16"]
 
@@ -32,17 +31,6 @@ _AGREE = 0.05
 """Largest difference between logits in half and in full precision at which ``precision="auto"`` chooses half precision."""
 _WORTH_COMPILING = 100_000
 """Number of passes in one call from which compiling the net (half a minute or more) saves time on a GPU."""
-
-MapWatcher = Callable[[int, int, Snapshot], None]
-"""Callback that receives the index of the image, the label, and the intermediate mask."""
-
-
-@dataclass(frozen=True)
-class MaskState:
-    """What a method prepares for one net: the dtype in which the net runs while masks are learned, and the fill."""
-
-    dtype: torch.dtype
-    fill: ReadyFill | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,17 +45,47 @@ class MaskMethod(Method):
         last=True,
     )
 
-    def prepare(self, classifier: Classifier) -> ReadyMask:
-        self.check_needs(classifier)
-        return ReadyMask(self, classifier, self.state_for(classifier))
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.dtype_in(session)
 
-    def state_for(self, classifier: Classifier) -> MaskState:
-        return MaskState(chosen_precision(classifier, self.precision))
+    def dtype_in(self, session: Session) -> torch.dtype:
+        """The dtype in which the net runs while masks are learned."""
+        return session.memo(
+            ("precision", self.precision), lambda: chosen_precision(session.net, self.precision)
+        )
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**self.settings(), "precision": str(ready.state.dtype).removeprefix("torch.")}
+    def record(self, session: Session) -> dict[str, object]:
+        return {**self.settings(), "precision": str(self.dtype_in(session)).removeprefix("torch.")}
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> MaskProblem:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        maps = self.merged(self.each_mask(session, images, labels))
+        return self.closed(session, images, labels, maps)
+
+    def each_mask(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        """The K masks ``(N, L, K, *positions)`` of each image and label, before they are merged into one map."""
+        net, dtype = session.net, self.dtype_in(session)
+        places = (labels != NO_LABEL).nonzero()
+        image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
+        listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
+        cost = self.cost(len(listed), session)
+        passes = 0 if cost is None else cost.gradient
+        wanted = self.compile if isinstance(self, WholeNet) else False
+        compiled = chosen_compile(net, wanted, passes)
+        fast = net.frozen(dtype=dtype, compile=compiled)
+        pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, session.seed, self.name))
+        scale = HALF_SCALE if dtype == torch.float16 else 1.0
+        engine = MaskEngine(self.problem(session, fast), fast.batches[1], fixed=compiled, scale=scale)
+        if session.watch is not None:
+            watch, engine.every = session.watch, session.watch_every
+            engine.watch = lambda snapshot: watch(*listed[snapshot.pair], snapshot)
+        with session.progress.task(self.name, passes) as task, steady_kernels(tf32=True):
+            learned = engine.run(pairs, task)
+        masks = images.new_zeros(*labels.shape, learned.shape[1], *fast.inputs.positions)
+        masks[places[:, 0], places[:, 1]] = learned
+        return masks
+
+    def problem(self, session: Session, fast: Classifier) -> MaskProblem:
         """Return the :class:`MaskProblem` to learn. ``fast`` is the classifier in the chosen precision, compiled if this was chosen."""
         raise NotImplementedError
 
@@ -75,9 +93,7 @@ class MaskMethod(Method):
         """Maps ``(N, L, *positions)`` from the K learned masks ``(N, L, K, *positions)``. By default, the first mask."""
         return masks[:, :, 0]
 
-    def closed(
-        self, ready: ReadyMask, images: Tensor, labels: Tensor, maps: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
+    def closed(self, session: Session, images: Tensor, labels: Tensor, maps: Tensor) -> Tensor:
         """Correct the merged maps ``(N, L, *positions)`` after learning. By default, they are returned unchanged."""
         return maps
 
@@ -98,64 +114,12 @@ class FilledMaskMethod(MaskMethod):
 
     fill: Fill
 
-    def state_for(self, classifier: Classifier) -> MaskState:
-        return MaskState(chosen_precision(classifier, self.precision), self.fill.prepare(classifier))
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        self.fill.prepare(session)
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {**super().record(ready), "fill": ready.state.fill.record()}
-
-
-@dataclass(frozen=True, eq=False)
-class ReadyMask(ReadyMethod):
-    """A method that learns masks, prepared for one net. :meth:`watched` adds a callback that receives the masks while they are learned.
-
-    >>> import proofmap as pm
-    >>> f = pm.Classifier(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(48, 2)), size=4)
-    >>> ready, seen = pm.LearnedMask(steps=20, fill="gray").prepare(f), []
-    >>> ready = ready.watched(lambda image, label, snapshot: seen.append((label, snapshot.step)))
-    >>> _ = ready(torch.rand(1, 3, 4, 4), torch.tensor([[1]]))
-    >>> seen
-    [(1, 10), (1, 20)]
-    """
-
-    method: MaskMethod
-    watching: tuple[MapWatcher, int] | None = dataclasses.field(default=None, kw_only=True)
-    """The callback that receives intermediate masks, and the number of steps between two calls."""
-
-    def watched(self, watch: MapWatcher, every: int = 10) -> Self:
-        """Return a copy of this method that passes the intermediate mask of each pair to ``watch`` after every ``every`` steps."""
-        return dataclasses.replace(self, watching=(watch, every))
-
-    def compute(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        maps = self.method.merged(self.each_mask(images, labels, seed=seed, progress=progress))
-        return self.method.closed(self, images, labels, maps, seed=seed, progress=progress)
-
-    def problem(self, fast: Classifier) -> MaskProblem:
-        """Return the :class:`MaskProblem` to learn. ``fast`` is the classifier in the chosen precision, compiled if this was chosen."""
-        return self.method.problem(self, fast)
-
-    def each_mask(self, images: Tensor, labels: Tensor, *, seed: int, progress: Progress) -> Tensor:
-        """The K masks ``(N, L, K, *positions)`` of each image and label, before they are merged into one map."""
-        method, dtype = self.method, self.state.dtype
-        places = (labels != NO_LABEL).nonzero()
-        image_of, label_of = places[:, 0], labels[places[:, 0], places[:, 1]]
-        listed = list(zip(image_of.tolist(), label_of.tolist(), strict=True))
-        cost = self.cost(len(listed))
-        passes = 0 if cost is None else cost.gradient
-        wanted = method.compile if isinstance(method, WholeNet) else False
-        compiled = chosen_compile(self.classifier, wanted, passes)
-        fast = self.classifier.frozen(dtype=dtype, compile=compiled)
-        pairs = Pairs(images, image_of, label_of, streams.pair_keys(images, listed, seed, method.name))
-        scale = HALF_SCALE if dtype == torch.float16 else 1.0
-        engine = MaskEngine(self.problem(fast), fast.batches[1], fixed=compiled, scale=scale)
-        if self.watching is not None:
-            watch, engine.every = self.watching
-            engine.watch = lambda snapshot: watch(*listed[snapshot.pair], snapshot)
-        with progress.task(method.name, passes) as task, steady_kernels(tf32=True):
-            learned = engine.run(pairs, task)
-        masks = images.new_zeros(*labels.shape, learned.shape[1], *fast.inputs.positions)
-        masks[places[:, 0], places[:, 1]] = learned
-        return masks
+    def record(self, session: Session) -> dict[str, object]:
+        return {**super().record(session), "fill": self.fill.record(session)}
 
 
 # ---- how the net is run -----------------------------------------------------------------------------------------
@@ -221,19 +185,22 @@ class CompositeProblem(MaskProblem):
     """
 
     def __init__(
-        self, classifier: Classifier, *fills: ReadyFill, grid: int | Sequence[int], corners: bool = False
+        self,
+        session: Session,
+        fast: Classifier,
+        *fills: Fill,
+        grid: int | Sequence[int],
+        corners: bool = False,
     ) -> None:
-        """``grid`` is the number of cells along each side, or along the longest side, with proportionally fewer along the others.
+        """``fast`` is the session's net in the precision in which masks are learned. ``grid`` is the number of cells along each side, or along the longest side, with proportionally fewer along the others.
 
         If positions have no neighbours, the grid has one cell for each position.
         """
-        self.classifier, self.inputs, self.fills = classifier, classifier.inputs, fills
+        self.session, self.classifier, self.inputs, self.fills = session, fast, fast.inputs, fills
         sides, near = self.inputs.positions, self.inputs.has_neighbours
         if isinstance(grid, int):
             grid = [-(-side * min(grid, max(sides)) // max(sides)) for side in sides]
-        self.up = upsamplings(
-            grid if near else sides, sides, corners=corners and near, device=classifier.device
-        )
+        self.up = upsamplings(grid if near else sides, sides, corners=corners and near, device=fast.device)
 
     def enter(self, slots: Slots) -> Slots:
         """Return the normalised images, and the normalised backgrounds of fills that are not random. Both are computed once per image, not
@@ -244,7 +211,7 @@ class CompositeProblem(MaskProblem):
         brought = {"seen": self.classifier.normalised(images)[place]}
         for k, fill in enumerate(self.fills):
             if not fill.random:
-                brought[f"hidden {k}"] = self.classifier.normalised(fill(images, keys))[place]
+                brought[f"hidden {k}"] = self.classifier.normalised(fill(self.session, images, keys))[place]
         return brought
 
     def even_weights(self, slots: Slots, value: float, masks: int = 1) -> Tensor:
@@ -262,7 +229,7 @@ class CompositeProblem(MaskProblem):
         if not self.fills[k].random:
             return slots[f"hidden {k}"][:, None]
         images = slots["images"][:, None].expand(-1, keys.shape[1], *slots["images"].shape[1:])
-        drawn = self.fills[k](images.flatten(0, 1), keys.flatten())
+        drawn = self.fills[k](self.session, images.flatten(0, 1), keys.flatten())
         return self.classifier.normalised(drawn).view_as(images)
 
     def logits(self, composites: Tensor) -> Tensor:

@@ -26,17 +26,17 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.fills import Fill, Noise, ReadyFill
+from proofmap.fills import Fill, Noise
 from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
     CompositeProblem,
     FilledMaskMethod,
-    ReadyMask,
     WholeNet,
     own_label,
 )
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 Kept = Literal["logit", "probability"]
 
@@ -81,10 +81,10 @@ class RateDistortion(WholeNet, FilledMaskMethod):
         """Number of draws of the noise per step; 1 if the fill is not random."""
         return self.samples if self.fill.random else 1
 
-    def problem(self, ready: ReadyMask, fast: Classifier) -> RateDistortionProblem:
-        return RateDistortionProblem(self, fast, ready.state.fill)
+    def problem(self, session: Session, fast: Classifier) -> RateDistortionProblem:
+        return RateDistortionProblem(self, session, fast)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         """Passes for one image: those of the steps, and for each label forward passes for the whole input and for noise alone."""
         shown = 1 + (_DRAWS if self.fill.random else 1)
         return Cost(forward=labels * shown, gradient=labels * self.steps * self.draws)
@@ -95,11 +95,11 @@ class RateDistortionProblem(CompositeProblem):
     noise alone.
     """
 
-    def __init__(self, settings: RateDistortion, classifier: Classifier, fill: ReadyFill) -> None:
-        super().__init__(classifier, fill, grid=settings.grid)
+    def __init__(self, settings: RateDistortion, session: Session, fast: Classifier) -> None:
+        super().__init__(session, fast, settings.fill, grid=settings.grid)
         self.settings, self.steps = settings, settings.steps
-        self.cost = settings.samples if fill.random else 1
-        self.noises = _DRAWS if fill.random else 1
+        self.cost = settings.samples if settings.fill.random else 1
+        self.noises = _DRAWS if settings.fill.random else 1
 
     def enter(self, slots: Slots) -> Slots:
         """Return the initial state: s = 1/2 everywhere, the score h(x, a), and D(0) from draws of noise that no step uses."""

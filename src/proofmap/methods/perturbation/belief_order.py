@@ -12,7 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
-from proofmap.methods.method import METHODS, Cost, ReadyMethod
+from proofmap.methods.method import METHODS, Cost
 from proofmap.methods.perturbation.orders import (
     OrderSearch,
     best_orders,
@@ -27,6 +27,7 @@ from proofmap.methods.perturbation.orders import (
 from proofmap.methods.perturbation.passes import MaskedNet
 from proofmap.methods.perturbation.regions import RegionMethod, Regions, grid_regions
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 _FEW = 32
 """Up to this number of regions, every step of a curve is measured, and single regions are shown instead of patches."""
@@ -116,40 +117,29 @@ class BeliefOrder(RegionMethod):
             return self.drawn << count
         return self.drawn * (scan + labels * max(0, most - scan))
 
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
-        two = have_two_labels(ready.classifier)
-        return super().cost_on(ready, 1) + Cost(forward=1) if two else super().cost_on(ready, labels)
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
+        two = session is not None and have_two_labels(session.net)
+        cost = super().cost(1 if two else labels, session)
+        return cost + Cost(forward=1) if two and cost is not None else cost
 
     @torch.no_grad()
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        if not have_two_labels(ready.classifier):
-            return super().make_maps(ready, images, labels, seed=seed, progress=progress)
-        members = torch.tensor(ready.classifier.label_set, device=images.device)
-        f = ready.classifier.frozen().probabilities(images)[:, members]
-        maps = super().make_maps(
-            ready, images, members[f.argmin(dim=1)][:, None], seed=seed, progress=progress
-        )
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        net = session.net
+        if not have_two_labels(net):
+            return super().maps(session, images, labels)
+        members = torch.tensor(net.label_set, device=images.device)
+        f = net.frozen().probabilities(images)[:, members]
+        maps = super().maps(session, images, members[f.argmin(dim=1)][:, None])
         return maps.expand(-1, labels.shape[1], *maps.shape[2:])
 
     @torch.no_grad()
-    def improved(
-        self,
-        ready: ReadyMethod,
-        images: Tensor,
-        labels: Tensor,
-        maps: Tensor,
-        *,
-        seed: int,
-        progress: Progress,
-    ) -> Tensor:
+    def improved(self, session: Session, images: Tensor, labels: Tensor, maps: Tensor) -> Tensor:
         """Maps ``(N, L, *positions)`` found by a search that starts from the orders of the given ``maps`` ``(N, L, *positions)``. Every
         position is a region.
         """
-        net = MaskedNet(self, ready, images, labels, seed)
+        net = MaskedNet(self, session, images, labels)
         regions = grid_regions(images, net.inputs, net.inputs.positions)
-        return regions.spread(self.values(net, regions, progress, maps.flatten(2)))
+        return regions.spread(self.values(net, regions, session.progress, maps.flatten(2)))
 
     def values(
         self, net: MaskedNet, regions: Regions, progress: Progress, start: Tensor | None = None

@@ -7,15 +7,14 @@ import math
 import torch
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
-from proofmap.fills import ReadyFill
 from proofmap.methods.grids import enlarged
 from proofmap.methods.method import METHODS
 from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 
 @METHODS.register
@@ -51,10 +50,10 @@ class Occlusion(PerturbationMethod):
                 f"not {self.stride}"
             )
 
-    def state_for(self, classifier: Classifier) -> ReadyFill | None:
-        if classifier.inputs.has_neighbours:
-            self._check_stride(self.sides(classifier.inputs)[0])
-        return super().state_for(classifier)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        if session.inputs.has_neighbours:
+            self._check_stride(self.sides(session.inputs)[0])
 
     def sides(self, inputs: Inputs) -> tuple[int, int]:
         """The side of the window and the stride for these inputs, in positions."""

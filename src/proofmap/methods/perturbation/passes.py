@@ -15,16 +15,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.inputs import Inputs, Pictures
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.core.tensors import private_copy
-from proofmap.fills import Fill, Gray, ReadyFill
-from proofmap.methods.method import Cost, Family, Method, ReadyMethod
+from proofmap.fills import Fill, Gray
+from proofmap.methods.method import Cost, Family, Method
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 Quantity = Literal["probability", "log-probability", "logit"]
 QUANTITY_HELP = "what is explained: the net's probability f, its logarithm, or the logit"
@@ -53,31 +53,25 @@ class PerturbationMethod(Method):
     def stochastic(self) -> bool:  # type: ignore[override]
         return self.fill is not None and self.fill.random
 
-    def state_for(self, classifier: Classifier) -> ReadyFill | None:
-        """The fill prepared for this net; None if hidden positions show their own mean."""
-        return None if self.fill is None else self.fill.prepare(classifier)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        if self.fill is not None:
+            self.fill.prepare(session)
 
-    def record(self, ready: ReadyMethod) -> dict[str, object]:
-        return {
-            **self.settings(),
-            "fill": {"fill": "own mean"} if ready.state is None else ready.state.record(),
-        }
+    def record(self, session: Session) -> dict[str, object]:
+        own: dict[str, object] = {"fill": "own mean"}
+        return {**self.settings(), "fill": own if self.fill is None else self.fill.record(session)}
 
-    def cost(self, labels: int) -> Cost:
-        return Cost(forward=self.passes(_USUAL, labels))
-
-    def cost_on(self, ready: ReadyMethod, labels: int) -> Cost:
-        return Cost(forward=self.passes(ready.classifier.inputs, labels))
+    def cost(self, labels: int, session: Session | None = None) -> Cost | None:
+        return Cost(forward=self.passes(_USUAL if session is None else session.inputs, labels))
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         """Maximum number of masked inputs that are shown for one input with this number of labels."""
         raise NotImplementedError
 
     @torch.no_grad()
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        return self.explain(MaskedNet(self, ready, images, labels, seed), progress)
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        return self.explain(MaskedNet(self, session, images, labels), session.progress)
 
     def explain(self, net: MaskedNet, progress: Progress) -> Tensor:
         """Maps ``(N, L, *positions)`` of the images and labels of ``net``."""
@@ -87,11 +81,9 @@ class PerturbationMethod(Method):
 class MaskedNet:
     """Runs the net on masked images: returns the values of each image's labels for any number of masks, in full batches."""
 
-    def __init__(
-        self, method: PerturbationMethod, ready: ReadyMethod, images: Tensor, labels: Tensor, seed: int
-    ) -> None:
-        fill: ReadyFill | None = ready.state
-        self.classifier, self.inputs = ready.classifier.frozen(), ready.classifier.inputs
+    def __init__(self, method: PerturbationMethod, session: Session, images: Tensor, labels: Tensor) -> None:
+        fill, seed = method.fill, session.seed
+        self.session, self.classifier, self.inputs = session, session.net.frozen(), session.inputs
         self.images, self.labels = images, labels
         # places without a label read one of the label set, outside of which log f is not finite
         self._asked = torch.where(labels == NO_LABEL, labels[:, :1], labels)
@@ -103,7 +95,7 @@ class MaskedNet:
         if fill is None:
             self.hide_by_means(None)
         elif not fill.random:
-            self._fixed = private_copy(fill(images, self._fill_keys))
+            self._fixed = private_copy(fill(session, images, self._fill_keys))
 
     def hide_by_means(self, region: Tensor | None) -> None:
         """Let hidden positions show the mean of their region, or of the whole image if ``region`` is None. ``region`` ``(N, *positions)`` has
@@ -126,7 +118,8 @@ class MaskedNet:
         if self._fixed is not None:
             return self._fixed[image]
         assert self._fill is not None, "without a fill, the backgrounds are fixed"
-        return self._fill(self.images[image], streams.step_keys(self._fill_keys[image], draw, 1)[:, 0])
+        keys = streams.step_keys(self._fill_keys[image], draw, 1)[:, 0]
+        return self._fill(self.session, self.images[image], keys)
 
     def __call__(self, image: Tensor, keep: Tensor, draw: Tensor) -> Tensor:
         """The values ``(B, L)`` of the labels for one batch: images with indices ``image`` ``(B,)`` under masks ``keep`` ``(B, *positions)``,

@@ -22,8 +22,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
-from proofmap.fills import Fill, Gray, ReadyFill
+from proofmap.fills import Fill, Gray
 from proofmap.methods.gradients.paths import DRAWS_HELP, BaselineMethod, check_sums
 from proofmap.methods.gradients.plain import (
     CHANNELS_HELP,
@@ -32,7 +31,7 @@ from proofmap.methods.gradients.plain import (
     label_gradients,
 )
 from proofmap.methods.graph import LINEAR, check_operations
-from proofmap.methods.method import METHODS, Cost, ReadyMethod
+from proofmap.methods.method import METHODS, Cost
 from proofmap.methods.propagation.lrp import check_logits
 from proofmap.methods.propagation.rewriting import (
     ELEMENTWISE,
@@ -43,6 +42,7 @@ from proofmap.methods.propagation.rewriting import (
     with_slopes,
 )
 from proofmap.plugins.settings import setting
+from proofmap.session import Session
 
 KNOWN = LINEAR | {"Slopes", "Convolution", "Addmm", "Baddbmm", "Addbmm", "Addmv"}
 """Operations that keep their gradient: linear operations, with or without a shift."""
@@ -176,30 +176,29 @@ class DeepLIFT(BaselineMethod):
     draws: int = setting(1, DRAWS_HELP, least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
-    def state_for(self, classifier: Classifier) -> ReadyFill:
-        check_logits(self.name, classifier)
-        return super().state_for(classifier)
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        check_logits(self.name, session.net)
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels * self.ways, forward=self.ways)
 
-    def make_maps(
-        self, ready: ReadyMethod, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        inputs, keys = ready.classifier.inputs, self.keys_of_ways(images, seed)
-        with progress.task(self.name, labels.numel() * self.ways) as task:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        inputs, keys = session.inputs, self.keys_of_ways(images, session.seed)
+        with session.progress.task(self.name, labels.numel() * self.ways) as task:
 
             def run(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
                 x, a = images[start:stop], labels[start:stop]
                 parts = [
-                    self._values(ready.classifier, x, ready.state(x, key[start:stop]), a) for key in keys
+                    self._values(session.net, x, self.baselines(session, x, key[start:stop]), a)
+                    for key in keys
                 ]
                 values, change = (torch.stack(each).mean(dim=0) for each in zip(*parts, strict=True))
                 maps = inputs.merged_channels(values, self.channels)
                 task.advance((stop - start) * labels.shape[1] * self.ways)
                 return maps, values.flatten(2).sum(dim=2), change
 
-            parts = in_batches(run, len(images), ready.classifier.batches[1], cost=2)
+            parts = in_batches(run, len(images), session.net.batches[1], cost=2)
         maps, sums, changes = (torch.cat(each) for each in zip(*parts, strict=True))
         advice = (
             "an activation is handled wrongly, or precision is lost: try full precision or another baseline"

@@ -11,7 +11,6 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress
 from proofmap.methods.gradients.paths import check_sums
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable
 from proofmap.methods.graph import check_operations
@@ -19,6 +18,7 @@ from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.propagation.relevance import KNOWN, Composite, Raw, Relevance, Rule
 from proofmap.methods.propagation.rewriting import ratio
 from proofmap.plugins.settings import Shortcuts, setting
+from proofmap.session import Session
 
 RuleName = Literal["epsilon", "gamma", "alpha-beta"]
 First = Literal["auto", "box", "w-squared", "flat", "none"]
@@ -92,24 +92,22 @@ class RelevanceMethod(Method):
         the totals of a difference of two relevances mean nothing.
         """
 
-    def cost(self, labels: int) -> Cost:
+    def cost(self, labels: int, session: Session | None = None) -> Cost:
         return Cost(gradient=labels)
 
-    def compute(
-        self, classifier: Classifier, images: Tensor, labels: Tensor, *, seed: int, progress: Progress
-    ) -> Tensor:
-        check_logits(self.name, classifier)
-        composite = self.composite(classifier)
-        mean, std = classifier.inputs.scale(classifier.device)
-        with progress.task(self.name, labels.numel()) as task:
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        check_logits(self.name, session.net)
+        composite = self.composite(session.net)
+        mean, std = session.inputs.scale(session.net.device)
+        with session.progress.task(self.name, labels.numel()) as task:
 
             def run(start: int, stop: int) -> tuple[Tensor, Tensor, Tensor]:
                 x = (images[start:stop] - mean) / std
-                found = self._propagated(classifier, composite, x, labels[start:stop])
+                found = self._propagated(session.net, composite, x, labels[start:stop])
                 task.advance((stop - start) * labels.shape[1])
                 return found
 
-            parts = in_batches(run, len(images), classifier.batches[1], cost=_MEMORY)
+            parts = in_batches(run, len(images), session.net.batches[1], cost=_MEMORY)
         values, arrived, begun = (torch.cat(each) for each in zip(*parts, strict=True))
         self.check(arrived, begun, labels)
         return self.finish(values)

@@ -12,12 +12,13 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, Labels
 from proofmap.core.outputs import in_words
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.core.text import counted, one_line
 from proofmap.fills import Fill, make_fill
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import proof
-from proofmap.metrics.curves import Curves, insertion
+from proofmap.metrics.curves import Curves
+from proofmap.metrics.playing import insertion
 from proofmap.report.colours import drawn_colour
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, escaped
@@ -33,6 +34,7 @@ from proofmap.report.figures.grid import (
 from proofmap.report.figures.masks import shown_probability
 from proofmap.report.pictures import masked_photo, photo
 from proofmap.results.tables import number
+from proofmap.session import Session
 
 TVS = (0.0, 0.001, 0.01, 0.1)
 """The weights of the total variation in the paper's figures."""
@@ -255,8 +257,8 @@ def masks_by_k(
     gaps, spans, column = [], [], 1
     for k in ks:
         if masks is None:
-            ready = replace(base, masks=k).prepare(classifier)
-            own = ready.each_mask(images, labels, seed=seed, progress=progress or Silent())[:, 0]
+            session = Session(classifier, seed=seed, progress=progress)
+            own = replace(base, masks=k).each_mask(session, images, labels)[:, 0]
         else:
             own = masks[k]
         for i, image in enumerate(images):

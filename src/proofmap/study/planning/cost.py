@@ -13,9 +13,10 @@ import torch
 from proofmap.classifier import Classifier
 from proofmap.core.batching import is_out_of_memory
 from proofmap.core.labels import WRONG, LabelRule
-from proofmap.methods.method import Cost, Method, PlannedMethod, ReadyMethod
+from proofmap.methods.method import Cost, Method
 from proofmap.methods.wrappers import Wrapper
-from proofmap.metrics.metric import ReadyMetric
+from proofmap.metrics.metric import Metric
+from proofmap.session import Session
 from proofmap.study.watchers.status import duration_range
 
 MEASURED = 1.0
@@ -51,36 +52,40 @@ class Expected:
 
 
 def unit_cost(
-    method: ReadyMethod, metrics: Sequence[ReadyMetric], labels: int, *, taken: bool = False
+    method: Method,
+    metrics: Sequence[Metric],
+    labels: int,
+    session: Session,
+    *,
+    taken: bool = False,
+    planned: bool = False,
 ) -> Cost | None:
     """The passes that one method and its metrics need for one image with this number of labels; None if a cost is unknown.
 
     The sum covers the maps, every distinct game of the metrics, the first and last steps that games share, and the passes that metrics make
-    themselves. A game reveals or hides the positions of an image step by step. ``taken`` says that the maps come from another method.
+    themselves. A game reveals or hides the positions of an image step by step. ``taken`` says that the maps come from another method,
+    ``planned`` that the method is not prepared: its cost is then the one that its settings give without a net.
     """
-    made = method.cost_from_source() if taken else method.cost(labels)
-    beyond = [ready.metric.cost(labels, made) for ready in metrics]
+    own = method.own_cost if isinstance(method, Wrapper) and taken else None
+    made = own or method.cost(labels, None if planned else session)
+    beyond = [metric.cost(labels, made) for metric in metrics]
     if made is None or any(cost is None for cost in beyond):
         return None
-    games = {ready for metric in metrics for ready in metric.games.values()}
+    games = {game for metric in metrics for game in metric.games()}
     maps = 1 if method.label_free else labels
-    steps = sum(ready.game.passes(method.classifier.inputs.count) * maps for ready in games)
-    ends = bool(games) + sum({ready.bare: ready.draws for ready in games}.values())
+    steps = sum(game.passes(session.inputs.count) * maps for game in games)
+    ends = bool(games) + sum({game.bare: game.backgrounds for game in games}.values())
     return sum((cost for cost in beyond if cost is not None), made + Cost(forward=steps + ends + 1))
 
 
 def expected_cost(
-    classifier: Classifier,
-    methods: Sequence[Method],
-    metrics: Sequence[ReadyMetric],
-    images: int,
-    labels: int,
+    session: Session, methods: Sequence[Method], metrics: Sequence[Metric], images: int, labels: int
 ) -> Expected:
     """Estimate the cost of judging methods on ``images`` images with ``labels`` labels each. The methods are not prepared."""
     known, unknown = Cost(), []
     for method in methods:
-        taken = isinstance(method, Wrapper) and method.of in methods
-        each = unit_cost(PlannedMethod(method, classifier), metrics, labels, taken=taken)
+        taken = method.source in methods
+        each = unit_cost(method, metrics, labels, session, taken=taken, planned=True)
         if each is None:
             unknown.append(method.title())
         else:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from proofmap.core.files import digest_of
 from proofmap.methods.method import Cost
 from proofmap.methods.wrappers import map_sources
+from proofmap.study.opened import OpenStudy
 from proofmap.study.planning.blocks import AT_ONCE
 from proofmap.study.planning.cost import Expected, Speed, unit_cost
-from proofmap.study.session import Session
 from proofmap.study.store.database import Store
 from proofmap.study.store.errors import StoreError
 from proofmap.study.store.maps import EXACT
@@ -154,7 +154,7 @@ def digest(content: object) -> str:
 
 
 def make_plan(
-    session: Session,
+    opened: OpenStudy,
     images: int,
     labels_per_image: float,
     blocks: int,
@@ -163,16 +163,16 @@ def make_plan(
     """The plan for this number of images and blocks. ``waiting`` has the number of remaining units of each method."""
     labels = max(1, round(labels_per_image))
     plans = []
-    per_value = {"none": 0, "float16": 2, "float32": 4}[session.study.maps]
-    map_bytes, taken = 0, map_sources(session.methods)
-    for name, method in session.methods.items():
+    per_value = {"none": 0, "float16": 2, "float32": 4}[opened.study.maps]
+    map_bytes, taken = 0, map_sources(opened.methods)
+    for name, method in opened.methods.items():
         left = waiting.get(name, 0)
         share = left / blocks if blocks else 0
-        each = unit_cost(method, list(session.metrics.values()), labels, taken=name in taken)
+        each = unit_cost(method, list(opened.metrics.values()), labels, opened.session, taken=name in taken)
         cost = None if each is None else each * round(images * share)
         plans.append(MethodPlan(name, blocks, blocks - left, cost))
         maps = 1 if method.label_free else labels_per_image
-        map_bytes += round(images * share * maps * session.classifier.inputs.count * per_value)
+        map_bytes += round(images * share * maps * opened.classifier.inputs.count * per_value)
     return Plan(
-        images, labels_per_image, blocks, tuple(plans), map_bytes, item=session.classifier.inputs.singular
+        images, labels_per_image, blocks, tuple(plans), map_bytes, item=opened.classifier.inputs.singular
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from copy import copy as shallow_copy
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -12,16 +13,18 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
+from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
-from proofmap.core.labels import NO_LABEL
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.labels import NO_LABEL, check_labels
+from proofmap.core.progress import Silent
 from proofmap.core.tensors import private_copy
-from proofmap.methods.method import ReadyMethod
-from proofmap.metrics.board import GameBoard, given_pairs
+from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves, play_on
-from proofmap.metrics.games import Game, ReadyGame
+from proofmap.metrics.distinct import DistinctMaps, checked_maps, given_pairs
+from proofmap.metrics.games import Game
+from proofmap.session import Session
 
 MOST_LABELS_IN_MATRIX = 64
 """The largest number of labels for which games return a label x label matrix. The matrix needs no further passes, but its memory
@@ -34,7 +37,7 @@ class Judged:
     """One method's maps on a block of images, and what was measured on them so far. Equal games are played once.
 
     Attributes:
-        classifier: the net that judges.
+        session: the net, the seed and the random images; metrics that run the method again do so in it.
         images: ``(N, *shape)``.
         labels: ``(N, L)``, padded with -1 if an image has fewer labels. One label for each image may be given as ``(N,)``.
         maps: ``(N, L, *positions)``, a tensor or an array; ``(N, *positions)`` may be given for labels ``(N,)``.
@@ -43,58 +46,65 @@ class Judged:
             known. :attr:`is_true` and :attr:`knows_truth` read both forms.
         boxes: for each image, boxes around the objects of the true label, in positions of the input; empty if unknown.
         objects: for each image, boxes around the objects of each label, also of labels that are not true; empty if unknown.
-        seed: the seed of all random numbers.
-        games: prepared games by their descriptions; other games are prepared when first played.
-        found: values that a metric keeps for all methods of one evaluation, because they do not depend on maps. They are dropped after the
-            evaluation, since the net may change.
     """
 
-    classifier: Classifier
+    session: Session
     images: Tensor
     labels: Tensor
     maps: Tensor
-    method: ReadyMethod | None = None
+    method: Method | None = None
     truth: Tensor | None = None
     boxes: Sequence[Sequence[Box]] = ()
     objects: Sequence[Mapping[int, Sequence[Box]]] = ()
-    seed: int = 0
-    progress: Progress = field(default_factory=Silent)
-    games: Mapping[Game, ReadyGame] = field(default_factory=dict)
-    found: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
     # measured on these tensors, so dataclasses.replace does not copy it: the tensors may be replaced
-    _played: dict[ReadyGame, Curves] = field(default_factory=dict, init=False, repr=False)
+    _played: dict[tuple[Game, bool], Curves] = field(default_factory=dict, init=False, repr=False)
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _distinct: DistinctMaps | None = field(default=None, init=False, repr=False)
     _original: Judged | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self.maps, self.labels = given_pairs(self.maps, self.labels, self.classifier.inputs)
-
-    def copy_for(self, found: dict[Hashable, Tensor]) -> Judged:
-        """A copy with its own tensors, which a metric may change, and with what the metric has ``found`` so far. Each game is still played
-        only once.
-        """
-        copy = replace(
-            self,
-            found=found,
-            images=private_copy(self.images),
-            labels=private_copy(self.labels),
-            maps=private_copy(self.maps),
-            truth=None if self.truth is None else private_copy(self.truth),
-            boxes=deepcopy(self.boxes),
-            objects=deepcopy(self.objects),
+        if not isinstance(self.session, Session):
+            raise InputError(
+                f"Judged takes a session, not {type(self.session).__name__}: Judged(Session(net), ...)"
+            )
+        net, inputs = self.session.net, self.session.inputs
+        maps, labels = given_pairs(self.maps, self.labels, inputs)
+        self.images = net.check_images(self.images)
+        self.labels = check_labels(
+            labels.to(net.device), len(self.images), len(net.names), net.label_set, inputs.singular
         )
-        copy._original = self._original or self
-        return copy
+        self.maps = checked_maps(maps.to(net.device), self.labels, inputs)
+
+    def copy(self) -> Judged:
+        """A copy with its own tensors, which a metric may change. Each game is still played only once."""
+        other = shallow_copy(self)
+        other.images, other.labels = private_copy(self.images), private_copy(self.labels)
+        other.maps = private_copy(self.maps)
+        other.truth = None if self.truth is None else private_copy(self.truth)
+        other.boxes, other.objects = deepcopy(self.boxes), deepcopy(self.objects)
+        other._original = self._original or self
+        return other
+
+    @property
+    def classifier(self) -> Classifier:
+        """The net that judges: the frozen view of the session's net."""
+        return self.session.net.frozen()
 
     @property
     def inputs(self) -> Inputs:
-        return self.classifier.inputs
+        return self.session.inputs
 
     @property
     def probabilities(self) -> Tensor:
         """f(x, .) for all outputs, ``(N, A)``."""
         images = (self._original or self).images
         return self.once((Judged, "probabilities"), lambda: self.classifier.probabilities(images))
+
+    @property
+    def logits(self) -> Tensor:
+        """The net's output for the whole images, ``(N, A)``."""
+        images = (self._original or self).images
+        return self.once((Judged, "logits"), lambda: self.classifier.logits(images))
 
     @property
     def f(self) -> Tensor:
@@ -113,18 +123,43 @@ class Judged:
             labels, f = labels.expand(-1, 2), torch.cat([f, torch.zeros_like(f)], dim=1)
         return labels, f
 
-    def play(self, game: Game) -> Curves:
-        """The game's curves; equal games are played once for all metrics."""
-        ready = self.games.get(game) or game.prepare(self.classifier)
+    def play(self, game: Game, *, matrix: bool | None = None) -> Curves:
+        """The game's curves; equal games are played once for all metrics. ``matrix``: whether to return the label x label matrix; by default
+        if there are at most 64 labels.
+        """
         original = self._original or self
-        if ready not in original._played:
-            matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX
-            original._played[ready] = play_on(original._board, ready, matrix=matrix, progress=self.progress)
-        return original._played[ready].mapped(Tensor.clone)
+        matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX if matrix is None else matrix
+        if (game, matrix) not in original._played:
+            game.prepare(self.session.judging())
+            original._played[game, matrix] = play_on(original, game, matrix=matrix)
+        return original._played[game, matrix].mapped(Tensor.clone)
+
+    @property
+    def distinct(self) -> DistinctMaps:
+        """The distinct maps, which all games share."""
+        # not a cached_property: until Python 3.12 these hold a lock, and inputs of other lengths wait for the same net
+        if self._distinct is None:
+            self._distinct = DistinctMaps(self.maps, self.labels)
+        return self._distinct
+
+    def ranks(self, game: Game) -> Tensor:
+        """The ranks ``(U, n)`` of positions in a game, for the distinct maps."""
+        usual = type(game).order is Game.order
+        keys = self.keys(("ties",), drawn=game.ties == "random" or not usual)[:, 0]
+        return self.distinct.ranks(game.ties if usual else game, game.order, keys)
+
+    def keys(self, *purposes: tuple[object, ...], drawn: bool = True) -> Tensor:
+        """Stream keys ``(N, P)`` of the images for each purpose; zeros if nothing is drawn from them."""
+        if not drawn:
+            shape = (len(self.images), len(purposes))
+            return torch.zeros(shape, dtype=torch.int64, device=self.images.device)
+        seed = self.session.seed
+        each = (streams.image_keys(self.images, seed, *p, contents=self._contents) for p in purposes)
+        return torch.stack(list(each), dim=1)
 
     @cached_property
-    def _board(self) -> GameBoard:
-        return GameBoard(self.classifier, self.images, self.maps, self.labels, seed=self.seed)
+    def _contents(self) -> list[bytes]:
+        return streams.content_keys(self.images)
 
     def places(self, image: int, label: int) -> Sequence[Box]:
         """The boxes of objects with this label in this image; empty if unknown."""
@@ -181,7 +216,7 @@ class Judged:
         """
         image, place = (self.labels != NO_LABEL).nonzero(as_tuple=True)
         found = torch.full((*self.labels.shape, each), torch.nan, device=self.images.device)
-        progress = self.progress if title else Silent()
+        progress = self.session.progress if title else Silent()
         with steady_kernels(tf32=False), progress.task(title, len(image) * each) as task:
 
             def run(start: int, stop: int) -> None:
@@ -205,23 +240,22 @@ class Judged:
         images: Tensor | None = None,
         labels: Tensor | None = None,
         *,
-        classifier: Classifier | None = None,
+        session: Session | None = None,
         seed: int | None = None,
     ) -> Tensor:
-        """The method's maps ``(N, L, *positions)`` for other images, other labels, another net or another seed.
+        """The method's maps ``(N, L, *positions)`` for other images, other labels, another seed, or in the session of another net.
 
         A metric that calls this states the cost in :meth:`~proofmap.metrics.metric.Metric.cost`.
         """
-        method = self.method_for(classifier or self.classifier)
-        return method(
-            self.images if images is None else images,
-            self.labels if labels is None else labels,
-            seed=self.seed if seed is None else seed,
-            progress=self.progress,
-        )
+        images = self.images if images is None else images
+        labels = self.labels if labels is None else labels
+        session = session or self.session
+        session = session if seed is None else session.for_seed(seed)
+        return session.maps(self.known_method, images, labels)
 
-    def method_for(self, classifier: Classifier) -> ReadyMethod:
-        """The method prepared for a net. It is prepared again if this is not the net that judges."""
+    @property
+    def known_method(self) -> Method:
+        """The method; raises if only its maps are known."""
         if self.method is None:
             raise InputError("this metric runs the method again, but only its maps are known here")
-        return self.method if classifier is self.classifier else self.method.method.prepare(classifier)
+        return self.method

@@ -1,14 +1,12 @@
 """A study, opened: the net, the data, and every method and metric prepared for them.
 
-All judging goes through a session: :func:`proofmap.evaluate`, run directories, the command line, the web app and recipes use one. A session
-holds everything that a plug-in may need, and no other code collects these objects.
+All judging goes through an open study: :func:`proofmap.evaluate`, run directories, the command line, the web app and recipes use one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,61 +14,59 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.classifier.steadiness import FirstLook, UnsteadyNet, difference_between_batches
-from proofmap.classifier.together import each_length
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule
-from proofmap.core.progress import Progress
+from proofmap.core.progress import Progress, Silent
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
-from proofmap.fills import Pools
 from proofmap.methods.from_function import check_labels_used
-from proofmap.methods.masks.method import MapWatcher, ReadyMask
-from proofmap.methods.method import ReadyMethod
-from proofmap.methods.wrappers import MapMaker
-from proofmap.metrics.block import BlockResult, Subjects, join_places, judge_block
+from proofmap.methods.method import Method
+from proofmap.methods.wrappers import shared_methods
+from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.metrics.curves import masked_batch
 from proofmap.metrics.games import InsertionGame
-from proofmap.metrics.metric import ReadyMetric, RunMetric, prepare_metrics, split_metrics
+from proofmap.metrics.metric import Metric, RunMetric, split_metrics
 from proofmap.models import load_classifier
 from proofmap.models.spec import FILE_SCHEMES, ModelSpec
 from proofmap.plugins.failures import exit_as_error
+from proofmap.session import Session, Watch
 from proofmap.study.study import Study
 
 
 @dataclass(eq=False)
-class Session:
+class OpenStudy:
     """A study opened on a net and, unless images come one batch at a time, on a dataset.
 
     Attributes:
-        methods, metrics: the methods and metrics, prepared for the net, by the names that the study gives them.
+        session: the net, its random images and what was found for it; methods and metrics are prepared in it.
+        methods, metrics: the methods and metrics by the names that the study gives them.
         run_metrics: the metrics that judge the run as a whole.
         distractors: the record of the distractors, random images that were chosen from the data; None if none were needed.
         batch_difference: how much f of a masked image differs between batches; None before :meth:`compare_batches`.
     """
 
     study: Study
-    classifier: Classifier
-    methods: Mapping[str, ReadyMethod]
-    metrics: Mapping[str, ReadyMetric]
+    session: Session
+    methods: Mapping[str, Method]
+    metrics: Mapping[str, Metric]
     run_metrics: Mapping[str, RunMetric] = field(default_factory=dict)
     dataset: Dataset | None = None
     distractors: Mapping[str, Any] | None = None
     batch_difference: float | None = field(default=None, init=False)
     _look: FirstLook | None = field(default=None, init=False, repr=False)
-    _lengths: dict[int, Session] = field(default_factory=dict, init=False, repr=False)
     _checked: dict[str, str] = field(default_factory=dict, init=False, repr=False)
 
     @property
-    def data(self) -> Dataset:
-        """The dataset. Fails if the session was opened without one."""
-        assert self.dataset is not None, "this session was opened without data"
-        return self.dataset
+    def classifier(self) -> Classifier:
+        return self.session.net
 
-    @cached_property
-    def _made(self) -> MapMaker:
-        return MapMaker(self.methods.values())
+    @property
+    def data(self) -> Dataset:
+        """The dataset. Fails if the study was opened without one."""
+        assert self.dataset is not None, "this study was opened without data"
+        return self.dataset
 
     def judge(
         self,
@@ -81,61 +77,25 @@ class Session:
         maps: Tensor | None = None,
         keep_maps: int = 0,
         curves: bool = True,
-        watch: MapWatcher | None = None,
+        watch: Watch | None = None,
         progress: Progress | None = None,
     ) -> BlockResult:
-        """Make one method's maps of some images and measure them by the named metrics of the session, by default all.
+        """Make one method's maps of some images and measure them by the named metrics of the study, by default all.
 
         ``subjects`` has the images and their labels. ``maps`` are the maps from an earlier call; if given, no maps are made. ``watch`` is
-        a callback that receives intermediate masks. The other arguments are those of :func:`~proofmap.metrics.block.judge_block`. Every
-        number of Proofmap comes from this method.
+        a callback that receives intermediate masks after every step. The other arguments are those of
+        :func:`~proofmap.metrics.block.judge_block`.
         """
-        groups = self.classifier.inputs.by_length(subjects.images)
-        if groups:  # inputs with different numbers of positions are judged each at its own length
-            near = {n: self.at_length(n) for n, _ in groups}
-
-            def at_length(n: int, places: Tensor, progress: Progress) -> BlockResult:
-                some = subjects[places.tolist()]
-                return near[n].judge(
-                    method,
-                    replace(some, images=self.classifier.inputs.cut(some.images, n)),
-                    metrics=metrics,
-                    maps=None if maps is None else maps[places.to(maps.device)][..., :n],
-                    keep_maps=int((places < keep_maps).sum()),
-                    curves=curves,
-                    watch=watch and _watch_at_indices(watch, places.tolist()),
-                    progress=progress,
-                )
-
-            labels, inputs = subjects.labels.shape[1], self.classifier.inputs
-            parts = each_length(self.classifier, groups, at_length, labels=labels, progress=progress)
-            return join_places(parts, [places.cpu() for _, places in groups], inputs.positions)
-        ready = self.methods[method]
-        if watch is not None and isinstance(ready, ReadyMask):
-            ready = ready.watched(watch, every=1)
+        self.session.progress, self.session.watch = progress or Silent(), watch
         return judge_block(
-            ready,
+            self.session,
+            self.methods[method],
             subjects,
             self.metrics if metrics is None else {name: self.metrics[name] for name in metrics},
             maps=maps,
-            made=self._made,
             keep_maps=keep_maps,
             curves=curves,
-            seed=self.study.seed,
-            progress=progress,
         )
-
-    def at_length(self, n: int) -> Session:
-        """The same session for inputs of exactly ``n`` positions. Used for inputs that vary in length; prepared once per length."""
-        if n not in self._lengths:
-            net = self.classifier.at_length(n)
-            self._lengths[n] = Session(
-                self.study,
-                net,
-                {name: ready.method.prepare(net) for name, ready in self.methods.items()},
-                prepare_metrics({name: ready.metric for name, ready in self.metrics.items()}, net),
-            )
-        return self._lengths[n]
 
     def look_at(self, images: Tensor) -> None:
         """At the first call, store the net's outputs for two of these images, to which :meth:`check_net` compares later outputs."""
@@ -148,12 +108,10 @@ class Session:
         """
         if self.batch_difference is not None:
             return
-        net = self.classifier.frozen()
-        games = [game for metric in self.metrics.values() for game in metric.games.values()]
+        games = [*(game for metric in self.metrics.values() for game in metric.games()), InsertionGame()]
         try:
-            game = games[0] if games else InsertionGame().prepare(net)
             self.batch_difference = difference_between_batches(
-                *masked_batch(game, net, subjects.images, subjects.labels)
+                *masked_batch(self.session, games[0], subjects.images, subjects.labels)
             )
         except UnsteadyNet:
             raise
@@ -173,7 +131,7 @@ class Session:
             while method.source is not None:
                 method = method.source
             try:
-                check_labels_used(method, subjects.images, subjects.labels)
+                check_labels_used(method, self.session, subjects.images, subjects.labels)
                 self._checked[name] = ""
             except InputError as error:
                 self._checked[name] = str(error)
@@ -187,7 +145,7 @@ class Session:
 
 
 @exit_as_error()
-def open_session(
+def open_study(
     study: Study,
     *,
     classifier: Classifier | None = None,
@@ -195,7 +153,7 @@ def open_session(
     device: str | None = None,
     threads: int | None = None,
     distractors: Mapping[str, Any] | None = None,
-) -> Session:
+) -> OpenStudy:
     """Load the net and the data of a study, and prepare its methods and metrics for them.
 
     Args:
@@ -219,11 +177,11 @@ def open_session(
     def find() -> Distractors | None:
         return from_dataset(data, net.inputs) if pinned is None else from_record(pinned, data, net.inputs)
 
-    pools = Pools(find)
-    session = prepare_session(study, net, pools)
-    if pools.source is not None and pinned is None:
-        distractors = record_of(pools.source, data) if isinstance(pools.source, Distractors) else None
-    return replace(session, dataset=data, distractors=distractors)
+    opened = prepare_study(study, net, find)
+    source = opened.session.used_source
+    if source is not None and pinned is None:
+        distractors = record_of(source, data) if isinstance(source, Distractors) else None
+    return replace(opened, dataset=data, distractors=distractors)
 
 
 def open_study_data(
@@ -262,23 +220,25 @@ def open_net(
     return net.restricted(list(study.label_set), renormalise=study.renormalise) if study.label_set else net
 
 
-def prepare_session(study: Study, classifier: Classifier, pools: Pools) -> Session:
-    """A session without data, on a loaded net. Fills and methods that need random images and name none draw from ``pools``."""
+def prepare_study(
+    study: Study, classifier: Classifier, distractors: Callable[[], Distractors | None]
+) -> OpenStudy:
+    """A study without data, on a loaded net. Fills that need random images and name none draw from what ``distractors`` returns."""
     metrics, run_metrics = split_metrics(study.named_metrics())
-    methods = {name: pools.bind(method) for name, method in study.named_methods(classifier.inputs).items()}
-    judges = {name: pools.bind(metric) for name, metric in metrics.items()}
-    return Session(
-        study,
+    methods = study.named_methods(classifier.inputs)
+    session = Session(
         classifier,
-        {name: method.prepare(classifier) for name, method in methods.items()},
-        prepare_metrics(judges, classifier),
-        run_metrics,
+        seed=study.seed,
+        role="learn",
+        distractors=distractors,
+        watch_every=1,
+        shared=shared_methods(methods.values()),
     )
-
-
-def _watch_at_indices(watch: MapWatcher, places: Sequence[int]) -> MapWatcher:
-    """A watcher for a part of the images: it passes image k of the part to ``watch`` as image ``places[k]``."""
-    return lambda image, *rest: watch(places[image], *rest)
+    for method in methods.values():
+        session.prepare(method)
+    for metric in metrics.values():
+        metric.prepare(session.judging())
+    return OpenStudy(study, session, methods, metrics, run_metrics)
 
 
 def dataset_settings(dataset: Dataset) -> dict[str, object]:

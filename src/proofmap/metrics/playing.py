@@ -1,0 +1,107 @@
+"""Playing one game on given maps: insertion, deletion, or any other."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.classifier import as_classifier
+from proofmap.classifier.together import each_length
+from proofmap.core.progress import Progress
+from proofmap.core.ranking import Ties
+from proofmap.fills import Fill
+from proofmap.metrics.curves import Curves, join_lengths
+from proofmap.metrics.distinct import given_pairs
+from proofmap.metrics.games import Game, make_game
+from proofmap.metrics.judged import Judged
+from proofmap.metrics.targets import Target
+from proofmap.session import Session
+
+
+def insertion(
+    classifier: Classifier, images: Tensor, maps: ArrayLike, labels: ArrayLike, **options: Any
+) -> Curves:
+    """Play the insertion game (the paper's AUC): the top s positions are shown, the rest is filled.
+
+    AUC(x, a, M) = mean over s of f(x~_s, a), where x~_s equals x on the top s positions of M. The options are those of
+    :func:`curves`.
+
+    >>> from torch import nn
+    >>> f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)), size=2)
+    >>> x, map_ = torch.rand(1, 3, 2, 2), torch.rand(1, 1, 2, 2).expand(1, 2, 2, 2)
+    >>> round(
+    ...     insertion(f, x, map_, torch.tensor([[0, 1]]), points="all").auc.sum().item(), 6
+    ... )  # one map for all labels
+    1.0
+    """
+    return curves("insertion", classifier, images, maps, labels, **options)
+
+
+def deletion(
+    classifier: Classifier, images: Tensor, maps: ArrayLike, labels: ArrayLike, **options: Any
+) -> Curves:
+    """Play the deletion game: the top s positions are hidden, s = 1 .. n; lower is better. The options are those of :func:`curves`."""
+    return curves("deletion", classifier, images, maps, labels, **options)
+
+
+def curves(
+    game: str | Game,
+    classifier: Classifier,
+    images: Tensor,
+    maps: ArrayLike,
+    labels: ArrayLike,
+    *,
+    curve: str | None = None,
+    fill: str | Fill | None = None,
+    points: int | Literal["all"] | None = None,
+    within: tuple[float, float] | None = None,
+    ties: Ties | None = None,
+    draws: int | None = None,
+    target: str | Target | None = None,
+    matrix: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Curves:
+    """Play a game for maps ``(N, L, *positions)`` of labels ``(N, L)``, or for maps ``(N, *positions)`` of one label each ``(N,)``; tensors
+    or arrays. Every option overrides the game's own setting.
+
+    Args:
+        curve: settings by name: ``paper``, ``released``, ``rise`` or ``restricted``.
+        target: what is read off the net: ``probability`` (the default), ``decision``, ``margin``, ...
+    """
+    options = {
+        "curve": curve,
+        "fill": fill,
+        "points": points,
+        "within": within,
+        "ties": ties,
+        "draws": draws,
+        "target": target,
+    }
+    chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
+    session = Session(as_classifier(classifier), seed=seed, role="judge", progress=progress)
+    chosen.prepare(session)
+    maps, labels = given_pairs(maps, labels, classifier.inputs)
+    return play(session, chosen, images, maps, labels, matrix=matrix)
+
+
+def play(
+    session: Session, game: Game, images: Tensor, maps: Tensor, labels: Tensor, *, matrix: bool = False
+) -> Curves:
+    """Play a game in a session. Each input is played with its own number of positions."""
+    inputs = session.inputs
+    groups = inputs.by_length(images)
+    if not groups:
+        return Judged(session, images, labels, maps).play(game, matrix=matrix)
+
+    def at_length(n: int, places: Tensor, progress: Progress) -> Curves:
+        near = session.at_length(n)
+        near.progress = progress
+        some = inputs.cut(images[places], n), maps[places][..., :n], labels[places]
+        return play(near, game, *some, matrix=matrix)
+
+    parts = each_length(session.net, groups, at_length, labels=labels.shape[1], progress=session.progress)
+    return join_lengths(parts, [places for _, places in groups], inputs.count)

@@ -1,0 +1,270 @@
+"""The one object that methods, fills, games and metrics work with: the net, its random images, and what was found for it so far."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier import Classifier
+from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
+from proofmap.classifier.together import Group, apart, each_length
+from proofmap.core import streams
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL, check_labels
+from proofmap.core.progress import Progress, Silent
+from proofmap.core.ranking import as_maps, in_float32
+from proofmap.core.tensors import private_copy
+from proofmap.core.text import counted
+from proofmap.plugins.failures import check_call, note_errors
+
+if TYPE_CHECKING:
+    from proofmap.methods.method import Method
+
+__all__ = ["Session"]
+
+T = TypeVar("T")
+Role = Literal["all", "learn", "judge"]
+"""Who draws random images: methods draw from one half of them (learn), metrics and games from the other (judge); all: from all of them."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The intermediate mask ``(*positions)`` of the pair with index ``pair``, after ``step`` of at most ``steps`` steps."""
+
+    pair: int
+    step: int
+    steps: int
+    mask: Tensor
+
+
+Watch = Callable[[int, int, Snapshot], None]
+"""Callback that receives the index of an image, a label, and the intermediate mask."""
+
+
+class _RandomImages:
+    """The random images of sessions that belong together: where they come from, and every pool that was built."""
+
+    def __init__(self, find: Callable[[], Any] | None) -> None:
+        self.find, self.source = find, cast(Any, None)
+        self.pools: dict[Hashable, Any] = {}
+
+
+class Session:
+    """A net, and everything that is found or built for it while methods make maps and metrics judge them.
+
+    Args:
+        net: the classifier.
+        seed: the seed of all random numbers.
+        role: the half of the random images that fills draw from; by default both.
+        distractors: a function that returns the source of random images for fills that name none. It is called once, when it is needed.
+        progress: where passes are reported.
+        watch: callback that receives the masks of methods that learn them, after every ``watch_every`` steps.
+        shared: methods whose maps other methods change; the maps of the latest block of images are kept for these.
+    """
+
+    def __init__(
+        self,
+        net: Classifier,
+        *,
+        seed: int = 0,
+        role: Role = "all",
+        distractors: Callable[[], Any] | None = None,
+        progress: Progress | None = None,
+        watch: Watch | None = None,
+        watch_every: int = 10,
+        shared: frozenset[Method] = frozenset(),
+    ) -> None:
+        self.net, self.seed, self.role, self.shared = net, seed, role, shared
+        self.progress: Progress = progress or Silent()
+        self.watch, self.watch_every = watch, watch_every
+        self.whole: Session | None = None
+        """For inputs of one length: the session of inputs of any length that this one was made from."""
+        self._images = _RandomImages(distractors)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Forget everything that was found for the net."""
+        self._state = self.net.state()
+        self._memo: dict[Hashable, Any] = {}
+        self._prepared: dict[int, Method] = {}
+        self._lengths: dict[int, Session] = {}
+        self._judging: Session | None = None
+        self._block: object = None
+        self._block_maps: dict[Method, Tensor] = {}
+
+    def _relative(self, net: Classifier, **changes: Any) -> Session:
+        """A session with the same random images and seed that has found nothing yet."""
+        other = copy.copy(self)
+        other.net = net
+        for name, value in changes.items():
+            setattr(other, name, value)
+        other._begin()
+        return other
+
+    @property
+    def inputs(self) -> Inputs:
+        return self.net.inputs
+
+    # ---- what is found or built once --------------------------------------------------------------------------------
+
+    def memo(self, key: Hashable, build: Callable[[], T]) -> T:
+        """The result of ``build()``, which is called once per key. Results are dropped when the net changes."""
+        if key not in self._memo:
+            self._memo[key] = build()
+        return cast(T, self._memo[key])
+
+    def pool(self, key: Hashable, build: Callable[[], T]) -> T:
+        """The result of ``build()``, called once per key for all nets with these inputs on this device: pools of random images."""
+        full = (key, self.role, self.inputs, self.net.device)
+        if full not in self._images.pools:
+            self._images.pools[full] = build()
+        return cast(T, self._images.pools[full])
+
+    def source(self) -> Any:
+        """The source of random images for fills that name none; None if there is none."""
+        if self._images.source is None and self._images.find is not None:
+            self._images.source = self._images.find()
+        return self._images.source
+
+    @property
+    def used_source(self) -> Any:
+        """What :meth:`source` returned, or None if nothing has asked for it yet."""
+        return self._images.source
+
+    def prepare(self, method: Method) -> None:
+        """Find or build what a method needs before its first map, once. Raise if it cannot explain this net."""
+        if id(method) not in self._prepared:
+            form = "maps(self, session, images, labels)"
+            check_call(method.maps, type(method).__name__, form, self, None, None)
+            method.prepare(self)
+            self._prepared[id(method)] = method
+
+    def refresh(self) -> None:
+        """Forget what was found for the net if it has changed since."""
+        if self.net.state() != self._state:
+            self._begin()
+
+    # ---- sessions that belong to this one ---------------------------------------------------------------------------
+
+    def judging(self) -> Session:
+        """The same session in the role of a judge: its fills draw from the half of the random images that methods do not draw from."""
+        if self.role != "learn":
+            return self
+        if self._judging is None:
+            self._judging = self._relative(self.net, role="judge", watch=None, shared=frozenset())
+            self._judging.whole = None if self.whole is None else self.whole.judging()
+        self._judging.progress = self.progress
+        return self._judging
+
+    def for_net(self, net: Classifier) -> Session:
+        """A session of another net, with the same random images and seed. Nothing was found for it yet."""
+        return self if net is self.net else self._relative(net, watch=None, shared=frozenset(), whole=None)
+
+    def for_seed(self, seed: int) -> Session:
+        """The same session with another seed."""
+        other = copy.copy(self)
+        other.seed, other._block, other._block_maps = seed, None, {}
+        return other
+
+    def at_length(self, n: int) -> Session:
+        """The session for inputs of exactly ``n`` positions, for inputs that vary in length. It is made once per length."""
+        if n not in self._lengths:
+            self._lengths[n] = self._relative(self.net.at_length(n), whole=self.whole or self)
+        return self._lengths[n]
+
+    def watch_at(self, places: Sequence[int]) -> Watch | None:
+        """The callback for a part of the images: image k of the part is passed on as image ``places[k]``."""
+        watch = self.watch
+        return None if watch is None else lambda image, *rest: watch(places[image], *rest)
+
+    # ---- maps -------------------------------------------------------------------------------------------------------
+
+    def maps(self, method: Method, images: Tensor, labels: Tensor) -> Tensor:
+        """A method's maps ``(N, L, *positions)`` float32 on the net's device for labels ``(N, L)``.
+
+        The map of a label -1 (padding) is zero. The same inputs and seed give the same maps up to rounding, for every batch size and order.
+        """
+        with outside_inference_mode():  # gradients cannot be had inside of it
+            self.refresh()
+            groups = self.inputs.by_length(images)
+            if groups:
+                return self._maps_by_length(method, groups, images, labels)
+            return self._maps(method, images, labels)
+
+    def shared_maps(self, method: Method, images: Tensor, labels: Tensor) -> Tensor:
+        """The maps by which a method is judged. They are kept for this block of images if other methods change them."""
+        if method not in self.shared:
+            return self.maps(method, images, labels)
+        block = (streams.content_keys(images), labels.tolist())
+        if block != self._block:
+            self._block, self._block_maps = block, {}
+        if method not in self._block_maps:
+            self._block_maps[method] = self.maps(method, images, labels)
+        return self._block_maps[method]
+
+    def spread(self, method: Method, maps: Tensor, labels: Tensor) -> Tensor:
+        """Check the maps that a method returned and expand them to labels ``(N, L)``, because a label-free method makes one map for all."""
+        made = labels[:, :1] if method.label_free else labels
+        maps = self._checked(method, maps, (*made.shape, *self.inputs.positions), made)
+        maps = maps.expand(*labels.shape, *maps.shape[2:])
+        if bool((labels == NO_LABEL).any()):
+            empty = (labels == NO_LABEL).view(*labels.shape, *[1] * len(self.inputs.positions))
+            maps = maps.masked_fill(empty, 0.0)
+        return maps
+
+    def _maps(self, method: Method, images: Tensor, labels: Tensor) -> Tensor:
+        self.prepare(method)
+        net = self.net
+        images = net.check_images(images)
+        labels = check_labels(
+            labels.to(net.device), len(images), len(net.names), net.label_set, self.inputs.singular
+        )
+        asked = labels[:, :1] if method.label_free and not method.reads_all_labels else labels
+        with (
+            note_errors(f"while the method {method.title()} made maps"),
+            apart(method.looks_inside),
+            steady_kernels(tf32=False),  # a method that can do with less, such as learning, says so itself
+        ):
+            # copies, since a method may write into what it is given, and others read the images and labels after it
+            maps = method.maps(self, private_copy(images), private_copy(asked))
+        return self.spread(method, maps, labels)
+
+    def _maps_by_length(self, method: Method, groups: list[Group], images: Tensor, labels: Tensor) -> Tensor:
+        """Maps of inputs with different numbers of positions. Each map is made at the length of its input, and is zero at the positions that
+        the input lacks.
+        """
+        net, inputs = self.net, self.inputs
+        images, labels = net.check_images(images), labels.to(net.device)
+        maps = torch.zeros(*labels.shape, *inputs.positions, device=net.device)
+        near = {n: self.at_length(n) for n, _ in groups}
+        for session in near.values():
+            session.prepare(method)
+
+        def at_length(n: int, places: Tensor, progress: Progress) -> None:
+            near[n].progress, near[n].watch = progress, self.watch_at(places.tolist())
+            maps[places, :, :n] = near[n].maps(method, inputs.cut(images[places], n), labels[places])
+
+        each_length(net, groups, at_length, labels=labels.shape[1], progress=self.progress)
+        return maps
+
+    def _checked(self, method: Method, maps: Tensor, expected: tuple[int, ...], labels: Tensor) -> Tensor:
+        name = method._title_name()
+        maps = as_maps(maps, f"the method {name} must return maps")
+        if tuple(maps.shape) != expected:
+            raise InputError(f"the method {name} returned maps {tuple(maps.shape)}, expected {expected}")
+        # a method may use its own tensor again
+        maps = in_float32(private_copy(maps)).to(self.net.device)
+        bad = ~maps.flatten(2).isfinite().all(dim=2)
+        if bool(bad.any()):
+            i, j = bad.nonzero()[0].tolist()
+            raise InputError(
+                f"the method {name} made a map with NaN or infinity for {self.inputs.singular} {i}, label {int(labels[i, j])} "
+                f"({int(bad.sum())} of {counted(bad.numel(), 'map')})"
+            )
+        return maps
