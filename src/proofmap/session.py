@@ -15,7 +15,7 @@ from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.together import Group, apart, each_length
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Inputs
+from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL, check_labels
 from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import as_maps, in_float32
@@ -51,7 +51,7 @@ class _RandomImages:
     """The random images of sessions that belong together: where they come from, and every pool that was built."""
 
     def __init__(self, find: Callable[[], Any] | None) -> None:
-        self.find, self.source = find, cast(Any, None)
+        self.find, self.source, self.asked = find, cast(Any, None), False
         self.pools: dict[Hashable, Any] = {}
 
 
@@ -91,12 +91,14 @@ class Session:
     def _begin(self) -> None:
         """Forget everything that was found for the net."""
         self._state = self.net.state()
-        self._memo: dict[Hashable, Any] = {}
+        self._memo: dict[Hashable, tuple[object, Any]] = {}
         self._prepared: dict[int, Method] = {}
         self._lengths: dict[int, Session] = {}
         self._judging: Session | None = None
         self._block: object = None
         self._block_maps: dict[Method, Tensor] = {}
+        if self.whole is None and isinstance(self.inputs, TextInputs) and self.inputs.whole is not None:
+            self.whole = self._relative(self.net.at_length(self.inputs.whole))
 
     def _relative(self, net: Classifier, **changes: Any) -> Session:
         """A session with the same random images and seed that has found nothing yet."""
@@ -115,22 +117,24 @@ class Session:
 
     def memo(self, key: Hashable, build: Callable[[], T]) -> T:
         """The result of ``build()``, which is called once per key. Results are dropped when the net changes."""
-        if key not in self._memo:
-            self._memo[key] = build()
-        return cast(T, self._memo[key])
+        known = _hashable(key)
+        if known not in self._memo:
+            self._memo[known] = key, build()  # with the key, whose parts may be known by their identity alone
+        return cast(T, self._memo[known][1])
 
     def pool(self, key: Hashable, build: Callable[[], T]) -> T:
         """The result of ``build()``, called once per key for all nets with these inputs on this device: pools of random images."""
-        full = (key, self.role, self.inputs, self.net.device)
+        full = (key, self.inputs, self.net.device)
         if full not in self._images.pools:
             self._images.pools[full] = build()
         return cast(T, self._images.pools[full])
 
     def source(self) -> Any:
         """The source of random images for fills that name none; None if there is none."""
-        if self._images.source is None and self._images.find is not None:
-            self._images.source = self._images.find()
-        return self._images.source
+        images = self._images
+        if not images.asked and images.find is not None:
+            images.asked, images.source = True, images.find()
+        return images.source
 
     @property
     def used_source(self) -> Any:
@@ -154,10 +158,11 @@ class Session:
 
     def judging(self) -> Session:
         """The same session in the role of a judge: its fills draw from the half of the random images that methods do not draw from."""
-        if self.role != "learn":
+        if self.role == "judge":
             return self
         if self._judging is None:
-            self._judging = self._relative(self.net, role="judge", watch=None, shared=frozenset())
+            role = "judge" if self.role == "learn" else self.role
+            self._judging = self._relative(self.net, role=role, watch=None, shared=frozenset())
             self._judging.whole = None if self.whole is None else self.whole.judging()
         self._judging.progress = self.progress
         return self._judging
@@ -166,10 +171,12 @@ class Session:
         """A session of another net, with the same random images and seed. Nothing was found for it yet."""
         return self if net is self.net else self._relative(net, watch=None, shared=frozenset(), whole=None)
 
-    def for_seed(self, seed: int) -> Session:
-        """The same session with another seed."""
+    def like(self, **changes: Any) -> Session:
+        """The same session with other attributes, such as another ``seed`` or ``progress``. What was found for the net is shared."""
         other = copy.copy(self)
-        other.seed, other._block, other._block_maps = seed, None, {}
+        other._lengths, other._judging, other._block, other._block_maps = {}, None, None, {}
+        for name, value in changes.items():
+            setattr(other, name, value)
         return other
 
     def at_length(self, n: int) -> Session:
@@ -201,6 +208,7 @@ class Session:
         """The maps by which a method is judged. They are kept for this block of images if other methods change them."""
         if method not in self.shared:
             return self.maps(method, images, labels)
+        self.refresh()
         block = (streams.content_keys(images), labels.tolist())
         if block != self._block:
             self._block, self._block_maps = block, {}
@@ -268,3 +276,12 @@ class Session:
                 f"({int(bad.sum())} of {counted(bad.numel(), 'map')})"
             )
         return maps
+
+
+def _hashable(key: Hashable) -> Hashable:
+    """The key, in which parts of a tuple that cannot be hashed, such as an object with a list in it, are replaced by their identity."""
+    try:
+        hash(key)
+    except TypeError:
+        return tuple(map(_hashable, key)) if isinstance(key, tuple) else id(key)
+    return key

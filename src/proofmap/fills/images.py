@@ -94,7 +94,8 @@ class Images(Fill):
     def drawn_from(self, session: Session) -> ImagePool:
         """The pool of images from which backgrounds are drawn in this session. Texts of all lengths have one pool."""
         session = session.whole or session
-        return session.pool(self, lambda: self._image_pool(session))
+        key = self, self._asked_part(session)
+        return session.pool(key, lambda: self._image_pool(session))
 
     def _image_pool(self, session: Session) -> ImagePool:
         from proofmap.data import distractors  # when it is first needed: datasets take a while to import

@@ -102,14 +102,15 @@ class AdversarialSoundness(ProofMetric):
         evaluation.
         """
         session = judged.session.judging()
+        session.refresh()
         known = session.memo((self, "strongest"), dict[Hashable, Tensor])
         rows = zip(streams.content_keys(judged.images), judged.labels.tolist(), strict=True)
-        keys = [(content, tuple(labels)) for content, labels in rows]
+        keys = [(session.seed, content, tuple(labels)) for content, labels in rows]
         new = [i for i, key in enumerate(keys) if key not in known]
         if new:
             images, labels = judged.images[new], judged.labels[new]
             areas = []
-            for search in self.searches(judged.inputs):
+            for search in session.memo((self, "searches"), lambda: self.searches(judged.inputs)):
                 maps = session.maps(search, images, labels)
                 areas.append(Judged(session, images, labels, maps).play(self.game, matrix=False).auc)
             best = torch.stack(areas).amax(dim=0).cpu()

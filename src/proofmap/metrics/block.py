@@ -118,7 +118,7 @@ def judge_block(
     )
     values, pairs = {}, {}
     for name, metric in metrics.items():
-        found, of_pairs = metric.measure(judged.copy())
+        found, of_pairs = metric.measure(judged)
         values[name] = found.cpu().clone()
         if of_pairs is not None:
             pairs[name] = of_pairs.cpu().clone()

@@ -61,6 +61,7 @@ class Judged:
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
     _distinct: DistinctMaps | None = field(default=None, init=False, repr=False)
     _original: Judged | None = field(default=None, init=False, repr=False)
+    _frozen: tuple[Session, Classifier] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.session, Session):
@@ -82,13 +83,17 @@ class Judged:
         other.maps = private_copy(self.maps)
         other.truth = None if self.truth is None else private_copy(self.truth)
         other.boxes, other.objects = deepcopy(self.boxes), deepcopy(self.objects)
-        other._original = self._original or self
+        for computed in ("_contents", "_true_labels"):  # from tensors that may be changed
+            other.__dict__.pop(computed, None)
+        other._distinct, other._original = None, self._original or self
         return other
 
     @property
     def classifier(self) -> Classifier:
         """The net that judges: the frozen view of the session's net."""
-        return self.session.net.frozen()
+        if self._frozen is None or self._frozen[0] is not self.session:
+            self._frozen = self.session, self.session.net.frozen()
+        return self._frozen[1]
 
     @property
     def inputs(self) -> Inputs:
@@ -130,7 +135,8 @@ class Judged:
         original = self._original or self
         matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX if matrix is None else matrix
         if (game, matrix) not in original._played:
-            game.prepare(self.session.judging())
+            judging = self.session.judging()
+            judging.memo(("prepared", game), lambda: game.prepare(judging))
             original._played[game, matrix] = play_on(original, game, matrix=matrix)
         return original._played[game, matrix].mapped(Tensor.clone)
 
@@ -249,8 +255,8 @@ class Judged:
         """
         images = self.images if images is None else images
         labels = self.labels if labels is None else labels
-        session = session or self.session
-        session = session if seed is None else session.for_seed(seed)
+        session = (session or self.session).like(shared=frozenset())
+        session.seed = session.seed if seed is None else seed
         return session.maps(self.known_method, images, labels)
 
     @property

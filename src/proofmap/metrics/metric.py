@@ -74,12 +74,12 @@ class Metric(Plugin):
         """Values per image ``(N,)``, and values per label ``(N, L)`` or None. An evaluation calls this method; it calls :meth:`pairs` only
         once. Raises :class:`InputError` if the metric returned something else.
         """
-        found = self.pairs(judged)
+        found = self.pairs(judged.copy())
         pairs = None if found is None else self._checked_pairs(found, judged)
         if pairs is None or type(self).values is not Metric.values:
             values = self._checked_values(self.values(judged.copy()), "values(judged)", judged)
             return values.clone(), pairs
-        values = self.from_pairs(judged, pairs.clone())
+        values = self.from_pairs(judged.copy(), pairs.clone())
         return self._checked_values(values, "from_pairs(judged, pairs)", judged), pairs
 
     def _checked_values(self, found: object, call: str, judged: Judged) -> Tensor:

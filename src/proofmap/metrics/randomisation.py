@@ -61,6 +61,7 @@ def unlearned(classifier: Classifier, layers: Layers, seed: int) -> Classifier:
 
 def _maps(judged: Judged, session: Session, samples: int, noise: float) -> Tensor:
     method = judged.known_method
+    session = session.like(shared=frozenset())
     return smooth_maps(session, method, judged.images, judged.labels, samples=samples, noise=noise)
 
 

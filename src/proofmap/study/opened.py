@@ -87,15 +87,18 @@ class OpenStudy:
         :func:`~proofmap.metrics.block.judge_block`.
         """
         self.session.progress, self.session.watch = progress or Silent(), watch
-        return judge_block(
-            self.session,
-            self.methods[method],
-            subjects,
-            self.metrics if metrics is None else {name: self.metrics[name] for name in metrics},
-            maps=maps,
-            keep_maps=keep_maps,
-            curves=curves,
-        )
+        try:
+            return judge_block(
+                self.session,
+                self.methods[method],
+                subjects,
+                self.metrics if metrics is None else {name: self.metrics[name] for name in metrics},
+                maps=maps,
+                keep_maps=keep_maps,
+                curves=curves,
+            )
+        finally:
+            self.session.progress, self.session.watch = Silent(), None
 
     def look_at(self, images: Tensor) -> None:
         """At the first call, store the net's outputs for two of these images, to which :meth:`check_net` compares later outputs."""

@@ -36,7 +36,6 @@ The last steps measure whole curves and correct the remaining errors of all area
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -138,8 +137,7 @@ class BeliefProblem(CompositeProblem):
     ) -> None:
         super().__init__(session, fast, *parts.fills, grid=settings.grid)
         self.settings, self.exact, self.start = settings, session.net.frozen(), parts.start
-        self.quiet = copy.copy(session)
-        self.quiet.progress = Silent()
+        self.quiet = session.like(progress=Silent())
         self.cost = len(parts.fills)
         by_order = parts.closer is not None
         self.steps = settings.steps_with(self.cost, by_order=by_order)
