@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from proofmap.core.progress import Progress, Silent
 from proofmap.core.ranking import as_maps, in_float32
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
-from proofmap.plugins.failures import check_call, note_errors
+from proofmap.plugins.failures import note_errors
 
 if TYPE_CHECKING:
     from proofmap.methods.method import Method
@@ -45,6 +45,10 @@ class Snapshot:
 
 Watch = Callable[[int, int, Snapshot], None]
 """Callback that receives the index of an image, a label, and the intermediate mask."""
+
+
+class _Preparing(Protocol):
+    def prepare(self, session: Session) -> None: ...
 
 
 class _RandomImages:
@@ -92,7 +96,6 @@ class Session:
         """Forget everything that was found for the net."""
         self._state = self.net.state()
         self._memo: dict[Hashable, tuple[object, Any]] = {}
-        self._prepared: dict[int, Method] = {}
         self._lengths: dict[int, Session] = {}
         self._judging: Session | None = None
         self._block: object = None
@@ -141,13 +144,9 @@ class Session:
         """What :meth:`source` returned, or None if nothing has asked for it yet."""
         return self._images.source
 
-    def prepare(self, method: Method) -> None:
-        """Find or build what a method needs before its first map, once. Raise if it cannot explain this net."""
-        if id(method) not in self._prepared:
-            form = "maps(self, session, images, labels)"
-            check_call(method.maps, type(method).__name__, form, self, None, None)
-            method.prepare(self)
-            self._prepared[id(method)] = method
+    def prepare(self, plugin: _Preparing) -> None:
+        """Let a method, metric, game or fill find or build what it needs, once. It raises if it cannot be used with this net."""
+        self.memo(("prepared", plugin), lambda: plugin.prepare(self))
 
     def refresh(self) -> None:
         """Forget what was found for the net if it has changed since."""

@@ -75,7 +75,7 @@ def test_long_texts_are_read_in_linear_time(part: str) -> None:
 
 @contextmanager
 def ended_after(seconds: int) -> Iterator[None]:
-    """Ends a block that hangs, after so many seconds of processor time."""
+    """Raises in a block that has used this many seconds of processor time, so that a hanging test ends."""
 
     def end(*_: object) -> None:
         raise AssertionError(f"it did not end in {seconds} s")

@@ -141,11 +141,8 @@ def difference_between_batches(classifier: Classifier, x: Tensor) -> float:
         whole = torch.cat(
             in_batches(lambda a, b: classifier(x[a:b]), len(x), classifier.batches[0], item="masked image")
         )
-        cuts = [
-            0,
-            *(2**k - 1 for k in range(1, len(x).bit_length())),
-            len(x),
-        ]  # batches of 1, 2, 4, ...: no input keeps its index
+        # batches of 1, 2, 4, ...: no input keeps its index
+        cuts = [0, *(2**k - 1 for k in range(1, len(x).bit_length())), len(x)]
         parts = torch.cat([classifier(x[a:b]) for a, b in pairwise(cuts) if b > a])
     if not bool(whole.isfinite().all() and parts.isfinite().all()):
         return 0.0  # the game says so, with the inputs

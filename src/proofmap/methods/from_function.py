@@ -109,9 +109,8 @@ class FromFunction(Method):
 
     def prepare(self, session: Session) -> None:
         super().prepare(session)
-        self.record(
-            session
-        )  # before the first map, because the function may change a value that the record contains
+        # before the first map, because the function may change a value that the record contains
+        self.record(session)
 
     def record(self, session: Session) -> dict[str, object]:
         return dict(session.memo((self, "record"), self.settings))

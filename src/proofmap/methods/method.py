@@ -18,6 +18,7 @@ from proofmap.core.labels import Labels
 from proofmap.core.progress import Progress
 from proofmap.core.registry import Registry
 from proofmap.fills import Fill
+from proofmap.plugins.failures import check_call
 from proofmap.plugins.settings import Plugin, settings_class
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
@@ -96,6 +97,8 @@ class Method(Plugin):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        form = "maps(self, session, images, labels)"
+        check_call(self.maps, type(self).__name__, form, None, None, None)
         for member in self._members():
             if isinstance(member, Fill) and member.reads_mask:
                 raise InputError(

@@ -84,7 +84,7 @@ def judge_block(
         for own in near.values():  # before they share batches: what is found in the net is found there alone
             own.prepare(method)
             for metric in metrics.values():
-                metric.prepare(own.judging())
+                own.judging().prepare(metric)
 
         def at_length(n: int, places: Tensor, progress: Progress) -> BlockResult:
             near[n].progress, near[n].watch = progress, session.watch_at(places.tolist())

@@ -135,8 +135,7 @@ class Judged:
         original = self._original or self
         matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX if matrix is None else matrix
         if (game, matrix) not in original._played:
-            judging = self.session.judging()
-            judging.memo(("prepared", game), lambda: game.prepare(judging))
+            self.session.judging().prepare(game)
             original._played[game, matrix] = play_on(original, game, matrix=matrix)
         return original._played[game, matrix].mapped(Tensor.clone)
 

@@ -84,7 +84,7 @@ def curves(
     }
     chosen = make_game(game, **{key: value for key, value in options.items() if value is not None})
     session = Session(as_classifier(classifier), seed=seed, role="judge", progress=progress)
-    chosen.prepare(session)
+    session.prepare(chosen)
     maps, labels = given_pairs(maps, labels, classifier.inputs)
     return play(session, chosen, images, maps, labels, matrix=matrix)
 

@@ -118,14 +118,13 @@ class OpenStudy:
             )
         except UnsteadyNet:
             raise
-        except (
-            Exception
-        ):  # a net or a fill that fails on masked images: the game says for which, and a run stores it
+        except Exception:
+            # a net or a fill that fails on masked images: the game says for which, and a run stores it
             self.batch_difference = 0.0
 
     def check_labels_used(self, name: str, subjects: Subjects, rule: LabelRule) -> None:
         """Refuse a function of the user that ignores its labels, if ``rule`` chose them for each image: see
-        :func:`~proofmap.methods.from_function.check_labels_used`. The function is called once; later calls repeat what was found.
+        :func:`~proofmap.methods.from_function.check_labels_used`. This is found out once; later calls repeat it.
         """
         method = self.methods[name]
         if rule.kind not in ("top", "probable", "true") or method.label_free:
@@ -240,7 +239,7 @@ def prepare_study(
     for method in methods.values():
         session.prepare(method)
     for metric in metrics.values():
-        metric.prepare(session.judging())
+        session.judging().prepare(metric)
     return OpenStudy(study, session, methods, metrics, run_metrics)
 
 
