@@ -244,7 +244,7 @@ def test_a_demo_on_a_usual_machine_is_complete(folder: Path, monkeypatch: pytest
 def test_a_demo_on_a_slow_machine_says_what_it_cut(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(cli.demo, "measure_speed", lambda *_, **__: Speed(5.0, 1.0))
+    monkeypatch.setattr(cli.demo, "measure_speed", lambda *_, **__: Speed(3.5, 1.0))
     run(monkeypatch, *DEMO)
     told = capsys.readouterr()
     found = json.loads((folder / "demo" / "evaluation.json").read_text())

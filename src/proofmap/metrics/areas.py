@@ -72,6 +72,7 @@ class Deletion(Insertion):
 
     name = "deletion"
     kind = "deletion"
+    reads = "first"
     plays: ClassVar[type[Game]] = DeletionGame
     higher_is_better = False
     description = "area under the deletion curve of the first label"
@@ -115,6 +116,7 @@ class SRG(GameMetric):
     """
 
     name = "srg"
+    reads = "first"
     higher_is_better = True
     limits = (-1.0, 1.0)
     description = "symmetric relevance gain: LeRF minus MoRF of the first label"

@@ -116,14 +116,16 @@ def judge_block(
         boxes=subjects.boxes,
         objects=subjects.objects,
     )
-    values, pairs = {}, {}
-    for name, metric in metrics.items():
+    shown = judged.play(shown_game(list(metrics.values()))).mapped(Tensor.cpu) if curves else None
+    values, pairs = dict.fromkeys(metrics, torch.empty(0)), {}
+    # games that are played for all labels come first: metrics of the first label read them too
+    for name, metric in sorted(metrics.items(), key=lambda each: each[1].reads == "first"):
         found, of_pairs = metric.measure(judged)
         values[name] = found.cpu().clone()
         if of_pairs is not None:
             pairs[name] = of_pairs.cpu().clone()
     stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
-    shown = judged.play(_shown_game(list(metrics.values()))).mapped(Tensor.cpu) if curves else None
+    pairs = {name: pairs[name] for name in metrics if name in pairs}
     return BlockResult(stored.cpu().clone(), values, pairs, shown)
 
 
@@ -192,7 +194,7 @@ def join_places(
     )
 
 
-def _shown_game(metrics: Sequence[Metric]) -> Game:
+def shown_game(metrics: Sequence[Metric]) -> Game:
     """The insertion game whose curves are shown: the game of the proof scores, otherwise that of another metric, otherwise the
     default.
     """

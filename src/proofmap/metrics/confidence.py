@@ -66,6 +66,7 @@ class ConfidenceMetric(Metric):
     """A metric that compares f(x, a) with o, the same probability for one modified input. The value of an image is that of its first label."""
 
     limits = (0.0, 1.0)
+    reads = "first"
 
     fill: Fill = setting(Gray(), "what hidden positions show")
     share: float | None = setting(

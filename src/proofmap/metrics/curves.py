@@ -78,6 +78,12 @@ class Curves:
         found: dict[str, Any] = {key: x[places] for key in per_image if (x := getattr(self, key)) is not None}
         return replace(self, **found)
 
+    def first_label(self) -> Curves:
+        """The curves of each image's first label alone."""
+        per_label = ("labels", "f", "probabilities", "auc", "error", "whole")
+        found: dict[str, Any] = {key: x[:, :1] for key in per_label if (x := getattr(self, key)) is not None}
+        return replace(self, matrix=None if self.matrix is None else self.matrix[:, :1, :1], **found)
+
     def mapped(self, change: Callable[[Tensor], Tensor]) -> Curves:
         """The curves with ``change`` applied to every tensor, such as a copy or a move to another device."""
         found = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -217,7 +223,7 @@ class _Runner:
         safe, logits = self.judged.labels.clamp_min(0), self.judged.logits
         f = self.classifier.log_f(logits).exp().gather(1, safe)
         whole = self.game.read(self.classifier, logits).gather(1, safe)
-        nothing = self.judged.once(("nothing shown", self.game.bare), self._nothing_shown)
+        nothing = self.judged.read_from_nothing(self.game, self._nothing_shown)
         return f, {True: whole, False: nothing.gather(1, safe)}
 
     def _nothing_shown(self) -> Tensor:

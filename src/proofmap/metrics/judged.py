@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from copy import copy as shallow_copy
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -61,6 +61,9 @@ class Judged:
     _kept: dict[Hashable, Tensor] = field(default_factory=dict, init=False, repr=False)
     _distinct: DistinctMaps | None = field(default=None, init=False, repr=False)
     _original: Judged | None = field(default=None, init=False, repr=False)
+    _first: Judged | None = field(default=None, init=False, repr=False)
+    _whole: Judged | None = field(default=None, init=False, repr=False)
+    """With the first label alone: the same images with all labels."""
     _frozen: tuple[Session, Classifier] | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +91,14 @@ class Judged:
         other._distinct, other._original = None, self._original or self
         return other
 
+    def first_label(self) -> Judged:
+        """The same images with their first label and its map alone. A game that was played for all labels is not played again."""
+        whole = self._original or self
+        if whole._first is None:
+            whole._first = replace(whole, labels=whole.labels[:, :1], maps=whole.maps[:, :1])
+            whole._first._whole = whole
+        return whole._first
+
     @property
     def classifier(self) -> Classifier:
         """The net that judges: the frozen view of the session's net."""
@@ -102,14 +113,24 @@ class Judged:
     @property
     def probabilities(self) -> Tensor:
         """f(x, .) for all outputs, ``(N, A)``."""
-        images = (self._original or self).images
-        return self.once((Judged, "probabilities"), lambda: self.classifier.probabilities(images))
+        images = self._of_net.images
+        return self._of_net.once((Judged, "probabilities"), lambda: self.classifier.probabilities(images))
 
     @property
     def logits(self) -> Tensor:
         """The net's output for the whole images, ``(N, A)``."""
-        images = (self._original or self).images
-        return self.once((Judged, "logits"), lambda: self.classifier.logits(images))
+        images = self._of_net.images
+        return self._of_net.once((Judged, "logits"), lambda: self.classifier.logits(images))
+
+    def read_from_nothing(self, game: Game, read: Callable[[], Tensor]) -> Tensor:
+        """The values ``(N, A)`` that a game reads when nothing is shown. On these images, games with equal keys share them."""
+        return self._of_net.once(("nothing shown", game.bare), read)
+
+    @property
+    def _of_net(self) -> Judged:
+        """Where to keep what the net says about the images, whatever the labels and maps."""
+        original = self._original or self
+        return original._whole or original
 
     @property
     def f(self) -> Tensor:
@@ -136,7 +157,11 @@ class Judged:
         matrix = self.labels.shape[1] <= MOST_LABELS_IN_MATRIX if matrix is None else matrix
         if (game, matrix) not in original._played:
             self.session.judging().prepare(game)
-            original._played[game, matrix] = play_on(original, game, matrix=matrix)
+            of_all = {} if original._whole is None else original._whole._played
+            known = next((of_all[game, m] for m in (True, matrix) if (game, m) in of_all), None)
+            original._played[game, matrix] = (
+                play_on(original, game, matrix=matrix) if known is None else known.first_label()
+            )
         return original._played[game, matrix].mapped(Tensor.clone)
 
     @property

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
@@ -24,6 +25,7 @@ from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
 Per = Literal["image", "run"]
+Reads = Literal["all", "first"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,9 @@ class Metric(Plugin):
         limits: the least and the greatest value.
         intrinsic: whether only the net and the images are used: nothing is trained, and no other data is needed.
         per: whether there is a value per ``image`` or per ``run``.
+        reads: the labels whose maps the metric reads: ``all`` of an image, or only its ``first``. In an evaluation, a metric that reads
+            the first is given that label alone, so that its games are played on one map an image; its values per label are NaN for
+            other labels.
     """
 
     noun = "metric"
@@ -46,6 +51,7 @@ class Metric(Plugin):
     limits: ClassVar[tuple[float, float]] = (-math.inf, math.inf)
     intrinsic: ClassVar[bool] = True
     per: ClassVar[Per] = "image"
+    reads: ClassVar[Reads] = "all"
 
     @classmethod
     def make(cls, spec: Any) -> Metric:
@@ -74,6 +80,16 @@ class Metric(Plugin):
         """Values per image ``(N,)``, and values per label ``(N, L)`` or None. An evaluation calls this method; it calls :meth:`pairs` only
         once. Raises :class:`InputError` if the metric returned something else.
         """
+        n_labels = judged.labels.shape[1]
+        if self.reads == "first":
+            judged = judged.first_label()
+        values, pairs = self._measured(judged)
+        if pairs is not None and pairs.shape[1] < n_labels:
+            others = pairs.new_full((len(pairs), n_labels - pairs.shape[1]), torch.nan)
+            pairs = torch.cat([pairs, others], dim=1)
+        return values, pairs
+
+    def _measured(self, judged: Judged) -> tuple[Tensor, Tensor | None]:
         found = self.pairs(judged.copy())
         pairs = None if found is None else self._checked_pairs(found, judged)
         if pairs is None or type(self).values is not Metric.values:

@@ -35,6 +35,7 @@ class SufficientRegion(Metric):
     """
 
     name = "sufficient-region"
+    reads = "first"
     description = "smallest top share of the map that keeps the label when shown alone"
     reference = "Carter et al. 2019 (sufficient input subsets); Chockler et al. (ReX)"
     higher_is_better = False

@@ -69,6 +69,7 @@ class ProofSize(GameMetric):
 
     name = "proof-size"
     plays = KeptGame
+    reads = "first"
     higher_is_better = False
     limits = (0.0, 1.0)
     description = "smallest share of positions, best first, from which on the label is the net's answer"
@@ -98,6 +99,7 @@ class LiSoundness(GameMetric):
     """
 
     name = "li-soundness"
+    reads = "first"
     higher_is_better = True
     limits = (0.0, 1.0)
     description = "share of the attribution shown that raised the label (Li et al.: one label)"
@@ -132,6 +134,7 @@ class LiCompleteness(Metric):
     """
 
     name = "li-completeness"
+    reads = "first"
     higher_is_better = True
     limits = (-1.0, 1.0)
     description = "what the label loses when all that a map marks above a threshold is hidden (Li et al.)"

@@ -48,6 +48,7 @@ class BoxMetric(Metric):
     """
 
     reference = REFERENCE
+    reads = "first"
 
     delta: float = setting(
         1.0,

@@ -22,7 +22,7 @@ from proofmap.core.inputs import Box, Inputs
 from proofmap.fills import Gray
 from proofmap.methods import GradientInput, LearnedMask, Method
 from proofmap.metrics import Curves, Game, Judged, Metric, RunMetric, RunValue, RunValues
-from proofmap.metrics.metric import Per
+from proofmap.metrics.metric import Per, Reads
 from proofmap.session import Session
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, counted_classifier, normal, values
 from proofmap.testing.plugins import (
@@ -174,6 +174,9 @@ def it_says_its_kind_direction_and_limits(metric: Metric) -> None:
     better = getattr(metric, "higher_is_better", None)
     assert isinstance(better, bool), f"higher_is_better is {better!r}, expected True or False"
     assert isinstance(metric.intrinsic, bool), f"intrinsic is {metric.intrinsic!r}, expected True or False"
+    assert metric.reads in get_args(Reads), (
+        f"reads is {metric.reads!r}, expected one of {', '.join(get_args(Reads))}"
+    )
     assert metric.per in get_args(Per), f"per is {metric.per!r}, expected one of {', '.join(get_args(Per))}"
     run = isinstance(metric, RunMetric)
     assert run == (metric.per == "run"), (
@@ -288,7 +291,8 @@ def its_games_are_those_it_plays(metric: Metric) -> None:
 def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> None:
     """Nothing is checked if the cost is unknown."""
     method = LearnedMask(steps=8, scale=2, fill=Gray())
-    beyond = metric.cost(LABELS.shape[1], method.cost(LABELS.shape[1]))
+    labels = LABELS.shape[1] if metric.reads == "all" else 1
+    beyond = metric.cost(labels, method.cost(LABELS.shape[1]))
     if beyond is None:
         return
     f, tally = counted_classifier(size=PICTURES.size)
@@ -297,7 +301,7 @@ def its_games_and_cost_cover_the_passes_that_the_net_sees(metric: Metric) -> Non
     tally.reset()
     metric.measure(j)
     games = set(metric.games())
-    steps = sum(game.passes(PICTURES.count) * LABELS.shape[1] + 1 + game.backgrounds for game in games)
+    steps = sum(game.passes(PICTURES.count) * labels + 1 + game.backgrounds for game in games)
     expected = steps + beyond.passes + LOOKS
     assert tally.images <= N * expected, (
         f"the net saw {tally.images / N:g} inputs per image, but games() and cost() give {expected}"

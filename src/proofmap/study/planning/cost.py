@@ -15,6 +15,7 @@ from proofmap.core.batching import is_out_of_memory
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.methods.method import Cost, Method
 from proofmap.methods.wrappers import Wrapper
+from proofmap.metrics.block import shown_game
 from proofmap.metrics.metric import Metric
 from proofmap.session import Session
 from proofmap.study.watchers.status import duration_range
@@ -62,19 +63,21 @@ def unit_cost(
 ) -> Cost | None:
     """The passes that one method and its metrics need for one image with this number of labels; None if a cost is unknown.
 
-    The sum covers the maps, every distinct game of the metrics, the first and last steps that games share, and the passes that metrics make
-    themselves. A game reveals or hides the positions of an image step by step. ``taken`` says that the maps come from another method,
+    The sum covers the maps, every distinct game of the metrics and the insertion game whose curves are kept, the first and last steps that
+    games share, and the passes that metrics make themselves. A game reveals or hides the positions of an image step by step, for the map of
+    each label, or of the first label if no metric reads the others (``Metric.reads``). ``taken`` says that the maps come from another method,
     ``planned`` that the method is not prepared: its cost is then the one that its settings give without a net.
     """
     own = method.own_cost if isinstance(method, Wrapper) and taken else None
     made = own or method.cost(labels, None if planned else session)
-    beyond = [metric.cost(labels, made) for metric in metrics]
+    beyond = [metric.cost(labels if metric.reads == "all" else 1, made) for metric in metrics]
     if made is None or any(cost is None for cost in beyond):
         return None
-    games = {game for metric in metrics for game in metric.games()}
+    of_all = {shown_game(metrics), *(game for m in metrics if m.reads == "all" for game in m.games())}
+    games = of_all.union(*(metric.games() for metric in metrics))
     maps = 1 if method.label_free else labels
-    steps = sum(game.passes(session.inputs.count) * maps for game in games)
-    ends = bool(games) + sum({game.bare: game.backgrounds for game in games}.values())
+    steps = sum(game.passes(session.inputs.count) * (maps if game in of_all else 1) for game in games)
+    ends = 1 + sum({game.bare: game.backgrounds for game in games}.values())
     return sum((cost for cost in beyond if cost is not None), made + Cost(forward=steps + ends + 1))
 
 
