@@ -45,10 +45,6 @@ def test_the_numbers_are_those_that_were_recorded(name: str) -> None:
     case = CASES[name]
     if case.missing:
         pytest.skip(f"needs {', '.join(case.missing)}")
-    if name == "passes-of-metrics":
-        pytest.xfail(
-            "metrics of the first label play one map an image: see test_passes.py; the record follows"
-        )
     found = list(record.differences(case.record(), first_alone(record.read(name)), case.tolerances))
     assert not found, f"{len(found)} differences in {name}:\n" + "\n".join(found[:20])
 
