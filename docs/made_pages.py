@@ -22,7 +22,7 @@ CODES = """
 | exit code | when |
 |---|---|
 | 0 | success |
-| 1 | an audit missed a bar, or `verify` found damage |
+| 1 | an audit missed a bar, or `doctor` found damage in a run |
 | 2 | the input must be fixed; the message says how |
 | 3 | a study is finished, but some image or unit failed |
 | 130 | interrupted; the same command continues a study |

@@ -12,19 +12,19 @@ import typer
 
 from proofmap import cli
 from proofmap.cli.bench import ACTIONS
-from proofmap.cli.compare import ANALYSES
 from proofmap.cli.lists import KINDS as LISTED
+from proofmap.cli.runs import BY
 from proofmap.metrics import CURVES, THRESHOLDS
 from tests.command import run
 
 ROOT = Path(__file__).parents[1]
-KINDS = {"list": LISTED, "analyse": ANALYSES, "bench": ACTIONS}
+KINDS = {"list": LISTED, "bench": ACTIONS}
 COMMANDS = {name for group in cli.COMMANDS.values() for name in group}
 
 
-def test_there_are_at_most_18_commands_and_each_has_a_line_of_help() -> None:
+def test_there_are_at_most_14_commands_and_each_has_a_line_of_help() -> None:
     shown = [command for command in cli.make_app().registered_commands if not command.hidden]
-    assert len(shown) <= 18 and {command.name for command in shown} == COMMANDS
+    assert len(shown) <= 14 and {command.name for command in shown} == COMMANDS
     assert all(str(command.help).endswith(".") and "\n" not in str(command.help) for command in shown)
 
 
@@ -64,16 +64,19 @@ def test_the_help_of_an_option_names_every_choice() -> None:
     for command in ("explain", "evaluate"):
         assert help_of(command, "--curve").endswith(f": {', '.join(CURVES)}.")
         assert all(name in help_of(command, "--thresholds") for name in THRESHOLDS)
-    _, summary = cli.COMMANDS["Studies of many images"]["analyse"]
-    assert all(kind in summary for kind in ANALYSES)
+    _, summary = cli.COMMANDS["Studies of many images"]["compare"]
+    assert all(kind in summary and kind in help_of("compare", "--by") for kind in BY if kind != "differences")
 
 
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("analyse", "seeds", "a", "--method", "random"), "--method does not apply to analyse seeds"),
-        (("analyse", "frontier", "a", "b"), "analyse frontier takes one run directory, not 2"),
-        (("analyse", "seed", "a"), "Did you mean 'seeds'?"),
+        (
+            ("compare", "a", "--by", "seeds", "--method", "random"),
+            "--method does not apply to compare --by seeds",
+        ),
+        (("compare", "a", "b", "--by", "frontier"), "compare --by frontier takes one run directory, not 2"),
+        (("compare", "a", "--by", "seed"), "Did you mean 'seeds'?"),
         (("list", "method"), "Did you mean 'methods'?"),
         (("list", "models", "efficientnet"), "no model is named 'efficientnet'. Did you mean"),
         (("list", "recipes", "desc"), "Did you mean 'desk'?"),

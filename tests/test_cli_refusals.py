@@ -122,31 +122,31 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (("evaluate", "--data", "photos", *MODEL, "--labels", "unicorn"), "no label is named 'unicorn'"),
         (("list", "runs", "nowhere"), "there is no folder nowhere to look for runs in"),
         (
-            ("analyse", "seeds", "runs/firts"),
+            ("compare", "--by", "seeds", "runs/firts"),
             "no run directory runs/firts. Near it: runs/first, runs/second; proofmap eval",
         ),
         (
-            ("analyse", "reliability", "runs"),
+            ("compare", "--by", "reliability", "runs"),
             "has no run.json. Near it: runs/first, runs/second; proofmap evaluate",
         ),
         (
-            ("analyse", "frontier", "empty"),
+            ("compare", "--by", "frontier", "empty"),
             "no run.json. proofmap evaluate --data PHOTOS --out RUN makes one",
         ),
-        (("verify", "net.py"), "there is no run directory net.py"),
-        (("analyse", "bounds", "r" * 300), "there is no run directory rrr"),
+        (("doctor", "net.py"), "there is no run directory net.py"),
+        (("compare", "--by", "bounds", "r" * 300), "there is no run directory rrr"),
         (("compare", "runs/first", "runs/third"), "there is no run directory runs/third"),
         (
-            ("analyse", "seeds", "runs/first", "runs/second"),
+            ("compare", "--by", "seeds", "runs/first", "runs/second"),
             "the same seed; they have 0, 0. Judge again with another",
         ),
         (
-            ("analyse", "frontier", "half/no-manifest"),
+            ("compare", "--by", "frontier", "half/no-manifest"),
             "half/no-manifest/run.json is damaged: it is missing. Put the file back",
         ),
         (("report", "half/no-scores"), "The command that made the run computes it again"),
-        (("analyse", "reliability", "half/cut"), "is damaged: it has no 'schema'"),
-        (("analyse", "frontier", "runs/first", "--metrics", ","), "--metrics names nothing"),
+        (("compare", "--by", "reliability", "half/cut"), "is damaged: it has no 'schema'"),
+        (("compare", "--by", "frontier", "runs/first", "--metrics", ","), "--metrics names nothing"),
         (("list", "targets", "decison"), "Did you mean 'decision'?"),
         (("list", "targets", ""), "no target is named ''"),
         (("sanity", "--axioms", "--methods", "grad-cm"), "Did you mean 'grad-cam'"),
@@ -185,7 +185,7 @@ def _writing() -> list[tuple[str, str]]:
     return [
         (name, option)
         for name, command in commands.commands.items()
-        for option in ("--out", "--junit")
+        for option in ("--out", "--junit", "--write-study")
         if any(option in parameter.opts for parameter in command.params)
     ]
 

@@ -121,10 +121,10 @@ def test_a_file_that_is_no_onnx_model_is_named(
     assert "churn.onnx is not an ONNX model" in " ".join(capsys.readouterr().err.split())
 
 
-def test_init_says_that_a_table_needs_a_model(
+def test_a_study_file_says_that_a_table_needs_a_model(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(monkeypatch, "init", "beats.csv") == 0
+    assert run(monkeypatch, "evaluate", "--data", "beats.csv", "--write-study", "study.toml") == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "next: name your model in study.toml, then proofmap evaluate study.toml --dry-run" in said
 

@@ -160,9 +160,10 @@ def test_the_command_prints_the_frontier_of_a_run(
     text = told(
         monkeypatch,
         capsys,
-        "analyse",
-        "frontier",
+        "compare",
         str(tmp_path / "run"),
+        "--by",
+        "frontier",
         "--metrics",
         "soundness",
         "--format",

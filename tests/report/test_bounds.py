@@ -273,18 +273,18 @@ def test_the_command_tells_what_to_add_and_then_the_table(
     study, run = toy_study(tmp_path, 3, methods=["gradient", "random"], maps="none"), tmp_path / "run"
     run_study(study, run)
     before = sorted(run.rglob("*"))
-    assert command(monkeypatch, "analyse", "bounds", str(run)) == 2
+    assert command(monkeypatch, "compare", "--by", "bounds", str(run)) == 2
     told = capsys.readouterr()
     missing = "--methods belief-mask:target=weakest,belief-mask:target=strongest"
     assert missing in told.err and not told.out and sorted(run.rglob("*")) == before
     ends = [f"belief-mask:passes=6,fills=gray,target={target}" for target in ("weakest", "strongest")]
     run_study(dataclasses.replace(study, methods=ends), run)
     capsys.readouterr()
-    assert command(monkeypatch, "analyse", "bounds", str(run)) == 0
+    assert command(monkeypatch, "compare", "--by", "bounds", str(run)) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:3]] == ["gradient", "random"]
-    assert command(monkeypatch, "analyse", "bounds", str(run), "--format", "json") == 0
+    assert command(monkeypatch, "compare", "--by", "bounds", str(run), "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["matchable"]["n"] == 9
-    assert command(monkeypatch, "analyse", "bounds", str(run), "--format", "pdf") == 2
+    assert command(monkeypatch, "compare", "--by", "bounds", str(run), "--format", "pdf") == 2
     pytest.importorskip("matplotlib")
     assert command(monkeypatch, "figures", str(run), "--formats", "png", "--out", str(tmp_path / "f")) == 0
     assert {"bounds.png", "bounds.txt", "curves.png"} <= {path.name for path in (tmp_path / "f").iterdir()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -162,42 +161,6 @@ def test_a_study_has_them_on_request_and_stays_fresh(tmp_path: Path) -> None:
         Study.from_table({"data": "photos", "methods": ["random"], "controls": "yes"})
 
 
-@pytest.fixture
-def judged(tmp_path: Path) -> Path:
-    run_study(study(tmp_path), tmp_path / "run")
-    return tmp_path / "run"
-
-
-def test_an_audit_judges_the_controls_that_a_run_lacks_on_request(
-    judged: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(monkeypatch, "audit", str(judged), "--bar", "soundness=0") == 0
-    assert methods_of(judged) == ["gradient"] and "no control" in capsys.readouterr().out
-    code = run(monkeypatch, "audit", str(judged), "--bar", "soundness=0", "--controls", "--device", "cpu")
-    told = capsys.readouterr()
-    assert "judging 4 controls: random, centered-gaussian, blurred:gradient, top-label:gradient" in told.err
-    assert (
-        code == 1 and "random and centered-gaussian reach every bar" in told.out
-    )  # a bar of 0 tells nothing apart
-    assert methods_of(judged) == ["gradient", *CONTROLS]
-    assert (
-        run(monkeypatch, "audit", str(judged), "--bar", "soundness=2", "--controls", "--device", "cpu") == 1
-    )
-    assert "judging" not in capsys.readouterr().err
-
-
-def test_an_audit_that_cannot_judge_controls_says_why_and_goes_on(
-    judged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.rmtree(tmp_path / "photos")
-    assert (
-        run(monkeypatch, "audit", str(judged), "--bar", "soundness=0", "--controls", "--device", "cpu") == 0
-    )
-    told = capsys.readouterr()
-    assert "note: controls were not judged" in told.err and "no control" in told.out
-    assert methods_of(judged) == ["gradient"]
-
-
 def test_the_commands_of_statistics_read_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,22 +170,27 @@ def test_the_commands_of_statistics_read_runs(
     runs = [str(tmp_path / f"run-{seed}") for seed in range(2)]
     for seed, folder in enumerate(runs):
         run_study(dataclasses.replace(asked, seed=seed), folder)
-    assert run(monkeypatch, "analyse", "reliability", runs[0], "--metrics", "soundness") == 0
+    assert run(monkeypatch, "compare", "--by", "reliability", runs[0], "--metrics", "soundness") == 0
     told = capsys.readouterr().out
     assert "inter-rater alpha" in told and "insertion" not in told
-    assert run(monkeypatch, "analyse", "reliability", runs[0], "--method", "gradient") == 2
+    assert run(monkeypatch, "compare", "--by", "reliability", runs[0], "--method", "gradient") == 2
     assert (
-        run(monkeypatch, "analyse", "label-matrix", runs[0], "--method", "gradient", "--format", "csv") == 0
+        run(
+            monkeypatch, "compare", "--by", "label-matrix", runs[0], "--method", "gradient", "--format", "csv"
+        )
+        == 0
     )
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "method,map_of,probability_of,auc,f" and {line.split(",")[0] for line in told[1:]} == {
         "gradient"
     }
-    assert run(monkeypatch, "analyse", "label-matrix", runs[0], "--method", "none") == 2
+    assert run(monkeypatch, "compare", "--by", "label-matrix", runs[0], "--method", "none") == 2
     assert "no method 'none' was judged" in capsys.readouterr().err
-    assert run(monkeypatch, "analyse", "seeds", *runs) == 0 and "sd of seeds" in capsys.readouterr().out
     assert (
-        run(monkeypatch, "analyse", "seeds", runs[0]) == 2
+        run(monkeypatch, "compare", "--by", "seeds", *runs) == 0 and "sd of seeds" in capsys.readouterr().out
+    )
+    assert (
+        run(monkeypatch, "compare", "--by", "seeds", runs[0]) == 2
         and "with different seeds" in capsys.readouterr().err
     )
     assert run(monkeypatch, "compare", runs[0], "--detect", "0.1") == 0

@@ -13,7 +13,6 @@ from torch import nn
 
 import proofmap as pm
 from proofmap import cli
-from proofmap.cli.demo import DemoSize, fitted, smaller_sizes, with_fewer_steps
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
 from proofmap.session import Session
@@ -199,30 +198,6 @@ def test_an_estimate_is_a_range() -> None:
 # ---- the demo ------------------------------------------------------------------------------------------------------
 
 
-def test_the_demo_is_cut_no_more_than_it_must_and_in_order() -> None:
-    full = DemoSize(5, 3)
-
-    def seconds(scale: DemoSize) -> float:
-        return scale.photos * (1 + scale.labels * scale.steps)
-
-    assert fitted(full, seconds, 20) == full
-    assert fitted(full, seconds, 19.9) == DemoSize(4, 3)
-    assert fitted(full, seconds, 11) == DemoSize(3, 2)
-    assert fitted(full, seconds, 6) == DemoSize(3, 2, 0.5)
-    assert fitted(full, seconds, 0.1) == DemoSize(1, 2, 0.25)
-    times = [seconds(scale) for scale in smaller_sizes(full)]
-    assert times == sorted(times, reverse=True)
-    assert {scale.labels for scale in smaller_sizes(full, cut_labels=False)} == {3}
-    assert {scale.steps for scale in smaller_sizes(full, cut_steps=False)} == {1}
-
-
-def test_steps_are_cut_in_whatever_has_them_also_inside_another() -> None:
-    mask, top, gradient = map(pm.make_method, ("learned-mask", "top-label:learned-mask:tv=0.5", "gradient"))
-    assert with_fewer_steps(mask, 1) is mask and with_fewer_steps(gradient, 0.25) == gradient
-    assert with_fewer_steps(mask, 0.25).title() == "learned-mask:steps=25"
-    assert with_fewer_steps(top, 0.5) == pm.make_method("top-label:learned-mask:tv=0.5,steps=50")
-
-
 DEMO = ("demo", "--methods", "gradient,random", "-q")
 
 
@@ -248,5 +223,5 @@ def test_a_demo_on_a_slow_machine_says_what_it_cut(
     run(monkeypatch, *DEMO)
     told = capsys.readouterr()
     found = json.loads((folder / "demo" / "evaluation.json").read_text())
-    assert "so this one has 3 of 5 photos, 2 of 3 labels" in told.err and "--minutes" in told.err
-    assert len(found["images"]) == 3 and "labels top2 and two wrong ones" in told.out
+    assert "so this one has 2 of 5 photos" in told.err and "--minutes" in told.err
+    assert len(found["images"]) == 2 and "labels top3 and two wrong ones" in told.out

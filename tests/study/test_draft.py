@@ -1,4 +1,4 @@
-"""``proofmap init`` writes a study file for the data that is there, and wrong study files are refused."""
+"""``proofmap evaluate --write-study`` writes a study file for the data that is there, and wrong study files are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-# ---- what init writes ------------------------------------------------------------------------------------------
+# ---- what is written ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "customers.csv?column=city&target=churned",
             "2 texts of customers.csv",
         ),
-        ((), ".", "3 photos in ., in a sub-folder"),
+        ((".",), ".", "3 photos in ., in a sub-folder"),
     ],
 )
 def test_it_writes_a_study_file_for_the_data_it_finds(
@@ -63,7 +63,7 @@ def test_it_writes_a_study_file_for_the_data_it_finds(
     data: str,
     words: str,
 ) -> None:
-    assert run(monkeypatch, "init", *arguments) == 0
+    assert run(monkeypatch, "evaluate", "--data", *arguments, "--write-study", "study.toml") == 0
     assert "proofmap evaluate study.toml --dry-run" in capsys.readouterr().err
     text = (world / "study.toml").read_text()
     table = tomllib.loads(text)
@@ -120,7 +120,7 @@ def test_the_study_of_photos_of_series_and_of_texts_runs_as_written(
         ),
     }
     for place, net in nets.items():
-        assert run(monkeypatch, "init", place, "--out", f"{place}.toml") == 0
+        assert run(monkeypatch, "evaluate", "--data", place, "--write-study", f"{place}.toml") == 0
         study = Study.from_toml(f"{place}.toml")
         outcome = pm.run_study(study, f"run-{place}", classifier=net, threads=1)
         with pm.Run(f"run-{place}") as opened:
@@ -136,8 +136,8 @@ def test_the_study_of_photos_of_series_and_of_texts_runs_as_written(
         (("customers.csv", "--target", "name"), "has no column 'name'; it has age, city, churned"),
         (("blank.csv",), "is empty"),
         (("customers.csv", "--text-column", "note"), "has no column 'note'"),
-        (("photos", "--out", "customers.csv"), "customers.csv exists"),
-        (("photos", "--out", "photos"), "exists"),
+        (("photos", "--write-study", "customers.csv"), "customers.csv exists"),
+        (("photos", "--write-study", "photos"), "exists"),
     ],
 )
 def test_what_cannot_be_done_is_said_and_nothing_is_written(
@@ -150,15 +150,10 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
     (world / "empty").mkdir()
     (world / "blank.csv").touch()
     before = sorted(world.rglob("*"))
-    assert run(monkeypatch, "init", *arguments) == 2
+    if "--write-study" not in arguments:
+        arguments = (*arguments, "--write-study", "study.toml")
+    assert run(monkeypatch, "evaluate", "--data", *arguments) == 2
     assert words in capsys.readouterr().err and sorted(world.rglob("*")) == before
-
-
-def test_force_replaces_a_study_file(world: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (world / "study.toml").write_text("mine")
-    assert run(monkeypatch, "init", "photos") == 2 and (world / "study.toml").read_text() == "mine"
-    assert run(monkeypatch, "init", "photos", "--force") == 0
-    assert Study.from_toml("study.toml").data == ("photos",)
 
 
 # ---- study files -----------------------------------------------------------------------------------------------

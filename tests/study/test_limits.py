@@ -77,7 +77,7 @@ def test_a_run_that_cannot_be_written_to_is_read_and_not_continued(
 ) -> None:
     study, folder = read_only
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert command(monkeypatch, "verify", str(folder)) == 0
+    assert command(monkeypatch, "doctor", str(folder)) == 0
     with Run(folder) as opened:
         assert len(opened.evaluation().results) == 3
     with pytest.raises(InputError, match="cannot be written to; choose another --out"):

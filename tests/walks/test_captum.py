@@ -90,7 +90,7 @@ def test_a_researcher_with_captum(mine: Path, here: Path, proofmap: Proofmap) ->
     # a constant is edited: refused, with the command that helps; the numbers stay
     mine.write_text(MINE.replace("STEPS = 4", "STEPS = 2"))
     proofmap(*EVALUATE).refuses(
-        "integrated_gradients", "code:", f"proofmap verify {here / 'run'} --forget integrated_gradients"
+        "integrated_gradients", "code:", "proofmap evaluate ... --forget integrated_gradients"
     )
     assert (here / "run" / "scores.csv").read_text() == before
     proofmap(*EVALUATE, "--out", "again", "--metrics", "completeness").works()

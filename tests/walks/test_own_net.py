@@ -88,7 +88,8 @@ def test_an_engineer_with_an_own_net(net: Path, here: Path, proofmap: Proofmap) 
     assert len(json.loads(answer.out)["images"]) == 15
 
     # audit and compare
-    low = proofmap("audit", "run", "--method", "gradient", "--min-completeness", "0.5", "--controls")
+    proofmap(*XRAYS, "--out", "run", "--controls").works()
+    low = proofmap("audit", "run", "--method", "gradient", "--min-completeness", "0.5")
     assert low.code == 1 and "random and centered-gaussian pass, which know nothing of the net" in low.out, (
         "a bar that noise reaches"
     )

@@ -22,7 +22,7 @@ from proofmap.methods.method import make_method
 from proofmap.plugins.source import source_files
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
-from proofmap.study import Executor, Plan, Run, Study, Watcher, run_study
+from proofmap.study import Plan, Run, Study, Watcher, run_study
 from proofmap.study.opened import OpenStudy, open_study
 
 RECORDS = "records"
@@ -37,9 +37,6 @@ def run_task(
     data: Path,
     name: str | None = None,
     device: str | None = None,
-    worker_device: str | None = None,
-    executor: Executor | None = None,
-    threads: int | None = None,
     images: Sequence[str] = (),
     watchers: Sequence[Watcher] = (),
     command: str = "",
@@ -75,9 +72,6 @@ def run_task(
         study,
         out,
         device=device,
-        worker_device=worker_device,
-        executor=executor,
-        threads=threads,
         watchers=watchers,
         on_plan=check_images,
         command=command,

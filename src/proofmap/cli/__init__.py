@@ -27,27 +27,28 @@ COMMANDS = {
             "demo.demo",
             "Judge methods on sample photos, or on rows of a table: pictures, curves, a table and a report.",
         ),
-        "explain": ("explain.explain", "Make a heat map for each label of a photo, and show what it proves."),
+        "explain": (
+            "explain.explain",
+            "Make a heat map for each label of a photo, by belief-mask if no method is named, and show what it proves.",
+        ),
         "serve": ("serve.serve", "Open a web page on this machine that explains your photos."),
         "list": ("lists.list_kind", "List methods, metrics, models, datasets, runs and more."),
-        "doctor": ("doctor.doctor", "Show versions, devices, speed, and missing or broken packages."),
+        "doctor": (
+            "doctor.doctor",
+            "Show versions, devices, speed, and missing or broken packages; or find damage in a run. Exit code 1 if there is any.",
+        ),
     },
     "Studies of many images": {
-        "init": (
-            "init.init",
-            "Write a study file, with comments, for the photos, table or series in a folder.",
-        ),
         "evaluate": (
             "evaluate.evaluate",
             "Judge methods on many images. If it is stopped, the same command continues.",
         ),
         "compare": (
-            "compare.compare",
-            "Compare methods image by image: paired differences with intervals and p-values.",
+            "runs.compare",
+            "Compare methods image by image, with intervals and p-values; or runs by seeds, reliability, frontier, bounds, label-matrix.",
         ),
-        "analyse": ("compare.analyse", "Analyse runs: seeds, reliability, frontier, bounds or label-matrix."),
         "audit": (
-            "audit.audit",
+            "runs.audit",
             "Check a run's scores against bars or another run. Exit code 1 if a check fails, or if noise reaches every bar too.",
         ),
         "report": (
@@ -56,10 +57,6 @@ COMMANDS = {
         ),
         "figures": ("figures.figures", "Draw figures for papers from a run or from your photos."),
         "export": ("runs.export", "Write scores and values per image and per label for other programs."),
-        "verify": (
-            "verify.verify",
-            "Find damage in a run's stored numbers and maps. Exit code 1 if there is any.",
-        ),
     },
     "Methods and the paper": {
         "sanity": (
@@ -191,7 +188,7 @@ def _notes() -> Callable[..., None]:
 def main(app: typer.Typer | None = None) -> None:
     """Run the command in ``sys.argv``. ``app`` is the command line if it has been imported already.
 
-    Exit codes: 0 for success, 1 for an audit or verification that fails, 2 for input that can be fixed, 3 if an
+    Exit codes: 0 for success, 1 for an audit that fails or a damaged run, 2 for input that can be fixed, 3 if an
     image or unit of a study failed, 130 if interrupted.
     """
     app = app or app_for(sys.argv[1:])

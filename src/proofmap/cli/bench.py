@@ -13,7 +13,6 @@ from proofmap.bench.running import record_path, run_task
 from proofmap.bench.submission import submit
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr
-from proofmap.cli.evaluate import devices_for, executor_for
 from proofmap.core.errors import InputError
 from proofmap.core.files import DATA_FOLDER, check_output, output_file
 from proofmap.core.text import counted
@@ -77,7 +76,7 @@ def bench(
             help="A task, or the record to submit.",
             show_default=False,
             metavar="TASK|RECORD",
-            autocompletion=options.completed(task_names()),
+            autocompletion=lambda incomplete: [name for name in task_names() if name.startswith(incomplete)],
         ),
     ] = None,
     method: Annotated[
@@ -110,11 +109,6 @@ def bench(
             show_default="a tenth",
         ),
     ] = None,
-    executor: Annotated[str, options.EXECUTOR] = "local",
-    address: Annotated[str | None, options.ADDRESS] = None,
-    workers: Annotated[int | None, options.WORKERS] = None,
-    gpus: Annotated[float, options.GPUS] = 0,
-    threads: Annotated[int | None, options.THREADS] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
@@ -153,18 +147,13 @@ def bench(
             "no method was named: give --method, such as --method grad-cam or --method mine.py:mine"
         )
     folder = check_output(out or Path("proofbench") / task.name)
-    device_here, worker_device = devices_for(executor, gpus, device)
-    threads = (threads or 1) if executor == "ray" else threads
     record = run_task(
         task,
         method,
         folder,
         data=data,
         name=name,
-        device=device_here,
-        worker_device=worker_device,
-        executor=executor_for(executor, address, workers, gpus, threads, folder),
-        threads=threads,
+        device=options.check_device(device),
         watchers=watchers,
         command=options.command_line(),
     )

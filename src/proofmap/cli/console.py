@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, ProgressColumn, TextColumn, TimeRemainingColumn
@@ -18,9 +18,6 @@ from rich.text import Text
 from proofmap.core.files import has_working_folder
 from proofmap.core.progress import Lines, Progress, ProgressTask, Silent, seconds_between_lines
 from proofmap.core.text import one_line, terminal_text
-
-if TYPE_CHECKING:
-    from proofmap.study import Run
 
 
 class SafeConsole(Console):
@@ -64,12 +61,6 @@ def shown_path(path: Path) -> str:
 
 def print_written(paths: Sequence[Path]) -> None:
     stderr.print(f"\nwritten to {shown_path(paths[0].parent)}/: {', '.join(path.name for path in paths)}")
-
-
-def print_notes(run: Run) -> None:
-    """Print the notes of a run, which say how its numbers were made."""
-    for note in run.notes():
-        stderr.print(f"note: {run.folder.name}: {note}")
 
 
 def progress_for(console: Console, quiet: bool) -> Progress:

@@ -1,5 +1,4 @@
-"""``doctor``: prints what is installed, missing or broken on this machine, and how fast a small net runs. The exit code is always
-0."""
+"""``doctor``: prints what is installed, missing or broken on this machine, and how fast a small net runs; or finds damage in a run."""
 
 from __future__ import annotations
 
@@ -11,17 +10,20 @@ import textwrap
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import torch
+import typer
 
 from proofmap.classifier.memory import device_memory
 from proofmap.cli import options
-from proofmap.cli.console import print_result
+from proofmap.cli.console import print_result, stderr
 from proofmap.core.environment import environment
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
 from proofmap.models.cifar_resnet import CifarResNet
+from proofmap.study.reading.verify import verify_run
 
 
 class OptionalPackage(NamedTuple):
@@ -76,9 +78,30 @@ _REQUIRED = ("numpy", "pillow", "safetensors")
 _WIDTH, _LEAST = 80, 20  # letters of a line, and of its last column
 
 
-def doctor(as_json: Annotated[bool, options.AS_JSON] = False) -> None:
+def doctor(
+    run: Annotated[
+        Path | None,
+        typer.Argument(help="A run directory, whose numbers and maps are checked.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    if run is not None:
+        _check_run(run, as_json)
+        return
     found = diagnosis()
     print_result(json.dumps(found, indent=2) if as_json else as_text(found))
+
+
+def _check_run(run: Path, as_json: bool) -> None:
+    """Print a line for each damaged file of a run. The exit code is 1 if there is one."""
+    problems = verify_run(run)
+    if as_json:
+        print_result(json.dumps(problems, indent=2))
+    for problem in () if as_json else problems:
+        print_result(problem)
+    if problems:
+        raise typer.Exit(1)
+    stderr.print(f"{run} is intact")
 
 
 def diagnosis(clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:

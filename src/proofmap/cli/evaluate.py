@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -12,11 +13,11 @@ import typer
 
 import proofmap as pm
 from proofmap.classifier import Classifier
-from proofmap.cli import judging_options, options
+from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr, table_width
 from proofmap.cli.tracking import TRACKERS, trackers_of
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_output
+from proofmap.core.files import check_output, output_file, write_text
 from proofmap.core.inputs import TextInputs
 from proofmap.core.pictures import Fit
 from proofmap.core.text import counted, size_text
@@ -33,10 +34,13 @@ from proofmap.results import score_tables, tables
 from proofmap.results.verdict import verdict
 from proofmap.session import Session
 from proofmap.study import Executor, LocalExecutor, Outcome, Plan, Run, Study, run_study
+from proofmap.study.draft import draft, find_data, has_model
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
+from proofmap.study.store.database import Store
+from proofmap.study.store.lock import locked
 from proofmap.study.study import KeptMaps
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
@@ -49,16 +53,36 @@ SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
 }
 
 
+def _rare(option: Any) -> Any:
+    """This option as a rarely used one, which only ``--help-all`` shows."""
+    rare = copy(option)
+    rare.hidden, rare.rich_help_panel = True, "Rarely used options"
+    return rare
+
+
+def _print_all_help(context: typer.Context, asked: bool) -> None:
+    if asked:
+        for parameter in context.command.params:
+            parameter.hidden = False  # type: ignore[attr-defined]
+        print_result(context.get_help())
+        raise typer.Exit
+
+
 def evaluate(
     study: Annotated[
         Path | None, typer.Argument(help="A study file (TOML). Options override its settings.")
     ] = None,
-    data: Annotated[list[str] | None, options.DATA] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A dataset, photos or folders; see [bold]proofmap list datasets[/]. May be repeated."
+        ),
+    ] = None,
     target: Annotated[str | None, options.TARGET] = None,
     text_column: Annotated[str | None, options.TEXT_COLUMN] = None,
     model: Annotated[str | None, options.MODEL] = None,
     weights: Annotated[str | None, typer.Option(help="Weights file.")] = None,
-    methods: Annotated[str | None, judging_options.METHODS] = None,
+    methods: Annotated[str | None, options.METHODS] = None,
     metrics: Annotated[
         str | None,
         typer.Option(
@@ -76,33 +100,37 @@ def evaluate(
     controls: Annotated[
         bool | None,
         typer.Option(
-            "--controls/--no-controls",
+            "--controls",
             help="Also judge controls: random maps, a centred Gaussian, each method's maps blurred, and its top label's map used for every label.",
         ),
     ] = None,
     labels: Annotated[str | None, options.LABELS] = None,
-    number: Annotated[int | None, options.NUMBER] = None,
-    images_seed: Annotated[int | None, options.IMAGES_SEED] = None,
+    number: Annotated[
+        int | None, typer.Option(min=1, help="Number of images, chosen at random.", show_default="all")
+    ] = None,
+    images_seed: Annotated[int | None, _rare(options.IMAGES_SEED)] = None,
     correct: Annotated[
-        bool | None, typer.Option(help="Only images that the net classifies correctly.")
+        bool | None, _rare(typer.Option(help="Only images that the net classifies correctly."))
     ] = None,
     min_second_probability: Annotated[
         float | None,
-        typer.Option(min=0, max=1, help="Only images whose second label has at least this probability."),
+        _rare(
+            typer.Option(min=0, max=1, help="Only images whose second label has at least this probability.")
+        ),
     ] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
-    fit: Annotated[Fit | None, options.FIT] = None,
-    renormalise: Annotated[bool | None, options.RENORMALISE] = None,
-    thresholds: Annotated[str | None, judging_options.THRESHOLDS] = None,
-    curve: Annotated[str | None, judging_options.CURVE] = None,
+    fit: Annotated[Fit | None, _rare(options.FIT)] = None,
+    renormalise: Annotated[bool | None, _rare(options.RENORMALISE)] = None,
+    thresholds: Annotated[str | None, options.THRESHOLDS] = None,
+    curve: Annotated[str | None, options.CURVE] = None,
     maps: Annotated[
         str | None,
         options.choice_option(get_args(KeptMaps), "How maps are stored (keep is float16)"),
     ] = None,
     images_per_unit: Annotated[
-        int | None, typer.Option(min=1, help="Number of images in one unit of work.")
+        int | None, _rare(typer.Option(min=1, help="Number of images in one unit of work."))
     ] = None,
-    seed: Annotated[int | None, options.STUDY_SEED] = None,
+    seed: Annotated[int | None, options.SEED] = None,
     out: Annotated[
         Path | None,
         options.path_option("Run directory.", show_default="the study file's name, or evaluation"),
@@ -110,25 +138,59 @@ def evaluate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the plan and its estimated cost.")
     ] = False,
-    executor: Annotated[str, options.EXECUTOR] = "local",
-    address: Annotated[str | None, options.ADDRESS] = None,
-    workers: Annotated[int | None, options.WORKERS] = None,
-    gpus: Annotated[float, options.GPUS] = 0,
-    threads: Annotated[int | None, options.THREADS] = None,
+    write_study: Annotated[
+        Path | None,
+        options.path_option("Only write a study file with comments, for the folder or file of --data."),
+    ] = None,
+    executor: Annotated[
+        str, options.choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
+    ] = "local",
+    address: Annotated[str | None, _rare(typer.Option(help="Address of a running Ray cluster."))] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
+    ] = None,
+    gpus: Annotated[float, _rare(typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one."))] = 0,
+    threads: Annotated[
+        int | None, _rare(typer.Option(min=1, max=1024, help="Threads of each worker on a CPU."))
+    ] = None,
     batch_size: Annotated[int | None, options.BATCH_SIZE] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait for another process that uses the run directory.")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Repeat what failed before.")] = False,
+    forget: Annotated[
+        list[str] | None,
+        _rare(
+            typer.Option(
+                metavar="METHOD",
+                help="First remove this method and its results from the run, so that they are computed again. May be repeated.",
+            )
+        ),
+    ] = None,
     track: Annotated[
         list[str] | None,
-        typer.Option(help=f"Log settings and scores to {', '.join(TRACKERS)} at the end. May be repeated."),
+        _rare(
+            typer.Option(
+                help=f"Log settings and scores to {', '.join(TRACKERS)} at the end. May be repeated."
+            )
+        ),
     ] = None,
-    format: Annotated[str, options.choice_option(SCORE_FORMATS, "Format of the scores on stdout")] = "table",
-    pictures: Annotated[bool, typer.Option(help="Write sheets and charts.")] = True,
+    format: Annotated[
+        str, options.choice_option(tuple(SCORE_FORMATS), "Format of the scores on stdout")
+    ] = "table",
+    pictures: Annotated[bool, _rare(typer.Option(help="Write sheets and charts."))] = True,
     quiet: Annotated[bool, options.QUIET] = False,
+    help_all: Annotated[
+        bool,
+        typer.Option(
+            "--help-all", is_eager=True, callback=_print_all_help, help="Also show rarely used options."
+        ),
+    ] = False,
 ) -> None:
+    if write_study is not None:
+        _write_study(write_study, data or ["."], target, text_column)
+        return
     given: dict[str, Any] = locals() | {
         "data": options.with_columns(data, target, text_column),
         "methods": None if methods is None else split_specs(methods),
@@ -152,10 +214,12 @@ def evaluate(
     if not config.data:
         raise InputError("no data was named: give --data, or a study file with data = ...")
     folder = check_output(out or (study.stem if study is not None else "evaluation"))
-    device_here, worker_device = devices_for(executor, gpus, device)
+    device_here, worker_device = _devices_for(executor, gpus, device)
     if dry_run:
         print_result(preview_text(preview(config, folder, device=device_here, threads=threads)))
         return
+    if forget:
+        _forget(folder, forget)
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
@@ -164,7 +228,7 @@ def evaluate(
     outcome = run_study(
         config,
         folder,
-        executor=executor_for(executor, address, workers, gpus, threads, folder),
+        executor=_executor_for(executor, address, workers, gpus, threads, folder),
         device=device_here,
         worker_device=worker_device,
         batch_size=batch_size,
@@ -185,6 +249,33 @@ def evaluate(
         for log in trackers:
             log(saved.evaluation, folder)
     _print_outcome(outcome, printed)
+
+
+def _write_study(file: Path, data: list[str], target: str | None, text_column: str | None) -> None:
+    """Write a study file with comments for the data in a folder or file."""
+    if len(data) > 1:
+        raise InputError("--write-study takes one --data, the folder or file of your data")
+    found, *others = find_data(data[0], target or "", text_column or "")
+    if file.exists():
+        raise InputError(f"{file} exists; write to another file, or remove it")
+    file = output_file(file, "--write-study", "study.toml")
+    write_text(file, draft(found, file, others))
+    shown = shown_path(file)
+    stderr.print(f"wrote {shown} for {found.words}")
+    first = "" if has_model(found) else f"name your model in {shown}, then "
+    stderr.print(f"next: {first}proofmap evaluate {shown} --dry-run")
+
+
+def _forget(folder: Path, methods: Sequence[str]) -> None:
+    """Remove methods and their results from a run."""
+    with Run(folder) as run:
+        known = list(run.methods)
+    for method in methods:
+        if method not in known:
+            raise InputError(f"{folder} has no method {method!r}; it has {', '.join(known)}")
+    with locked(folder), Store(folder, create=True) as store:
+        for method in methods:
+            store.delete_method(method)
 
 
 def _usual_methods(config: Study) -> list[str]:
@@ -209,7 +300,7 @@ def _has_meaning(method: str, net: Classifier) -> bool:
     return True
 
 
-def devices_for(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
+def _devices_for(executor: str, gpus: float, device: str | None) -> tuple[str, str | None]:
     """The device of the net in this process, and in Ray's workers, which see only the GPUs that were requested for them."""
     if executor != "ray":
         return options.check_device(device), None
@@ -222,7 +313,7 @@ def devices_for(executor: str, gpus: float, device: str | None) -> tuple[str, st
     return "cpu", worker_device
 
 
-def executor_for(
+def _executor_for(
     name: str, address: str | None, workers: int | None, gpus: float, threads: int | None, folder: Path
 ) -> Executor:
     if name == "ray":

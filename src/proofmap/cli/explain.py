@@ -14,7 +14,7 @@ from rich.style import Style
 from rich.text import Text
 
 import proofmap as pm
-from proofmap.cli import judging_options, options
+from proofmap.cli import options
 from proofmap.cli.console import SafeConsole, print_result, print_written, progress_for, stderr, table_width
 from proofmap.core.files import Taken, check_output, written_together
 from proofmap.core.inputs import Pictures
@@ -112,17 +112,11 @@ def explain(
     model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
     weights: Annotated[Path | None, options.WEIGHTS] = None,
     labels: Annotated[str, options.LABELS] = "top5",
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help=options.METHODS_HELP,
-            show_default="belief-mask; belief-order for texts, rows, series and models without gradients",
-        ),
-    ] = None,
+    method: Annotated[str | None, options.METHODS] = None,
     label_set: Annotated[str | None, options.LABEL_SET] = None,
     renormalise: Annotated[bool | None, options.RENORMALISE] = None,
-    thresholds: Annotated[str, judging_options.THRESHOLDS] = "paper",
-    curve: Annotated[str, judging_options.CURVE] = "paper",
+    thresholds: Annotated[str, options.THRESHOLDS] = "paper",
+    curve: Annotated[str, options.CURVE] = "paper",
     fill: Annotated[
         str | None,
         typer.Option(

@@ -56,7 +56,7 @@ def figures(
     formats: Annotated[
         str, typer.Option(help=f"File formats separated by commas: {', '.join(FORMATS)}.")
     ] = "pdf,png",
-    out: Annotated[Path, options.OUT] = Path("figures"),
+    out: Annotated[Path, options.path_option("Folder for the results.")] = Path("figures"),
     device: Annotated[str | None, options.DEVICE] = None,
     seed: Annotated[int, options.SEED] = 0,
     quiet: Annotated[bool, options.QUIET] = False,
@@ -74,7 +74,9 @@ def figures(
     for name in wanted:
         own = FIGURES[name].needs == "images"
         chosen = settings | _choices(name, labels, method) if own else _rows(name, number)
-        written += draw_figure(name, out=out, formats=options.split_list(formats), **found, **chosen)
+        written += draw_figure(
+            name, out=out, formats=options.names_after("--formats", formats) or (), **found, **chosen
+        )
     print_written(written)
 
 
@@ -107,8 +109,8 @@ def _wanted(names: str | None, found: dict[str, Any]) -> list[str]:
         if not found:
             raise InputError("name a run, or figures with --names; see: proofmap list figures")
         return figures_of(found["evaluation"])
-    wanted = options.split_list(names)
-    for name in wanted or [names]:
+    wanted = options.names_after("--names", names) or []
+    for name in wanted:
         check_known("figure", name, FIGURES)
     lacking = [name for name in wanted if FIGURES[name].needs == "evaluation" and not found]
     if lacking:

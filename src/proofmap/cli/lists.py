@@ -51,7 +51,7 @@ def list_kind(
     data: Annotated[
         Path, typer.Option(help="Folder with the data and weights that recipes need.")
     ] = DATA_FOLDER,
-    as_json: Annotated[bool, options.AS_JSON] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     if kind is None:
         print_result(f"proofmap list KIND [NAME]\nKIND: {KIND_HELP}")

@@ -1,10 +1,10 @@
-"""Options that several commands share, and functions that read their values. Options whose help lists plug-ins are in ``judging_options``."""
+"""Options that several commands share, and functions that read their values."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,10 +22,9 @@ DEFAULT_METHODS = (
 )
 METHODS_WITHOUT_GRADIENTS = "belief-order,greedy-insertion,kernel-shap,random"
 """The default methods for models of other libraries, which have no gradients."""
-FORMATS = ("table", "md", "csv", "json")
 
 
-def one_of(names: Collection[str]) -> Callable[[str], str]:
+def _one_of(names: Collection[str]) -> Callable[[str], str]:
     """A parser for an option or argument that takes one of these names."""
 
     def name(text: str) -> str:  # typer shows what the parser is called
@@ -37,22 +36,23 @@ def one_of(names: Collection[str]) -> Callable[[str], str]:
 
 
 def choice_option(names: Collection[str], help: str, **settings: Any) -> Any:
-    """An option that takes one of these names. The names are added to the help, and shells complete them."""
-    words = f"{help}: {', '.join(names)}."
+    """An option that takes one of these names. The help lists them, with their meanings if ``names`` has some, and shells complete them."""
+    listed = [f"{name} ({names[name]})" if isinstance(names, Mapping) else name for name in names]
+    words = f"{help}: {', '.join(listed)}."
     return typer.Option(
-        help=words, parser=one_of(names), metavar="<name>", autocompletion=completed(names), **settings
+        help=words, parser=_one_of(names), metavar="<name>", autocompletion=_completed(names), **settings
     )
 
 
 def choice_argument(names: Collection[str], help: str, **settings: Any) -> Any:
     """An argument that takes one of these names. Shells complete them."""
-    return typer.Argument(help=help, parser=one_of(names), autocompletion=completed(names), **settings)
+    return typer.Argument(help=help, parser=_one_of(names), autocompletion=_completed(names), **settings)
 
 
-def completed(names: Iterable[str], separator: str = "") -> Callable[[str], list[str]]:
+def _completed(names: Iterable[str], separator: str = "") -> Callable[[str], list[str]]:
     """Shell completions for a prefix of a name, or of the last name in a separated list.
 
-    >>> completed(["grad-cam", "gradient"], ",")("random,grad-")
+    >>> _completed(["grad-cam", "gradient"], ",")("random,grad-")
     ['random,grad-cam']
     """
 
@@ -63,10 +63,10 @@ def completed(names: Iterable[str], separator: str = "") -> Callable[[str], list
     return complete
 
 
-def named_path(text: str | Path) -> Path:
+def _named_path(text: str | Path) -> Path:
     """The path that an option names. An empty text is refused, because it would stand for the current folder.
 
-    >>> named_path("runs/first").name
+    >>> _named_path("runs/first").name
     'first'
     """
     if not str(text).strip():
@@ -76,13 +76,10 @@ def named_path(text: str | Path) -> Path:
 
 def path_option(help: str, **settings: Any) -> Any:
     """An option that names a file or folder."""
-    return typer.Option(help=help, parser=named_path, metavar="<path>", **settings)
+    return typer.Option(help=help, parser=_named_path, metavar="<path>", **settings)
 
 
 RUN = typer.Argument(help="A run directory, made by evaluate.", show_default=False)
-DATA = typer.Option(
-    help="A dataset, photos or folders; see [bold]proofmap list datasets[/]. May be repeated."
-)
 TARGET = typer.Option(
     help="The column of true labels, if --data is a table of rows (CSV).", show_default="none"
 )
@@ -96,59 +93,49 @@ FIT = choice_option(
     "How a photo is fitted to the net's input if their proportions differ",
     show_default="as the net says",
 )
-METHODS_HELP = (
-    "Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/]."
+
+
+def _method_names(incomplete: str) -> list[str]:
+    from proofmap.methods import METHODS as names  # imports torch
+
+    return _completed(names, ",")(incomplete)
+
+
+METHODS = typer.Option(
+    help="Methods separated by commas, with settings as name:key=value; see [bold]proofmap list methods[/].",
+    autocompletion=_method_names,
 )
-METHOD = typer.Option(help="Only this method. May be repeated.")
-METRICS = typer.Option(help="Only these metrics, separated by commas.")
-LABELS_HELP = (
-    "all, top5, top5+wrong (and two that the net does not believe), p>=0.01, true (the true labels of each image), or names or indices "
-    "separated by commas."
+LABELS = typer.Option(
+    help="all, top5, top5+wrong (and two that the net does not believe), p>=0.01, true (the true labels of each image), or names or "
+    "indices separated by commas."
 )
-LABELS = typer.Option(help=LABELS_HELP)
 LABEL_SET = typer.Option(
     help="Labels that count, separated by commas; all others are ignored.", show_default="all"
 )
 RENORMALISE = typer.Option(
     help="Take the softmax over the label set, or over all outputs.", show_default="over the label set"
 )
-NUMBER = typer.Option(min=1, help="Number of images, chosen at random.", show_default="all")
-OUT = path_option("Folder for the results.")
 DEVICE = typer.Option(help="cpu, cuda, cuda:1, ...", show_default="a GPU if there is one")
 BATCH_SIZE = typer.Option(
     min=1, help="Number of images in a batch.", show_default="chosen by the device's memory"
 )
 SEED = typer.Option(help="The same seed gives the same numbers.")
-STUDY_SEED = typer.Option(
-    help="The same seed gives the same numbers. Images are chosen by [bold]--images-seed[/]."
-)
 IMAGES_SEED = typer.Option(help="Seed of the random sample of images; another seed draws another sample.")
-FORMAT = choice_option(FORMATS, "Format of the result on stdout")
-AS_JSON = typer.Option("--json", help="Print JSON.")
+THRESHOLDS = typer.Option(
+    help="Thresholds of the scores: paper, restricted, appendix, released, or two numbers E1,E2."
+)
+CURVE = typer.Option(help="How curves are drawn: paper, released, rise, restricted, road.")
+FORMAT = choice_option(("table", "md", "csv", "json"), "Format of the result on stdout")
 QUIET = typer.Option("--quiet", "-q", help="Show no progress.")
-EXECUTOR = choice_option(("local", "ray"), "What runs the units (ray needs the extra ray)")
-ADDRESS = typer.Option(help="Address of a running Ray cluster.")
-WORKERS = typer.Option(min=1, help="Number of Ray workers.", show_default="as many as fit")
-GPUS = typer.Option(min=0, help="GPUs for each Ray worker; 0.5 shares one.")
-THREADS = typer.Option(min=1, max=1024, help="Threads of each worker on a CPU.")
-
-
-def split_list(text: str) -> list[str]:
-    """The parts of a text that are separated by commas.
-
-    >>> split_list("cat, dog,")
-    ['cat', 'dog']
-    """
-    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def names_after(option: str, text: str | None) -> list[str] | None:
-    """The names that an option lists, at least one; None if the option was left out.
+    """The names that an option lists, separated by commas, at least one; None if the option was left out.
 
-    >>> names_after("--metrics", "insertion,soundness"), names_after("--metrics", None)
+    >>> names_after("--metrics", "insertion, soundness,"), names_after("--metrics", None)
     (['insertion', 'soundness'], None)
     """
-    names = None if text is None else split_list(text)
+    names = None if text is None else [part.strip() for part in text.split(",") if part.strip()]
     if names == []:
         raise InputError(f"{option} names nothing; write names separated by commas, or leave it out")
     return names

@@ -49,7 +49,7 @@ def reproduce(
         bool, typer.Option("--check", help="Exit code 1 if a statement of the paper is contradicted.")
     ] = False,
     device: Annotated[str | None, options.DEVICE] = None,
-    seed: Annotated[int, options.STUDY_SEED] = 0,
+    seed: Annotated[int, options.SEED] = 0,
     images_seed: Annotated[int | None, options.IMAGES_SEED] = None,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:

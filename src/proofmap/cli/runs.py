@@ -1,18 +1,276 @@
-"""``report`` and ``export``: write a run as one page, and as files for other programs."""
+"""Commands that read runs: ``compare``, ``audit``, ``report`` and ``export``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from proofmap.cli import options
-from proofmap.cli.console import print_written, shown_path, stderr
-from proofmap.core.files import output_file
+from proofmap.cli.console import print_as, print_written, shown_path, stderr
+from proofmap.core.errors import InputError
+from proofmap.core.files import output_file, write_text
+from proofmap.core.inputs import kind_of
+from proofmap.core.text import counted
+from proofmap.results.audit import audit as audit_scores
+from proofmap.results.audit import junit as junit_text
+from proofmap.results.compare import compare as compare_scores
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.frontier import frontier
 from proofmap.results.score_tables import TABLES
+from proofmap.results.seeds import seed_spread
 from proofmap.study.reading.export import DATA, TEXT, export_run
 from proofmap.study.reading.stored_run import Run
+
+_METHOD = typer.Option(help="Only this method. May be repeated.")
+BY = {
+    "differences": "paired differences of methods",
+    "seeds": "how far scores move between runs that differ only in --seed",
+    "reliability": "whether images rank the methods the same way, whether metrics agree, and which method is best by all of them",
+    "frontier": "which methods no other method beats in every score",
+    "bounds": "how far a method's proofs are too strong or too weak, and how much of that maps at the bounds would have avoided",
+    "label-matrix": "the mean AUC of every label under the map of every label",
+}
+_OPTIONS = {
+    "differences": ("--baseline", "--method", "--metrics", "--detect"),
+    "reliability": ("--method", "--metrics"),
+    "frontier": ("--metrics",),
+    "label-matrix": ("--method",),
+}
+"""The options that each kind of comparison takes, besides ``--format``."""
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run directories.", show_default=False)],
+    by: Annotated[str, options.choice_option(BY, "What is compared")] = "differences",
+    baseline: Annotated[
+        str | None, typer.Option(help="Compare only with this method (METHOD or RUN/METHOD).")
+    ] = None,
+    method: Annotated[list[str] | None, _METHOD] = None,
+    metrics: Annotated[str | None, typer.Option(help="Only these metrics, separated by commas.")] = None,
+    allow_mismatch: Annotated[
+        bool, typer.Option("--allow-mismatch", help="Compare runs even if their settings differ.")
+    ] = False,
+    detect: Annotated[
+        float | None,
+        typer.Option(
+            help="Report how many images are needed to detect a difference of this size.",
+            show_default="the difference found",
+        ),
+    ] = None,
+    format: Annotated[str, options.FORMAT] = "table",
+) -> None:
+    given = {"--baseline": baseline, "--method": method or None, "--metrics": metrics, "--detect": detect}
+    for option, value in given.items():
+        if value is not None and option not in _OPTIONS.get(by, ()):
+            raise InputError(f"{option} does not apply to compare --by {by}; leave it out")
+    if len(runs) > 1 and by not in ("differences", "seeds"):
+        raise InputError(f"compare --by {by} takes one run directory, not {len(runs)}")
+    scores = options.names_after("--metrics", metrics)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Run(folder)) for folder in runs]
+        found = [run.evaluation() for run in opened]
+        if by == "differences":
+            names = [folder.name or str(folder) for folder in runs]
+            if len({*names}) < len(names):
+                raise InputError("two of the run directories have the same name; rename one of them")
+            result: Any = compare_scores(
+                found[0] if len(found) == 1 else dict(zip(names, found, strict=True)),
+                baseline=baseline,
+                methods=method or None,
+                metrics=scores,
+                allow_mismatch=allow_mismatch,
+                detect=detect,
+            )
+        else:
+            result = _compared_by(by, found, method or None, scores)
+        for run in opened:
+            _print_notes(run)
+    print_as(result, format)
+
+
+def _compared_by(
+    by: str, found: Sequence[Evaluation], methods: Sequence[str] | None, scores: Sequence[str] | None
+) -> Any:
+    """The table of a comparison by anything but differences."""
+    match by:
+        case "seeds":
+            return seed_spread(found)
+        case "frontier":
+            return frontier(found[0], scores=scores)
+        case "reliability":
+            from proofmap.results.reliability import reliability  # imports torch, as those below
+
+            return reliability(found[0], methods=methods, metrics=scores)
+        case "bounds":
+            from proofmap.results.bounds import bounds
+
+            return bounds(found[0])
+        case _:
+            from proofmap.results.label_matrix import label_matrices
+
+            return label_matrices(found[0], methods=methods)
+
+
+def _print_notes(run: Run) -> None:
+    """Print the notes of a run, which say how its numbers were made."""
+    for note in run.notes():
+        stderr.print(f"note: {run.folder.name}: {note}")
+
+
+def audit(
+    run: Annotated[Path, options.RUN],
+    min_completeness: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Minimum mean completeness, from 0 to 1.")
+    ] = None,
+    min_soundness: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Minimum mean soundness, from 0 to 1.")
+    ] = None,
+    min_best_effort: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Minimum mean best effort, from 0 to 1.")
+    ] = None,
+    bar: Annotated[
+        list[str] | None, typer.Option(help="A bar for any metric: METRIC=NUMBER. May be repeated.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(help="Another run of the same images, such as that of yesterday's net.")
+    ] = None,
+    max_drop: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="How much worse than in that run any score may be; or METRIC=NUMBER for only this metric. May be repeated."
+        ),
+    ] = None,
+    method: Annotated[list[str] | None, _METHOD] = None,
+    fill: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare the bars with scores of this fill only, such as gray. By default every fill must pass."
+        ),
+    ] = None,
+    interval: Annotated[
+        bool, typer.Option("--interval", help="The whole 95 % interval must pass, not only the mean.")
+    ] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Fail if net, code, pictures or Proofmap changed since the run."),
+    ] = False,
+    unfinished: Annotated[
+        bool, typer.Option("--unfinished", help="Accept runs that are not finished.")
+    ] = False,
+    junit: Annotated[
+        Path | None, options.path_option("Also write the verdicts to this file, as JUnit XML.")
+    ] = None,
+    format: Annotated[str, options.FORMAT] = "table",
+) -> None:
+    bars = dict(_metric_and_number("--bar", text) for text in bar or [])
+    if (against is None) == bool(max_drop):
+        raise InputError(
+            "--against and --max-drop must be given together, such as --against runs/main --max-drop 0.05"
+        )
+    if not (bars or against) and {min_completeness, min_soundness, min_best_effort} == {None}:
+        raise InputError(
+            "an audit needs a bar, such as --min-completeness 0.8 or --bar insertion=0.5, or another run: "
+            "--against RUN --max-drop 0.05"
+        )
+    with ExitStack() as stack:
+        opened = stack.enter_context(Run(run))
+        other = None if against is None else stack.enter_context(Run(against))
+        if other is not None:
+            _check_same_pictures(opened, other)
+        evaluation = opened.evaluation()
+        result = audit_scores(
+            evaluation,
+            min_completeness=min_completeness,
+            min_soundness=min_soundness,
+            min_best_effort=min_best_effort,
+            bars=bars,
+            method=method,
+            fill=fill,
+            use="interval" if interval else "mean",
+            against=None if other is None else other.evaluation(),
+            max_drop=_limits(max_drop) if max_drop else None,
+        )
+        demands = {}
+        if not unfinished:
+            failed = "" if method else _failed(opened, evaluation)
+            demands["is finished"] = _unfinished(opened, "the run") or failed
+        if not unfinished and other is not None:
+            demands["is compared with a finished run"] = _unfinished(other, "the other run")
+        if fresh:
+            demands["is fresh"] = _stale(opened)
+        if junit is not None:
+            write_text(
+                output_file(junit, "--junit", "audit.xml"),
+                junit_text(result, run=opened.folder.name, also=demands),
+            )
+        _print_notes(opened)
+        for note in result.notes if format == "csv" else ():  # the other formats contain them
+            stderr.print(f"note: {note}")
+    print_as(result, format)
+    for reason in filter(None, demands.values()):
+        stderr.print(reason)
+    if not result.passes or any(demands.values()):
+        raise typer.Exit(1)
+
+
+def _metric_and_number(option: str, text: str) -> tuple[str, float]:
+    metric, _, value = text.partition("=")
+    try:
+        if metric.strip():
+            return metric.strip(), float(value)
+    except ValueError:
+        pass
+    raise InputError(f"{option} must be METRIC=NUMBER, not {text!r}")
+
+
+def _limits(texts: Sequence[str]) -> float | dict[str, float]:
+    """Parse limits: one number for all scores, or one number for each named metric."""
+    if len(texts) == 1 and "=" not in texts[0]:
+        try:
+            return float(texts[0])
+        except ValueError:
+            raise InputError(f"--max-drop must be a number, or METRIC=NUMBER, not {texts[0]!r}") from None
+    return dict(_metric_and_number("--max-drop", text) for text in texts)
+
+
+def _unfinished(run: Run, which: str) -> str:
+    """A text that says why a run is not finished; empty if it is finished."""
+    item = kind_of(run.manifest.identity).singular
+    lacking = [f"{method} lacks {counted(n, item)}" for method, n in run.unfinished().items()]
+    reason = f"{which} is not finished, so it does not pass: {', '.join(lacking)}. Continue it, or accept it with --unfinished"
+    return reason if lacking else ""
+
+
+def _failed(run: Run, evaluation: Evaluation) -> str:
+    """A text that names the methods which failed on every image; empty if there are none."""
+    lacking = {*run.methods} - {*run.unfinished()} - {result.name for result in evaluation.results}
+    reason = f"no {evaluation.inputs.singular} has a result of {', '.join(sorted(lacking))}, so the run does not pass; see its report, or name others with --method"
+    return reason if lacking else ""
+
+
+def _stale(run: Run) -> str:
+    """A text that says what has changed since the run was computed; empty if nothing has."""
+    from proofmap.study.stored_study import what_changed
+
+    changed = what_changed(run, options.check_device(None))
+    more = f" (and {len(changed) - 5} more)" if len(changed) > 5 else ""
+    reason = f"the run is not fresh, so it does not pass: {'; '.join(changed[:5])}{more}. Evaluate into another --out"
+    return reason if changed else ""
+
+
+def _check_same_pictures(run: Run, other: Run) -> None:
+    """Raise if images with the same name are different pictures in the two runs: images are matched by name."""
+    digests = {image.name: image.digest for image in other.images}
+    for image in run.images:
+        if digests.get(image.name, image.digest) != image.digest:
+            raise InputError(
+                f"{image.name} is not the same in {run.folder} and {other.folder}, so the runs cannot be compared; "
+                "judge both on the same data"
+            )
 
 
 def report(

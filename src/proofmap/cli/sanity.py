@@ -11,7 +11,7 @@ import typer
 
 import proofmap as pm
 from proofmap.checking import ORDERS
-from proofmap.cli import judging_options, options
+from proofmap.cli import options
 from proofmap.cli.console import print_as, print_result, print_written, progress_for, stderr
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import check_output, output_folder, write_text
@@ -34,7 +34,7 @@ def sanity(
     ] = None,
     model: Annotated[str, options.MODEL] = DEFAULT_MODEL,
     weights: Annotated[Path | None, options.WEIGHTS] = None,
-    methods: Annotated[str, judging_options.METHODS] = "gradient,gradient-x-input,grad-cam,edges",
+    methods: Annotated[str, options.METHODS] = "gradient,gradient-x-input,grad-cam,edges",
     labels: Annotated[str, options.LABELS] = "top1",
     number: Annotated[int, typer.Option(min=1, help="Number of images, spread evenly over the data.")] = 20,
     orders: Annotated[
@@ -88,7 +88,7 @@ def sanity(
         )
     if out is not None:
         out = check_output(out)
-    chosen = options.split_list(orders)
+    chosen = options.names_after("--orders", orders) or []
     if unknown := [order for order in chosen if order not in ORDERS]:
         raise pm.InputError(f"--orders must be among {', '.join(ORDERS)}, not {unknown[0]!r}")
     if relabelled_weights is not None and relabelled is None:

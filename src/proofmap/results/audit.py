@@ -101,7 +101,7 @@ class AuditResult(Tables):
         elif self.lines:
             found = (
                 "no control was judged, so it is not known whether noise would pass; judge controls too: "
-                "evaluate --controls, or audit --controls",
+                "evaluate --controls",
             )
         if self.companions:
             found += (

@@ -1,4 +1,4 @@
-"""Writes a first study file for the data in a folder, with a comment for every setting. Used by ``proofmap init``."""
+"""Writes a first study file for the data in a folder, with a comment for every setting. Used by ``proofmap evaluate --write-study``."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def find_data(place: str | Path, target: str = "", column: str = "") -> list[Fou
     if not found:
         raise InputError(
             f"{place} has no photos, no table (.csv, .tsv, .parquet) and no series (.ts). Name the folder or file of your data: "
-            "proofmap init photos/, proofmap init texts.txt. Other data is listed by: proofmap list datasets"
+            "--data photos/, --data texts.txt. Other data is listed by: proofmap list datasets"
         )
     return found
 

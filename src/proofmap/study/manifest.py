@@ -336,7 +336,7 @@ def same_settings(
     """
     hidden = unseen_in(old) | unseen_in(new)
     forget = (
-        f"; remove the old one with: proofmap verify {folder} --forget {shlex.quote(name)}"
+        f"; remove the old one with: proofmap evaluate ... --forget {shlex.quote(name)}"
         if kind == "method"
         else ""
     )

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.inputs import inputs_of
+from proofmap.core.errors import InputError
 from proofmap.core.version import source_version
 from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
 from proofmap.study.opened import OpenStudy, open_study
-from proofmap.study.outcome import Outcome
 from proofmap.study.reading.stored_run import Run
 from proofmap.study.resume import registrations
-from proofmap.study.run import run_study
 from proofmap.study.study import Study
 from proofmap.study.survey import changed_images
 
@@ -77,55 +71,3 @@ def _changed_plugins(run: Run, now_open: list[OpenStudy]) -> list[str]:
             lines = differences(*with_revisions(thing.settings, plain_record(now[name])))
             changed += [f"the {kind[:-1]} {name}: {line}" for line in lines]
     return changed
-
-
-# ---- controls -------------------------------------------------------------------------------------------------
-
-
-def missing_controls(run: Run) -> dict[str, Study]:
-    """The controls that a run lacks, by name, each with the study that judges it; see :mod:`proofmap.methods.controls`.
-
-    Methods that were objects of a Python process cannot be created again, so controls made from their maps are not included.
-    """
-    inputs = inputs_of(run.manifest.identity)
-    found: dict[str, Study] = {}
-    for asked in run.manifest.asked:
-        if not asked["methods"]:
-            continue
-        study = replace(study_of(run, dict(asked)), controls=True, maps=str(run.manifest.study["maps"]))  # type: ignore[arg-type]
-        found |= {name: study for name in study.named_methods(inputs) if name not in run.methods}
-    return found
-
-
-def add_controls(
-    folder: Path,
-    *,
-    device: str | None = None,
-    on_start: Callable[[Sequence[str]], None] | None = None,
-    on_end: Callable[[Outcome], Sequence[Path]] | None = None,
-) -> str:
-    """Judge the controls that a run lacks, and store them in it. Returns an empty text, or the reason why this was not done.
-
-    Stored maps are used, so the controls ``blurred`` and ``top-label`` need only the passes of the metrics.
-    """
-    with Run(folder) as run:
-        kept: Any = run.manifest.study
-        if run.unfinished():
-            return "the run is not finished"
-        if not run.has_results:
-            return "no method of the run has a result"
-        if kept["model"] is None or not kept["dataset"]:
-            return (
-                "the net or the data was an object of a Python process; judge them there, with controls=True"
-            )
-        missing = missing_controls(run)
-    if not missing:
-        return ""
-    if on_start is not None:
-        on_start(list(missing))
-    try:
-        for study in {id(study): study for study in missing.values()}.values():
-            run_study(study, folder, device=device, on_end=on_end)
-    except (ProofmapError, OSError) as error:
-        return str(error)
-    return ""
