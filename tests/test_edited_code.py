@@ -18,7 +18,7 @@ from proofmap.fills import Gray
 from proofmap.methods.controls import Random
 from proofmap.metrics import Soundness, make_metric
 from proofmap.models import load_classifier
-from proofmap.plugins.code import code_record, provenance
+from proofmap.plugins.identity import provenance
 from proofmap.plugins.source import is_installed, source_files, source_of
 from proofmap.study.manifest import Manifest
 from proofmap.study.store.errors import StoreError
@@ -190,28 +190,6 @@ def test_a_study_refuses_to_add_to_the_numbers_of_other_code(folder: Path, what:
     edit(folder / name, old, new)
     with pytest.raises(InputError, match=r"method 'bright' of .* has other settings:\n  code: "):
         pm.run_study(study, folder / "run")
-
-
-def test_in_a_notebook_the_functions_classes_and_constants_that_are_called_count() -> None:
-    code = (
-        "POWER = {power}\n"
-        "class Kept:\n    sign = {sign}\n    def of(self, x):\n        return x * self.sign\n"
-        "def helper(x):\n    return x {operator} POWER\n"
-        "def method(classifier, images, labels):\n    return Kept().of(helper(images))\n"
-        "unused = {unused}\n"
-    )
-    usual = {"power": 2, "sign": 1, "operator": "**", "unused": 0}
-
-    def digest(**changes: object) -> str:
-        scope: dict[str, object] = {"__name__": "no_such_module"}
-        exec(code.format(**{**usual, **changes}), scope)
-        found = scope["method"]
-        assert callable(found)
-        return str(code_record(found)["code"])
-
-    different = {digest(), digest(power=3), digest(sign=-1), digest(operator="*")}
-    assert len(different) == 4
-    assert digest(unused=5) == digest()
 
 
 def test_installed_packages_count_by_their_version() -> None:

@@ -34,8 +34,8 @@ from proofmap.metrics.block import BlockResult, Subjects, join_blocks, widened
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
-from proofmap.plugins.code import provenance
 from proofmap.plugins.failures import exit_as_error
+from proofmap.plugins.identity import provenance
 from proofmap.results.evaluation import Evaluation, batch_record
 from proofmap.results.explanation import Proof
 from proofmap.results.records import method_result, run_scores, unmeasured_scores

@@ -39,7 +39,7 @@ from proofmap.methods.masks.belief_terms import (
 from proofmap.methods.masks.engine import MaskEngine, Slots
 from proofmap.methods.method import Cost
 from proofmap.metrics.roughness import roughness
-from proofmap.plugins.code import provenance
+from proofmap.plugins.identity import provenance
 from proofmap.session import Session
 from tests.mask_toys import unnormalised
 from tests.sessions import Bound, bound

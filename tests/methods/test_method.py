@@ -27,7 +27,7 @@ from proofmap.methods import (
     TopLabel,
     make_method,
 )
-from proofmap.plugins.code import code_record
+from proofmap.plugins.identity import identity
 from proofmap.plugins.specs import split_specs
 from proofmap.session import Session
 from tests.toys import linear_classifier, normal, pixels
@@ -263,7 +263,7 @@ def brightness(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor
 def test_any_function_is_a_method(f: Classifier, images: Tensor) -> None:
     method = make_method(brightness)
     assert method == FromFunction(function=brightness)
-    assert method.settings() == {"method": "brightness", "code": code_record(brightness)["code"]}
+    assert method.settings() == {"method": "brightness", "code": identity(brightness)}
     torch.testing.assert_close(method(f, images, LABELS)[:, 1], images.mean(dim=1))
 
 
@@ -275,7 +275,7 @@ def test_an_object_that_can_be_called_is_a_method_named_after_its_class(
             return brightness(classifier, images, labels)
 
     method = make_method(Bright())
-    assert method.settings() == {"method": "Bright", "code": code_record(Bright())["code"]}
+    assert method.settings() == {"method": "Bright", "code": identity(Bright())}
     assert method(f, images, LABELS).shape == (2, 2, SIZE, SIZE)
 
 

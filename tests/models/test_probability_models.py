@@ -30,6 +30,14 @@ def frame(n: int = 40) -> Any:
     return pd.DataFrame({"age": age, "income": income, "city": city, "member": RANDOM.random(n) < 0.5})
 
 
+MODELS: dict[str, Any] = {}
+
+
+def by_name(rows: Any) -> Any:
+    """A function that reads its model by name."""
+    return MODELS["mine"].predict_proba(rows)
+
+
 def by_formula(table: Any) -> NDArray[np.float64]:
     """Probabilities of two labels, from the columns of a data frame as they were given."""
     score = 0.05 * (table["age"] - 45) + 0.03 * (table["income"].fillna(30) - 30)
@@ -261,15 +269,71 @@ def test_a_model_that_needs_more_digits_than_float32_has_is_refused() -> None:
     pm.Classifier(lambda table: 1e6 * table["a"].to_numpy()[:, None] * [-1, 1], data=thirds, outputs="logits")
 
 
-def test_the_fingerprint_changes_with_the_model() -> None:
+def fitted(kind: str, seed: int) -> tuple[Any, Any]:
+    """A model that was fitted with a seed, and data like those that it was fitted on."""
+    from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
+    from sklearn.feature_extraction.text import TfidfVectorizer
     from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
 
-    x = RANDOM.normal(size=(40, 3))
-    fitted = [LogisticRegression(C=c).fit(x, x[:, 0] > 0) for c in (1.0, 0.1)]
-    one, other = (pm.Classifier(model, data=x) for model in fitted)
-    assert one.fingerprint() == pm.Classifier(copy.deepcopy(fitted[0]), data=x).fingerprint()
-    assert one.fingerprint() != other.fingerprint()
-    assert one.names == ("False", "True") and one.name == "LogisticRegression"
+    random = np.random.default_rng(seed)
+    x = np.random.default_rng(0).normal(size=(60, 3))
+    right = x[:, 0] + random.normal(size=60) > 0
+    texts = ["a cat sat", "a dog ran", "cats and dogs"]
+    match kind:
+        case "linear":
+            return LogisticRegression(C=1.0 + seed).fit(x, x[:, 0] > 0), x
+        case "forest":
+            return RandomForestClassifier(12, random_state=seed).fit(x, x[:, 0] > 0), x
+        case "boosting":
+            return GradientBoostingClassifier(n_estimators=4, random_state=0).fit(x, right), x
+        case "a function":
+            forest = RandomForestClassifier(12, random_state=seed).fit(x, x[:, 0] > 0)
+            return forest.predict_proba, x
+        case _:
+            words = make_pipeline(TfidfVectorizer(), LogisticRegression())
+            return words.fit(texts, [0, 1, seed]), texts
+
+
+@pytest.mark.parametrize("kind", ["linear", "forest", "boosting", "a function", "texts"])
+def test_a_model_that_was_fitted_again_is_another_net(kind: str, tmp_path: Path) -> None:
+    import joblib
+
+    (first, x), (second, _) = fitted(kind, 0), fitted(kind, 1)
+    joblib.dump(first, tmp_path / "model.joblib")
+    one, other, loaded = (
+        pm.Classifier(model, data=x) for model in (first, second, joblib.load(tmp_path / "model.joblib"))
+    )
+    assert one.settings() == other.settings()
+    assert one.fingerprint() == one.fingerprint() != other.fingerprint()
+    if kind != "a function":  # its model is an object whose content cannot be read
+        assert one.fingerprint() == loaded.fingerprint()
+
+
+def test_a_run_refuses_a_forest_that_was_fitted_again(tmp_path: Path) -> None:
+    study = pm.Study(
+        data=[str(tmp_path / "rows.csv")], methods=("random",), metrics=("insertion",), labels="top1"
+    )
+    for seed in (0, 1):
+        model, x = fitted("forest", seed)
+        rows = pd.DataFrame(x, columns=["a", "b", "c"])
+        rows.head(4).to_csv(tmp_path / "rows.csv", index=False)
+        net = pm.Classifier(model.fit(rows, rows["a"] > 0), data=rows)
+        if seed == 0:
+            assert pm.run_study(study, tmp_path / "run", classifier=net).complete
+        else:
+            with pytest.raises(InputError, match=r"the net's weights or code: .* there, .* now"):
+                pm.run_study(study, tmp_path / "run", classifier=net)
+
+
+def test_a_function_around_a_model_that_was_fitted_again_is_another_net() -> None:
+    """The file of the function stays as it is, and the model that it reads by name is seen by its outputs."""
+    (first, x), (second, _) = fitted("forest", 0), fitted("forest", 1)
+    MODELS["mine"] = first
+    before = pm.Classifier(by_name, data=x).fingerprint()
+    assert before == pm.Classifier(by_name, data=x).fingerprint()
+    MODELS["mine"] = second
+    assert pm.Classifier(by_name, data=x).fingerprint() != before
 
 
 # ---- files ------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from proofmap.classifier.outputs import (
     check_rows,
     names_of,
 )
-from proofmap.classifier.probability_models import has_gradient
+from proofmap.classifier.probability_models import ProbabilityModel, has_gradient
 from proofmap.classifier.steadiness import count_labels, outputs_on_noise
 from proofmap.classifier.together import ask, is_together, share_of
 from proofmap.classifier.versions import NetVersion, tensors_of
@@ -44,7 +44,7 @@ from proofmap.core.labels import LabelRule, Labels, is_by_probability, wrong_key
 from proofmap.core.outputs import is_independent
 from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
-from proofmap.plugins.code import Digest
+from proofmap.plugins.identity import identity
 
 
 class Classifier:
@@ -254,14 +254,17 @@ class Classifier:
     def fingerprint(self) -> str:
         """A digest of layers, weights, buffers, code and settings: it differs if the function f(x, a) differs.
 
-        The code is that of a function, or of modules that are not torch's, with everything that this code calls and reads
-        (:mod:`proofmap.plugins.code`).
+        The code is that of a function, or of modules that are not torch's (:mod:`proofmap.plugins.identity`). A net that is not a torch
+        module also counts by f for 32 inputs, rounded to four digits, in which a part of the positions shows the neutral value.
         """
         self.refresh()
-        digest = Digest(16)
-        digest.update(repr(sorted(self.settings().items())).encode())
-        digest.add_function(self.net)
-        return digest.hexdigest()
+        net = self.net.content() if isinstance(self.net, ProbabilityModel) else self.net
+        if isinstance(self.net, nn.Module):
+            return identity(self.settings(), net)
+        probe, blank = self.inputs.probe(), self.inputs.blank(1)
+        chance = torch.rand(32, *self.inputs.positions, generator=torch.Generator().manual_seed(0))
+        f = self.probabilities(self.inputs.composite(chance < 0.5, probe, blank))
+        return identity(self.settings(), net, [round(value, 4) for value in f.flatten().tolist()])
 
     def __call__(self, images: Tensor) -> Tensor:
         """Logits ``(N, A)`` in float32 for one batch, differentiable in the images; log-probabilities if the net returns probabilities."""

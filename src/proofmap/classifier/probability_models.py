@@ -113,6 +113,11 @@ class ProbabilityModel:
             )
         return values.clip(0, 1).astype(np.float32)
 
+    def content(self) -> list[object]:
+        """What identifies the model: a function itself; of other models the class and, if they are of scikit-learn, what was fitted."""
+        is_function = not is_probability_model(self.model)
+        return [self.model] if is_function else [type(self.model), _fitted(self.model)]
+
     def __getstate__(self) -> dict[str, object]:
         return {"model": self.model, "inputs": self.inputs, "declared": self.declared}
 
@@ -215,6 +220,21 @@ def has_gradient(net: Any, x: Tensor) -> bool:
             if "requires grad" not in str(error):
                 raise
             return False
+
+
+def _fitted(value: Any) -> Any:
+    """The public attributes of an estimator of scikit-learn, also of the estimators inside it, as plain data. Of other objects only the
+    class's name."""
+    if hasattr(value, "get_params") and not isinstance(value, type):
+        value = {key: each for key, each in sorted(vars(value).items()) if not key.startswith("_")}
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        value = value.tolist()
+    if isinstance(value, dict):
+        return {key: _fitted(each) for key, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_fitted(each) for each in value]
+    plain = isinstance(value, (type(None), bool, int, float, str, np.ndarray, np.generic))
+    return value if plain else type(value).__name__
 
 
 def _is_other_model(net: object) -> bool:

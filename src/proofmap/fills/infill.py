@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.fills.fill import FILLS, Fill, rounded, title_of
-from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
+from proofmap.plugins.identity import identity
 from proofmap.plugins.python_file import from_python_file, is_python_file, split_python_file
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
@@ -82,7 +82,7 @@ class Infill(Fill):
 
         def build() -> tuple[Painter, Mapping[str, object]]:
             net = self._painter()
-            recorded = code_record(net)
+            recorded = {"code": identity(net)}
             if isinstance(net, nn.Module):
                 net = copy.deepcopy(net).to(session.net.device).eval().requires_grad_(False)
             return net, recorded

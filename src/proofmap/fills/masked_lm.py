@@ -13,7 +13,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.fills.fill import FILLS, Fill, title_of
 from proofmap.fills.text import tokens_of
-from proofmap.plugins.code import code_record
+from proofmap.plugins.identity import identity
 from proofmap.plugins.settings import required
 from proofmap.session import Session
 
@@ -89,7 +89,7 @@ class MaskedLM(Fill):
                 raise InputError(
                     f"masked-lm needs model = a folder or a function {_FORM}, not {type(self.model).__name__}"
                 )
-            return self.model, code_record(self.model)
+            return self.model, {"code": identity(self.model)}
 
         return (session.whole or session).pool((self, "model"), build)
 

@@ -18,8 +18,8 @@ from proofmap.core.ranking import as_maps
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import shortened
 from proofmap.methods.method import ADOPTED, MapFunction, Method
-from proofmap.plugins.code import code_record
 from proofmap.plugins.failures import check_call
+from proofmap.plugins.identity import identity
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
@@ -105,15 +105,7 @@ class FromFunction(Method):
 
     def settings(self) -> dict[str, object]:
         calls = {"per_label": True} if self.per_label else {}
-        return {"method": self._title_name(), **code_record(self.function), **calls}
-
-    def prepare(self, session: Session) -> None:
-        super().prepare(session)
-        # before the first map, because the function may change a value that the record contains
-        self.record(session)
-
-    def record(self, session: Session) -> dict[str, object]:
-        return dict(session.memo((self, "record"), self.settings))
+        return {"method": self._title_name(), "code": identity(self.function), **calls}
 
     def _title_name(self) -> str:
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))

@@ -19,7 +19,7 @@ from proofmap.core.registry import Registry
 from proofmap.methods.method import Cost
 from proofmap.metrics.games import Game
 from proofmap.metrics.judged import Judged
-from proofmap.plugins.code import provenance
+from proofmap.plugins.identity import provenance
 from proofmap.plugins.settings import Plugin, settings_class
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session

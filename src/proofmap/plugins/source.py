@@ -15,26 +15,26 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from pathlib import Path
 
+HERE_ONLY = "only in this process: "
+"""How the identity of a thing begins that another process cannot recognise: its code is in no file, or a value cannot be read."""
 NOT_FOLLOWED = ("proofmap", "torch", "builtins", "abc", "typing", "collections")
 """Packages whose code does not enter a digest: ours has a version, and torch's version is recorded with a run."""
 
 
-def source_of(module: str) -> str:
+def source_of(module: str) -> str | None:
     """What identifies the source of a module: a digest of its files if it is the user's, or name and version of an installed package.
 
-    Empty for a notebook, which has no file. Also empty for the running script, because most of a script has nothing to do with the
-    function that is recorded.
+    Empty for packages whose code does not count. None for a module without a file, such as a notebook.
 
-    >>> source_of("torch.nn"), source_of("__main__")
-    ('', '')
+    >>> source_of("torch.nn"), source_of("a_notebook")
+    ('', None)
     """
-    package = module.partition(".")[0]
-    if package in (*NOT_FOLLOWED, "__main__"):
+    package, path = module.partition(".")[0], module_file(module)
+    if package in NOT_FOLLOWED:
         return ""
-    path = module_file(module)
-    if path is None:
-        return ""
-    return _installed_version(package) if is_installed(path) else source_digest(path)
+    if path is not None and not is_installed(path):
+        return source_digest(path)
+    return _installed_version(package) if path is not None or _is_built_in(module) else None
 
 
 def module_file(module: str) -> Path | None:
@@ -56,7 +56,7 @@ def _python_folders() -> tuple[str, str]:
     return sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")
 
 
-def is_built_in(module: str) -> bool:
+def _is_built_in(module: str) -> bool:
     """Whether a module without a Python file is part of Python or of an installed package: compiled, or built in."""
     if module.partition(".")[0] in sys.stdlib_module_names and module != "__main__":
         return True

@@ -21,7 +21,7 @@ from proofmap.core.environment import environment, other_versions
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, is_disk_full, parse_json, write_text
 from proofmap.core.labels import LabelRule
-from proofmap.plugins.reads import unseen_in
+from proofmap.plugins.source import HERE_ONLY
 from proofmap.study.selection import Selection
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.errors import StoreError, disk_full
@@ -34,6 +34,10 @@ FILE = "run.json"
 _EARLIER = "manifest.json"
 """The name of this file in runs of Proofmap 0.2 and before."""
 HOW_TO_RUN = "proofmap evaluate --data PHOTOS --out RUN makes one"
+_WITHOUT_FILE = (
+    "code without a file (of a notebook, or of exec), or uses a value that cannot be read, so its results cannot be continued in another process "
+    "or after it was defined again: move it to a file"
+)
 _SHOWN = 4
 SCHEMA = 4
 """Version of the manifest and of the records in a run. Runs of other versions are refused."""
@@ -275,7 +279,7 @@ def check_same(
 ) -> None:
     """Raise if the identity ``new`` of a study differs from the identity ``old`` of the run; the message lists the differences.
 
-    The digest of a net depends on the compiled code and on torch's description of the net. So another version of Python or torch may give
+    The digest of a net depends on Python's parser and on torch's description of the net. So another version of Python or torch may give
     the same net another digest. If only the digest differs, and a version is not the one in the run's ``environments``, the message says so.
     """
     lines = differences(old, new)
@@ -283,9 +287,11 @@ def check_same(
         lines = [line for line in lines if not line.startswith("fingerprint:")] or lines
     elif lines and lines[0].startswith("fingerprint:"):
         others = other_versions(environments)
-        if others:
+        if HERE_ONLY in lines[0]:
+            lines.append(f"the net is {_WITHOUT_FILE}")
+        elif others:
             lines.append(
-                f"perhaps only because of {' and '.join(others)}: code counts as it is compiled. The run can be read (report, "
+                f"perhaps only because of {' and '.join(others)}: code counts as Python parses it. The run can be read (report, "
                 "compare, audit, export), and continued with the versions it was made with"
             )
     if lines:
@@ -330,32 +336,19 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
-    """Raise if the method or metric ``name`` has other settings in the study (``new``) than in the run (``old``).
-
-    Also raises if it reads values of which no digest can be computed, because these may have changed.
-    """
-    hidden = unseen_in(old) | unseen_in(new)
+    """Raise if the method or metric ``name`` has other settings in the study (``new``) than in the run (``old``)."""
     forget = (
         f"; remove the old one with: proofmap evaluate ... --forget {shlex.quote(name)}"
         if kind == "method"
         else ""
     )
-    if hidden:
-        which = " and ".join(f"{value} ({type_})" for value, type_ in hidden.items())
-        raise InputError(
-            f"the {kind} {name!r} of {folder} cannot be continued: it reads {which}, whose content cannot be checked, so "
-            "it may have changed. Pass the values that it needs as settings or arguments "
-            f"(functools.partial), or choose another --out{forget}"
-        )
     lines = differences(*with_revisions(old, plain_record(new)))
     if lines:
-        if any(line.startswith("code:") for line in lines):
+        if any(HERE_ONLY in line for line in lines):
+            lines.append(f"(the {kind} is {_WITHOUT_FILE})")
+        elif any(line.startswith("code:") for line in lines):
             lines.append(
                 "(code: of its file, the modules beside it that it imports, and values that belong to it)"
-            )
-        if any(line.startswith("reads.") for line in lines):
-            lines.append(
-                "(reads: values that it reads by name; one that it only uses as a cache belongs in functools.cache)"
             )
         if any(line.startswith("revisions.") for line in lines):
             lines.append("(another revision gives other numbers)")

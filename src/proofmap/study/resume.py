@@ -17,7 +17,7 @@ from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted, size_text
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method
-from proofmap.plugins.code import provenance
+from proofmap.plugins.identity import provenance
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
     Manifest,

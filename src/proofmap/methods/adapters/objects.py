@@ -24,7 +24,7 @@ from proofmap.methods.adapters.library import Attribute, label_by_label, library
 from proofmap.methods.from_function import returned_maps
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import ADOPTED, Method
-from proofmap.plugins.code import class_record, value_digest
+from proofmap.plugins.identity import identity
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
@@ -102,7 +102,7 @@ class FromObject(Method):
         return {
             "method": self._title_name(),
             "library": f"{package} {version(package)}",
-            **(class_record(type(self.of)) if own else {}),
+            **({"code": identity(type(self.of))} if own else {}),
             **({"attributes": plain} if plain else {}),
             **({"options": options} if options else {}),
             "channels": self.channels,
@@ -154,7 +154,7 @@ def _written(value: object) -> str:
     """An option for the record: its text, or its type and a digest if the text would be incomplete."""
     if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float, str, tuple)) for item in value):
         return str(value)
-    return f"{type(value).__name__} {value_digest(value)}"
+    return f"{type(value).__name__} {identity(value)}"
 
 
 def library_of(thing: Any) -> str | None:

@@ -30,7 +30,7 @@ from proofmap.methods.masks.method import WholeNet
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.perturbation.belief_order import BeliefOrder
 from proofmap.methods.perturbation.orders import OrderSearch, scan_sets
-from proofmap.plugins.code import provenance
+from proofmap.plugins.identity import provenance
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
