@@ -22,7 +22,8 @@ def test_a_run_of_code_without_a_file_goes_on_in_this_process_and_no_other(
     assert pm.run_study(toy_study(tmp_path, 4, methods=[bright], metrics=["insertion"]), run).units == 1
     elsewhere = toy_study(tmp_path, 4, methods=[notebook(NOTEBOOK)["bright"]], metrics=["insertion"])
     with pytest.raises(
-        InputError, match=r"(?s)'bright' of .*the method is code without a file .* cannot be continued in anot"
+        InputError,
+        match=r"(?s)'bright' of .*the method is code without a file .* cannot be continued in anot",
     ):
         pm.run_study(elsewhere, run)
     (tmp_path / "mine.py").write_text(NOTEBOOK)
