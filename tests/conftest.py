@@ -25,7 +25,7 @@ from PIL import Image, ImageFont, PngImagePlugin
 
 from proofmap import cli
 from proofmap.core import batching
-from proofmap.data import distractors, pool
+from proofmap.data import distractors
 from proofmap.report.figures import drawing
 from proofmap.study.planning import cost
 from tests.browser import NoBrowser, chromium
@@ -71,22 +71,25 @@ typer.main.get_command = typer.testing._get_command = functools.cache(typer.main
 cost.MEASURED = 0.02  # seconds for which a dry run measures the machine: no test asks for a good estimate
 
 # photographs inside scikit-image are decoded once in a process
-pool.load_sample = functools.cache(pool.load_sample)
+distractors.load_sample = functools.cache(distractors.load_sample)
 
-make_pool, made_pool = pool.build_pool, functools.lru_cache(maxsize=8)(pool.build_pool)
+make_pool, made_pool = (
+    distractors._picture_pool,
+    functools.lru_cache(maxsize=8)(distractors._picture_pool),
+)
 
 
-def build_pool(source: Any, inputs: Any, **options: Any) -> pool.Pool:
+def picture_pool(source: Any, *rest: Any) -> distractors.Pool:
     """Pools of sample photographs are made once in a process: many tests use the same ones, of hundreds of crops."""
     samples = (
         source == "samples"
         if isinstance(source, str)
-        else isinstance(source, tuple) and {*source} <= {*pool.SAMPLES}
+        else isinstance(source, tuple) and {*source} <= {*distractors.SAMPLES}
     )
-    return (made_pool if samples else make_pool)(source, inputs, **options)
+    return (made_pool if samples else make_pool)(source, *rest)
 
 
-pool.build_pool = distractors.build_pool = build_pool
+distractors._picture_pool = picture_pool
 
 # the words on sheets of pictures: a letter is drawn more slowly than a picture is enlarged, and many sheets have the same words
 ImageFont.FreeTypeFont.getmask2 = functools.lru_cache(maxsize=500)(ImageFont.FreeTypeFont.getmask2)

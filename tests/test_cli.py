@@ -172,7 +172,7 @@ def test_a_photo_that_is_not_read_is_named_by_explain_and_evaluate(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "photos" / "IMG_0001.heic").write_bytes(b"ftypheic")
-    message = "note: 1 file in photos looks like a picture but is not read here: IMG_0001.heic; convert it"
+    message = "note: 1 picture in photos not read, because of the format: IMG_0001.heic; convert"
     common = (*MODEL, "--labels", "top2", "--quiet")
     with warnings.catch_warnings():  # as outside pytest, which makes errors of them
         warnings.simplefilter("default")

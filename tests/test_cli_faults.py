@@ -19,9 +19,9 @@ import pytest
 from PIL import Image
 
 from proofmap.core import files
-from proofmap.core.pictures import find_images
 from proofmap.data import load_dataset
-from proofmap.data.folders import image_csv
+from proofmap.data.photos import find_photos
+from proofmap.data.tables import image_csv
 from tests.command import run
 from tests.study.test_faults import small_disk
 from tests.test_cli import MODEL, NET
@@ -247,7 +247,7 @@ def test_a_link_to_itself_among_photos_is_a_photo_that_cannot_be_read(
     (folder / "photos" / "self.png").symlink_to("self.png")
     (folder / "photos" / "inner").symlink_to("inner")
     assert load_dataset("photos").names == ["photo0.png", "photo1.png", "self.png"]
-    assert [path.name for path in find_images(["photos"])] == ["photo0.png", "photo1.png"]
+    assert [path.name for path in find_photos(["photos"])] == ["photo0.png", "photo1.png"]
     flags = ("--data", "photos", "--methods", "gradient", "--no-pictures", "--out", "run")
     assert run(monkeypatch, "evaluate", *flags, *MODEL) == 3
     assert "failed: self.png: " in capsys.readouterr().err

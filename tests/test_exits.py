@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
-from proofmap.data import image_folder
+from proofmap.data.folders import image_folder
 from proofmap.data.loader import load_blocks
 from proofmap.fills import Fill
 from proofmap.methods import Method

@@ -20,17 +20,9 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import (
-    decode_image,
-    eight_bits,
-    find_images,
-    fit,
-    fitted_size,
-    read_image,
-    to_pixels,
-)
+from proofmap.core.pictures import decode_image, eight_bits, fit, fitted_size, read_image, to_pixels
 from proofmap.data import load_dataset
-from proofmap.data.photos import CropWarning, load_images
+from proofmap.data.photos import CropWarning, find_photos, load_images
 from proofmap.judging import evaluate, explain
 from proofmap.report.html import write_report
 
@@ -276,7 +268,7 @@ def test_folders_are_searched_in_depth_and_in_a_fixed_order(tmp_path: Path) -> N
         save(tmp_path, name, noise(4, 4))
     (tmp_path / "notes.txt").write_text("not a picture")
     (tmp_path / "folder.png").mkdir()
-    found = [str(path.relative_to(tmp_path)) for path in find_images([tmp_path])]
+    found = [str(path.relative_to(tmp_path)) for path in find_photos([tmp_path])]
     assert found == ["a/b/c.png", "a/z.JPG", "a.png", "b.png", "c/1.png", "c/10.png", "c/2.png"]
 
 
@@ -284,7 +276,7 @@ def test_what_is_named_comes_in_the_order_it_is_named(tmp_path: Path) -> None:
     for name in ("one/b.png", "one/a.png", "z.png"):
         save(tmp_path, name, noise(4, 4))
     places = [tmp_path / "z.png", str(tmp_path / "one"), tmp_path / "z.png"]
-    assert [path.name for path in find_images(places)] == ["z.png", "a.png", "b.png", "z.png"]
+    assert [path.name for path in find_photos(places)] == ["z.png", "a.png", "b.png", "z.png"]
 
 
 def test_a_picture_with_another_suffix_is_read_when_it_is_named(tmp_path: Path) -> None:
@@ -318,7 +310,7 @@ def test_a_pipe_or_a_device_is_refused_wherever_a_picture_is_expected(tmp_path: 
     (tmp_path / "table.csv").write_text("file\npipe.png\nendless.png\n")
     dataset = load_dataset(str(tmp_path / "table.csv"))
     for i, name in enumerate(("pipe.png", "endless.png")):
-        for read in (read_image, lambda path: find_images([path])):
+        for read in (read_image, lambda path: find_photos([path])):
             with pytest.raises(InputError, match=f"{name} is a pipe or a device"):
                 read(tmp_path / name)
         for look in (dataset.read, dataset.digest):

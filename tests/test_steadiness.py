@@ -14,7 +14,7 @@ import proofmap as pm
 from proofmap.classifier.steadiness import FirstLook, difference_between_batches
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Text
-from proofmap.data import image_folder
+from proofmap.data.folders import image_folder
 from proofmap.methods import Random
 from proofmap.metrics import Insertion
 from proofmap.metrics.block import Subjects

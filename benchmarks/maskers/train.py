@@ -35,7 +35,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import atomic_write, output_file
 from proofmap.core.inputs import Pictures
 from proofmap.core.progress import Lines, Progress, Silent
-from proofmap.data import load_blocks, load_dataset, random_choice, truths
+from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.methods.maskers.file import COUNTER, HEADER, net_digest
 from proofmap.methods.masks.engine import HALF_SCALE
 
@@ -241,7 +241,8 @@ def main() -> None:
     chosen = range(len(dataset.names))
     if options.number is not None:
         chosen = random_choice(dataset.names, min(options.number, len(chosen)), seed=options.seed)
-    label_of = dict(zip(chosen, truths(dataset, f.names, chosen), strict=True))
+    known = true_outputs(dataset, f.names, chosen)
+    label_of = {i: own[0] if len(own) == 1 else None for i, own in zip(chosen, known, strict=True)}
     blocks = list(load_blocks(dataset, f, chosen))
     labels = [label_of[i] for block in blocks for i in block.indices]
     file = train_masker(

@@ -27,7 +27,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.environment import environment
-from proofmap.data import load_blocks, load_dataset, random_choice, truths
+from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.fills import Fill
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.proof import Thresholds, best_effort, completeness, soundness, thresholds, worst_case
@@ -62,7 +62,7 @@ def pictures(f: pm.Classifier, data: str, fold: str, number: int, seed: int) -> 
     for start in range(0, len(drawn), number):
         indices = drawn[start : start + number]
         images = torch.cat([block.images for block in load_blocks(dataset, f, indices)])
-        truth = torch.tensor([-1 if t is None else t for t in truths(dataset, f.names, indices)])
+        truth = torch.tensor([t[0] if len(t) == 1 else -1 for t in true_outputs(dataset, f.names, indices)])
         found.append(images[f.top(images, 1)[:, 0] == truth.to(f.device)])
         if sum(map(len, found)) >= number:
             break

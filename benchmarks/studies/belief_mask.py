@@ -25,8 +25,8 @@ import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.environment import environment
 from proofmap.core.files import output_file
-from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
+from proofmap.data.photos import find_photos
 from proofmap.results.statistics import score_numbers
 
 METHODS = [
@@ -59,7 +59,7 @@ def photos_of(
     folder: Path, f: pm.Classifier, fold: str, number: int | None
 ) -> tuple[list[Path], torch.Tensor, torch.Tensor, torch.Tensor]:
     """The photos of a fold, and the two pools as bytes."""
-    files = find_images([folder])
+    files = find_photos([folder])
     images = pm.load_images(files, f)
     chosen, learn, judge = chosen_of(images, f, fold, number)
     return [files[i] for i in chosen.tolist()], images[chosen], learn, judge

@@ -30,7 +30,8 @@ from given_maps import drawing_from, scores_of, timed_maps
 
 import proofmap as pm
 from proofmap.cli import run_script
-from proofmap.data import IMAGENETTE, load_blocks, load_dataset, random_choice, truths
+from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
+from proofmap.data.imagenet_folders import IMAGENETTE
 from proofmap.methods import METHODS
 from proofmap.report.scatter import mark_texts
 
@@ -125,7 +126,7 @@ def chosen(f: pm.Classifier, data: str, case: Case, number: int) -> tuple[torch.
     second = f.probabilities(images).topk(2, dim=1).values[:, 1]
     wanted = second >= case.second
     if not case.second:
-        truth = torch.tensor([-1 if t is None else t for t in truths(dataset, f.names, indices)])
+        truth = torch.tensor([t[0] if len(t) == 1 else -1 for t in true_outputs(dataset, f.names, indices)])
         wanted &= f.top(images, 1)[:, 0] == truth.to(f.device)
     counted, others = wanted.nonzero()[:, 0], (~wanted).nonzero()[:, 0]
     spread = counted[torch.linspace(0, len(counted) - 1, min(number, len(counted))).long()]

@@ -18,8 +18,8 @@ import torch
 
 import proofmap as pm
 from proofmap.cli import run_script
-from proofmap.core.pictures import find_images
 from proofmap.core.ranking import rank
+from proofmap.data.photos import find_photos
 from proofmap.metrics import proof
 
 GRID = [
@@ -91,7 +91,7 @@ def main() -> None:
     args = parser.parse_args()
     cuda = torch.cuda.is_available()
     f = pm.load_classifier("efficientnet-lite0", device="cuda" if cuda else "cpu")
-    paths = find_images([args.data])
+    paths = find_photos([args.data])
     photos = pm.load_images(paths, f)
     second = f.probabilities(photos).topk(2).values[:, 1]
     photos = photos[second >= 0.1][: args.photos]

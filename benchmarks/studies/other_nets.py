@@ -34,8 +34,8 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import write_text
-from proofmap.core.pictures import find_images
 from proofmap.data import load_blocks, load_dataset
+from proofmap.data.photos import find_photos
 from proofmap.results.statistics import mean_score, score_numbers
 
 NETS = {
@@ -87,7 +87,7 @@ def net_of(name: str, data: Path, device: str) -> pm.Classifier:
 def pictures_of(name: str, data: Path, f: pm.Classifier, between: tuple[int, int] = PICTURES) -> Tensor:
     """All pictures from which those of a net are chosen; of CIFAR-10, those with numbers from the first to before the second."""
     if name.startswith("efficientnet"):
-        return pm.load_images(find_images([data / "imagenet_val"]), f)
+        return pm.load_images(find_photos([data / "imagenet_val"]), f)
     dataset = load_dataset(f"cifar10:{data / 'cifar-10-batches-py'}[test]")
     return torch.cat([block.images for block in load_blocks(dataset, f, range(*between))])
 

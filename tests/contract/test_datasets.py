@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from proofmap.data import ArrayImages, Dataset, HuggingFaceImages, TensorData, load_dataset, open_data
+from proofmap.data import ArrayImages, Dataset, TensorData, load_dataset, open_data
+from proofmap.data.huggingface import HuggingFaceImages
 from proofmap.data.specs import list_datasets
 from proofmap.testing import check_dataset
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, save, saved

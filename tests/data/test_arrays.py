@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from proofmap.core.errors import InputError
-from proofmap.data import ArrayImages, array_file, cifar10, cifar100, load_blocks
-from proofmap.data.arrays import load_cifar, read_cifar
+from proofmap.data import ArrayImages, load_blocks
+from proofmap.data.arrays import array_file, cifar10, cifar100, load_cifar, read_cifar
 from proofmap.models.names import CIFAR10_NAMES, cifar100_names
 from tests.data.made_up import Trap, cifar_batch
 from tests.toys import conv_classifier

@@ -22,14 +22,12 @@ from proofmap.data import (
     ArrayImages,
     Dataset,
     TensorData,
-    choose_names,
     load_dataset,
-    match_labels,
     random_choice,
     rebuild_dataset,
     true_outputs,
-    truths,
 )
+from proofmap.data.dataset import choose_names, match_labels
 from proofmap.models.names import imagenet_names
 from tests import texts
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
@@ -230,21 +228,21 @@ def test_folders_in_other_words_than_the_nets_are_refused_with_both_lists(tmp_pa
     with pytest.raises(
         InputError, match=r"'effusion', 'nodule', 'normal'.*'NORM', 'NOD', 'EFF'.*file and class_index"
     ):
-        truths(photos, ["NORM", "NOD", "EFF"])
-    assert truths(photos, ["0", "1", "2"]) == [0, 1, 2]
+        true_outputs(photos, ["NORM", "NOD", "EFF"])
+    assert true_outputs(photos, ["0", "1", "2"]) == [(0,), (1,), (2,)]
 
 
 def test_truths_are_outputs_of_the_net(tmp_path: Path) -> None:
     photos = load_dataset(saved(tmp_path, "dog/1.png", "cat/1.png", "cat/2.png", "yeti/1.png"))
-    assert truths(photos, ["cup", "dog", "cat"]) == [2, 2, 1, None]
-    assert truths(photos, ["cup", "dog", "cat"], [2, 0]) == [1, 2]
+    assert true_outputs(photos, ["cup", "dog", "cat"]) == [(2,), (2,), (1,), ()]
+    assert true_outputs(photos, ["cup", "dog", "cat"], [2, 0]) == [(1,), (2,)]
 
 
 def test_bare_numbers_are_outputs_as_they_are() -> None:
     pictures = ArrayImages(np.zeros((3, 4, 4, 3), dtype=np.uint8), [4, -1, 0])
-    assert truths(pictures, list("abcde")) == [4, None, 0]
+    assert true_outputs(pictures, list("abcde")) == [(4,), (), (0,)]
     with pytest.raises(InputError, match="the label 4, but the net has outputs 0 to 3"):
-        truths(pictures, list("abcd"))
+        true_outputs(pictures, list("abcd"))
 
 
 def test_labels_that_the_net_does_not_have_are_an_error(tmp_path: Path) -> None:
@@ -252,11 +250,11 @@ def test_labels_that_the_net_does_not_have_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"none of the labels .*'n01440764'.* is an output.*imagenette:FOLDER"
     ):
-        truths(photos, imagenet_names())
+        true_outputs(photos, imagenet_names())
 
 
 def test_nothing_known_is_nothing_claimed(tmp_path: Path) -> None:
-    assert truths(load_dataset(saved(tmp_path, "a.png", "b.png")), ["cat"]) == [None, None]
+    assert true_outputs(load_dataset(saved(tmp_path, "a.png", "b.png")), ["cat"]) == [(), ()]
 
 
 # ---- selections -----------------------------------------------------------------------------------------------

@@ -17,8 +17,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.data import distractors
-from proofmap.data.distractors import from_images
-from proofmap.data.pool import Part, in_part, mark
+from proofmap.data.distractors import Part, from_images, in_part, mark
 from proofmap.fills.images import ImagePool, Images, pools_in
 from proofmap.results import score_tables
 from proofmap.session import Session
@@ -382,8 +381,8 @@ def test_a_study_and_python_give_the_same_maps(make_study: Callable[..., Study],
 
 def test_the_pool_of_sample_photographs_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     distractors._sample_pool.cache_clear()
-    made, build = list[object](), distractors.build_pool
-    monkeypatch.setattr(distractors, "build_pool", lambda *a, **k: made.append(a) or build(*a, **k))
+    made, build = list[object](), distractors._picture_pool
+    monkeypatch.setattr(distractors, "_picture_pool", lambda *a, **k: made.append(a) or build(*a, **k))
     own = from_images(pixels(1, (SIZE, SIZE)), inputs())
     assert own is not None
     first, again = (own.pool(inputs(), size=4, crop="random", seed=0) for _ in range(2))

@@ -19,9 +19,9 @@ from torch.utils import data as torch_data
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures, Rows
 from proofmap.core.tensors import NamedImages
-from proofmap.data import Dataset, TensorData, as_dataset, load_blocks, true_outputs
+from proofmap.data import Dataset, TensorData, load_blocks, true_outputs
 from proofmap.data.distractors import from_dataset
-from proofmap.data.given import images_as_tensor
+from proofmap.data.given import as_dataset, images_as_tensor
 from proofmap.data.truth import label_rows
 from proofmap.testing import check_dataset
 from tests.data.made_up import noise, save, saved

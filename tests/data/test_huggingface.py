@@ -18,8 +18,9 @@ from PIL import Image
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import digest_of
 from proofmap.core.inputs import Text
-from proofmap.data import HuggingFaceImages, hugging_face, load_blocks, load_dataset, rebuild_dataset, truths
+from proofmap.data import load_blocks, load_dataset, rebuild_dataset, true_outputs
 from proofmap.data.given import as_dataset
+from proofmap.data.huggingface import HuggingFaceImages, hugging_face
 from proofmap.data.texts import TextData
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.toys import conv_classifier
@@ -67,7 +68,7 @@ def test_pictures_and_labels_are_found_by_their_types(library: ModuleType, tmp_p
     for i in range(3):
         np.testing.assert_array_equal(np.asarray(dataset.read(i)), noise(i))
     assert [dataset.truth(i) for i in range(3)] == [1, 0, None]
-    assert truths(dataset, ["dog", "cup", "cat"]) == [0, 2, None]
+    assert true_outputs(dataset, ["dog", "cup", "cat"]) == [(0,), (2,), ()]
     assert dataset.digest(1) == digest_of(png(1))
     assert dataset.digest(2) == digest_of(file.read_bytes())
 

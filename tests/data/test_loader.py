@@ -21,7 +21,8 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.data import Dataset, ImageBlock, Unreadable, image_folder, load_blocks, load_dataset
+from proofmap.data import Dataset, ImageBlock, Unreadable, load_blocks, load_dataset
+from proofmap.data.folders import image_folder
 from proofmap.data.photos import load_images
 from tests.data.made_up import Scripted, bomb, jpeg, noise, save
 

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 
 from proofmap.core.errors import InputError
-from proofmap.data import open_data, photographs, rebuild_dataset
+from proofmap.data import open_data, rebuild_dataset
+from proofmap.data.specs import photographs
 from tests.toys import conv_classifier
 
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
-from proofmap.data.pool import build_pool
+from proofmap.data.distractors import build_pool
 from tests.data.made_up import cifar_batch
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from proofmap.core.errors import InputError
-from proofmap.data import SeriesFile, load_dataset, series_file
+from proofmap.data import load_dataset
+from proofmap.data.series_files import SeriesFile, series_file
 
 
 def test_a_ts_file_has_channels_and_labels(tmp_path: Path) -> None:

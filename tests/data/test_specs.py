@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 
 from proofmap.core.errors import InputError
-from proofmap.data import (
-    ArrayImages,
-    Corners,
-    DatasetInfo,
-    ImageFiles,
-    list_datasets,
-    load_dataset,
-    rebuild_dataset,
-)
+from proofmap.data import ArrayImages, list_datasets, load_dataset, rebuild_dataset
+from proofmap.data.dataset import DatasetInfo
+from proofmap.data.folders import ImageFiles
+from proofmap.data.imagenet_folders import Corners
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
 
 

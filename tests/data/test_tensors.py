@@ -15,7 +15,7 @@ from torch import nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
-from proofmap.data import TensorData, load_blocks, truths
+from proofmap.data import TensorData, load_blocks, true_outputs
 from proofmap.study.opened import dataset_settings
 from tests.toys import conv_classifier, normal
 
@@ -65,7 +65,7 @@ def test_what_is_read_is_a_copy() -> None:
 
 def test_labels_find_the_outputs_of_the_net() -> None:
     dataset = TensorData(normal(3, 5), torch.tensor([1, -1, 0]), kind="rows", label_names=["cat", "dog"])
-    assert truths(dataset, ["dog", "cup", "cat"]) == [0, None, 2]
+    assert true_outputs(dataset, ["dog", "cup", "cat"]) == [(0,), (), (2,)]
     assert [TensorData(normal(3, 5), [4, 0, 2], kind="rows").truth(i) for i in range(3)] == [4, 0, 2]
 
 

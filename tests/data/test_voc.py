@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proofmap.core.errors import InputError
-from proofmap.data import image_csv, load_blocks, load_dataset, pascal_voc
-from proofmap.data.tables import read_things
+from proofmap.data import load_blocks, load_dataset
+from proofmap.data.tables import image_csv, pascal_voc
 from proofmap.models import load_classifier
 from proofmap.study import Run, Study, run_study
 from tests.data.made_up import noise, save, saved
@@ -122,7 +122,7 @@ def test_a_table_may_have_a_line_for_each_thing(tmp_path: Path) -> None:
 def test_a_faulty_line_is_named(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "things.csv").write_text(text)
     with pytest.raises(InputError, match=told):
-        read_things(tmp_path / "things.csv")
+        image_csv(tmp_path / "things.csv")
 
 
 # ---- used ---------------------------------------------------------------------------------------------------------

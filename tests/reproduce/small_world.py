@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from benchmarks.maskers.train import train_masker
-from proofmap.data import IMAGENETTE
+from proofmap.data.imagenet_folders import IMAGENETTE
 from proofmap.models import load_classifier, registry
 from proofmap.models.names import imagenet_names
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError
-from proofmap.data import image_folder, load_dataset
+from proofmap.data import load_dataset
+from proofmap.data.folders import image_folder
 from proofmap.data.photos import load_images
 from proofmap.judging import evaluate
 from proofmap.methods import METHODS as REGISTERED_METHODS

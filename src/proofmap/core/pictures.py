@@ -1,12 +1,10 @@
-"""Find picture files, decode them safely, resize and crop them. Unreadable files are named in an error, never skipped."""
+"""Decode pictures safely, resize and crop them."""
 
 from __future__ import annotations
 
 import io
 import math
-import os
-import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,19 +13,12 @@ from PIL import Image, ImageOps, PngImagePlugin, UnidentifiedImageError
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, list_nearby, suggest_path
-from proofmap.core.text import counted, one_line
+from proofmap.core.files import check_ends
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
 Fit = Literal["crop", "pad", "squash"]
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm"})
-NOT_READ = {
-    *(".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jfif", ".jpe", ".pgm", ".pbm", ".pnm"),
-    *(".tga", ".ico", ".svg", ".eps", ".psd", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf"),
-    *(".rw2", ".raw", ".exr", ".dcm"),
-}
-"""Suffixes of pictures that are not read; files with them are named in a warning."""
 RESULTS = frozenset({"scores.sqlite", "evaluation.json", "scores.csv"})
 """A folder that holds one of these files contains results of Proofmap."""
 OWN_SOFTWARE = "Proofmap"
@@ -50,94 +41,6 @@ _RESAMPLING = {
 
 class UnreadableImage(InputError):
     """A file that is not a picture, is damaged, or has an unsupported format."""
-
-
-class UnreadWarning(UserWarning):
-    """A folder has pictures in an unsupported format."""
-
-
-def find_images(places: Iterable[str | Path]) -> list[Path]:
-    """The image files among the given files and folders, in a fixed order. Folders inside folders are searched too."""
-    found: list[Path] = []
-    for place in map(Path, places):
-        if place.is_dir():
-            inside = [place / file for file in files_below(place) if (place / file).is_file()]
-            if not inside:
-                raise InputError(f"the folder {place} holds no images ({', '.join(sorted(SUFFIXES))})")
-            found += inside
-        elif place.exists():
-            check_ends(place)
-            found.append(place)
-        else:
-            raise InputError(
-                f"there is no file or folder {place}.{suggest_path(place) or list_nearby(place, SUFFIXES)}"
-            )
-    if not found:
-        raise InputError("no image was given; name at least one file or folder")
-    return found
-
-
-def files_below(folder: str | Path) -> list[str]:
-    """The image files below a folder, as relative paths with ``/``, in alphabetical order of their folders.
-
-    Hidden files, links to a parent folder, and pictures that Proofmap wrote are left out. A file is opened only if its folder
-    has results of Proofmap. Pictures of other formats are named in an :class:`UnreadWarning`.
-    """
-    check_searchable(folder)
-    found: list[str] = []
-    unread: list[str] = []
-    for file in _below(str(folder), "", False):
-        suffix = os.path.splitext(file)[1].lower()
-        if suffix in SUFFIXES or suffix in NOT_READ:
-            (found if suffix in SUFFIXES else unread).append(file)
-    if unread:
-        unread.sort()
-        one = len(unread) == 1
-        more = f" and {len(unread) - 3} more" if len(unread) > 3 else ""
-        warnings.warn(
-            f"{counted(len(unread), 'file')} in {one_line(str(folder))} {'looks like a picture' if one else 'look like pictures'} "
-            f"but {'is' if one else 'are'} not read here: {one_line(', '.join(unread[:3]))}{more}; convert {'it' if one else 'them'} to JPEG or PNG",
-            UnreadWarning,
-            stacklevel=2,
-        )
-    return sorted(found, key=lambda file: file.split("/"))
-
-
-def check_searchable(folder: str | Path) -> None:
-    """Refuse to search the whole file system for images."""
-    if os.path.realpath(folder) == os.path.realpath(os.sep):
-        raise InputError(f"{folder} is the whole file system; name the folder that holds the images")
-
-
-def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
-    try:
-        with os.scandir(folder) as found:
-            entries = [entry for entry in found if not entry.name.startswith(".")]
-    except OSError as error:
-        shown = folder.encode(errors="replace").decode()
-        raise InputError(f"the folder {shown} cannot be listed: {error.strerror}") from None
-    among_results = among_results or any(entry.name in RESULTS for entry in entries)
-    for entry in entries:
-        if _is_folder(entry):
-            if not (entry.is_symlink() and _leads_back(entry.path)):
-                yield from _below(entry.path, f"{prefix}{entry.name}/", among_results)
-        elif not (entry.is_symlink() or entry.is_file()):  # a dangling link is an image that cannot be read
-            continue
-        elif not (among_results and is_own_picture(entry.path)):
-            yield prefix + entry.name
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
-
-
-def _leads_back(link: str) -> bool:
-    """Whether a link leads to a folder that contains the link: following it would never end."""
-    target, parent = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
-    return os.path.commonpath([target, parent]) == target
 
 
 def own_mark() -> PngImagePlugin.PngInfo:

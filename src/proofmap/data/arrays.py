@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, suggest_path
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, reader
 from proofmap.data.folders import existing_folder
 from proofmap.models.names import CIFAR10_NAMES, cifar100_names
 
@@ -180,6 +180,9 @@ class ArrayImages(Dataset):
         return digest_of(f"{self._layout} {picture.dtype.str} {picture.shape}", picture.tobytes())
 
 
+@reader(
+    "npz", "npz:FILE?layout=nhwc|nchw", "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy"
+)
 def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
     """Pictures of a ``.npy`` file (memory-mapped), or of an ``.npz`` file with its labels.
 
@@ -205,12 +208,14 @@ def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
         raise InputError(f"{path}: {error}") from None
 
 
+@reader("cifar10", "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked")
 def cifar10(path: str | Path, *, split: str = "test") -> ArrayImages:
     """CIFAR-10 from ``cifar-10-batches-py``, or from the folder that holds it: the test batch, or all training batches."""
     files = {"test": "test_batch", "train": "data_batch_*"}
     return _cifar("cifar10", path, split, "cifar-10-batches-py", files, CIFAR10_NAMES)
 
 
+@reader("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked")
 def cifar100(path: str | Path, *, split: str = "test") -> ArrayImages:
     """CIFAR-100 with its fine labels, from ``cifar-100-python`` or from the folder that holds it."""
     return _cifar(

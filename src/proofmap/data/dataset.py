@@ -6,7 +6,8 @@ import re
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -16,6 +17,36 @@ from proofmap.core.inputs import Box, Pictures
 from proofmap.core.label_names import canonical_name
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, did_you_mean
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """A kind of dataset.
+
+    Attributes:
+        name: the kind.
+        form: how to write the dataset string. Words in capitals stand for your own values, and what follows them is optional.
+        description: one line.
+    """
+
+    name: str
+    form: str
+    description: str
+
+
+READERS: dict[str, tuple[DatasetInfo, Callable[..., Dataset]]] = {}
+"""The kinds of datasets, each with the function that opens it. The keyword arguments of the function are the settings of the string."""
+_Reader = TypeVar("_Reader", bound=Callable[..., "Dataset"])
+
+
+def reader(kind: str, form: str, description: str) -> Callable[[_Reader], _Reader]:
+    """A decorator that makes a function the reader of a kind of dataset."""
+
+    def register(function: _Reader) -> _Reader:
+        READERS[kind] = DatasetInfo(kind, form, description), function
+        return function
+
+    return register
 
 
 class Dataset(ABC):
@@ -74,10 +105,6 @@ class Dataset(ABC):
         if labels is None or isinstance(labels, Sequence):
             return tuple(labels or ())
         return (int(labels),) if labels >= 0 else ()
-
-    def source_of(self, i: int, k: int) -> str:
-        """Where true label ``k`` of item ``i`` is written, for error messages."""
-        return f"{self.names[i]} in {self.title}"
 
     def boxes(self, i: int) -> tuple[Box, ...]:
         """Boxes around the objects of the true label, in pixels of the upright picture; empty if unknown."""
@@ -200,21 +227,13 @@ def _synonyms(name: str) -> list[str]:
     return [part.strip() for part in name.split(",")]
 
 
-def truths(
-    dataset: Dataset, outputs: Sequence[str], indices: Sequence[int] | None = None
-) -> list[int | None]:
-    """The only true label of each picture as an output index; None if it is unknown or if there are several."""
-    known = true_outputs(dataset, outputs, indices)
-    return [labels[0] if len(labels) == 1 else None for labels in known]
-
-
 def true_outputs(
     dataset: Dataset, outputs: Sequence[str], indices: Sequence[int] | None = None, *, strict: bool = False
 ) -> list[tuple[int, ...]]:
     """The true labels of each picture as output indices, each once; empty if they are unknown.
 
     ``outputs`` are the classifier's ``names``. It is an error if the net has none of the dataset's labels. A single label that the net does
-    not have is left out; with ``strict`` it is an error, which says where the label is written.
+    not have is left out; with ``strict`` it is an error.
     """
     chosen = range(len(dataset)) if indices is None else indices
     own = [dataset.true_labels(i) for i in chosen]
@@ -242,11 +261,11 @@ def true_outputs(
         _warn_of_order(dataset, places)
     if strict:
         for i, labels in zip(chosen, own, strict=True):
-            for k, label in enumerate(labels):
+            for label in labels:
                 if places[label] is None:
                     name = dataset.label_names[label]
                     raise InputError(
-                        f"{dataset.source_of(i, k)} has the label {name!r}, which is not an output of the net.{did_you_mean(name, outputs)}"
+                        f"{dataset.names[i]} in {dataset.title} has the label {name!r}, which is not an output of the net.{did_you_mean(name, outputs)}"
                     )
     return [
         tuple(dict.fromkeys(at for label in labels if (at := places[label]) is not None)) for labels in own

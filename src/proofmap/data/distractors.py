@@ -1,7 +1,7 @@
 """The default distractors. Distractors are images that are shown behind hidden pixels; by default they are other images of the study itself.
 
 - Distractors are images of the study's data as the net sees them, each once, chosen by name with a fixed seed.
-- They are split into two halves by content (:func:`proofmap.data.pool.in_part`): methods draw from one half, metrics from the other. A
+- They are split into two halves by content (:func:`in_part`): methods draw from one half, metrics from the other. A
   half has up to 256 images.
 - For a net of photographs, sample photographs of the package are added to a half with fewer than 4 images.
 - If there is only one image, the sample photographs are used (without that image); other nets of pictures get noise.
@@ -13,22 +13,31 @@ behind a gray X-ray picture. An image is never its own distractor, because image
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, lru_cache, partial
+from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import torch
+from PIL import Image
 from torch import Tensor
 
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.pictures import fit, read_image
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed
-from proofmap.data.photos import SAMPLES, load_sample
-from proofmap.data.pool import LEVELS, Part, Pool, build_pool, can_be_halved, in_part, mark
+from proofmap.data.photos import SAMPLES, find_photos, load_sample
+from proofmap.data.specs import is_dataset, load_dataset
+
+Part = Literal["all", "learn", "judge"]
+"""The sources of a pool to draw from: all, the half for methods (``learn``), or the half for metrics (``judge``)."""
+
 
 MOST = 256
 """Largest number of own images (images of the study's data) in a half."""
@@ -38,6 +47,46 @@ _COLOURED = 16
 """A picture is in colour if the channels of a pixel differ by more than this number of levels, from 0 to 255."""
 _HALVES: tuple[Part, Part] = ("learn", "judge")
 _CHUNK = 64
+_KEPT_OPEN = 64
+_LEVELS = 255  # pictures are compared as bytes
+_LEAST = 2
+"""Smallest number of sources (images that pictures are made from) in a half of a pool. One of them may be the image that is explained."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The M pictures ``(M, *shape)`` of a pool, and the marks of the S images that they were made from (the sources). Picture k was made from
+    source k modulo S.
+
+    A mark (:func:`proofmap.core.streams.content_marks`) is a number that identifies a source as the net would see it, so that an image is
+    never its own distractor, not even as a crop. ``part`` says which sources were used.
+    """
+
+    pictures: Tensor
+    marks: Tensor
+    part: Part = "all"
+
+    @classmethod
+    def of(cls, values: Tensor, inputs: Inputs, part: Part = "all") -> Pool:
+        """The pool of inputs ``(M, *shape)``, each of which is a source; pictures are kept as bytes."""
+        return cls(_kept(values, inputs), mark(values, inputs), part)
+
+
+def in_part(marks: Tensor, part: Part) -> Tensor:
+    """A boolean mask ``(N,)`` of the sources that belong to ``part``. Sources are given by their marks ``(N,)``.
+
+    A random bit, computed from the mark, decides the half of a source. So the half depends only on the image's content, and no image is in
+    both halves, even in two different pools.
+    """
+    if part == "all":
+        return torch.ones_like(marks, dtype=torch.bool)
+    return (streams.random_words(marks, 1)[:, 0] & 1).bool() == (part == "learn")
+
+
+def _splits(marks: Tensor) -> bool:
+    """Whether the sources can be split by these marks into two halves with at least :data:`_LEAST` distinct sources each."""
+    learned = int(in_part(marks.unique(), "learn").sum())
+    return min(learned, len(marks.unique()) - learned) >= _LEAST
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +115,7 @@ class Distractors:
     def _can_be_halved(self, inputs: Inputs) -> bool:
         found = [self._part(part, inputs) for part in _HALVES]
         samples = [_sample_mark(name, inputs) for one in found for name in one.samples]
-        return can_be_halved(torch.cat([self.marks, torch.tensor(samples, dtype=torch.int64)]))
+        return _splits(torch.cat([self.marks, torch.tensor(samples, dtype=torch.int64)]))
 
     def _part(self, part: Part, inputs: Inputs) -> Distractors:
         """The distractors of one part: its own images and, if there are few of them, its sample photographs."""
@@ -90,7 +139,7 @@ class Distractors:
         if joining == 0:
             return Pool(own, marks)
         times = size // (len(own) + joining) if crop == "random" else 1
-        others = build_pool(self.samples, inputs, size=times * joining, crop=crop, seed=seed)
+        others = _picture_pool(self.samples, inputs, times * joining, crop, seed, "all")
         shape = others.pictures.shape[1:]
         rounds = [own.expand(times, *own.shape), others.pictures.view(times, -1, *shape)]
         return Pool(torch.cat(rounds, dim=1).flatten(0, 1), torch.cat([marks, others.marks]))
@@ -99,7 +148,7 @@ class Distractors:
 @lru_cache(maxsize=4)
 def _sample_pool(samples: tuple[str, ...], inputs: Pictures, size: int, crop: str, seed: int) -> Pool:
     """A pool of sample photographs. The pool is cached, because making it takes seconds and every method and metric uses it."""
-    return build_pool(samples, inputs, size=size, crop=crop, seed=seed)
+    return _picture_pool(samples, inputs, size, crop, seed, "all")
 
 
 def from_images(images: Tensor, inputs: Inputs) -> Distractors | None:
@@ -216,9 +265,8 @@ class _Found:
 
     def add(self, images: Tensor, names: Sequence[tuple[str, str]] = ()) -> None:
         """Add images ``(n, *shape)`` with their names and digests, unless their half is full; pictures are kept as bytes."""
-        values, pictures = images.to(torch.float32), isinstance(self.inputs, Pictures)
-        kept = (values * LEVELS).round().clamp(0, LEVELS).to(torch.uint8) if pictures else values
-        marks = mark(values, self.inputs)
+        values = images.to(torch.float32)
+        kept, marks = _kept(values, self.inputs), mark(values, self.inputs)
         halves = in_part(marks, "learn").tolist()
         for k, (value, half) in enumerate(zip(marks.tolist(), halves, strict=True)):
             if value not in self._by_mark and self._free[half]:
@@ -237,3 +285,152 @@ class _Found:
         images = torch.stack([image for image, _, _ in chosen]) if chosen else self.inputs.blank(0)
         names = {name: digest for _, name, digest in chosen if name}
         return Distractors(images, torch.tensor(marks, dtype=torch.int64), samples, names)
+
+
+# ---- named sources ----
+
+
+def build_pool(source: Any, inputs: Inputs, *, size: int, crop: str, seed: int, part: Part = "all") -> Pool:
+    """A pool of ``size`` inputs from ``source``: :class:`Distractors`, an array ``(M, *shape)``, or for pictures also a folder, files, a
+    dataset (an object, or a string such as ``cifar10:FOLDER[train]``) or ``"samples"``. Its images are the sources of the pictures, which
+    are bytes ``(M, C, H, W)``.
+
+    With ``crop="random"`` pictures are random resized crops (8 to 100 % of the area, sides 3:4 to 4:3, flipped with probability
+    1/2), and sources are used again if there are fewer than ``size``. With ``crop="none"`` sources are resized, centre-cropped and
+    used once. Sources outside ``part`` are skipped. If a half has fewer than two sources, all sources are used, and the pool's ``part`` is
+    ``all``.
+    """
+    if isinstance(source, Distractors):
+        return source.pool(inputs, size=size, crop=crop, seed=seed, part=part)
+    if isinstance(inputs, Pictures):
+        return _picture_pool(source, inputs, size, crop, seed, part)
+    if isinstance(source, (str, Path)):
+        raise InputError(
+            f"distractors for {inputs.noun} need several {inputs.noun}, or source = an array "
+            f"(M, {', '.join(map(str, inputs.shape))}), not {source!r}; or use another fill"
+        )
+    values = inputs.check(torch.as_tensor(source).float())
+    marks = mark(values, inputs)
+    part = part if _splits(marks) else "all"
+    order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(values))
+    return Pool.of(values[order[in_part(marks[order], part)][:size]], inputs, part)
+
+
+def _picture_pool(source: Any, inputs: Pictures, size: int, crop: str, seed: int, part: Part) -> Pool:
+    channels, (height, width) = inputs.channels, inputs.size
+    if channels not in (1, 3):
+        raise InputError(
+            f"distractor pictures have 1 or 3 channels, the classifier takes {channels}; use fill='gray'"
+        )
+    openers, in_memory = _openers(source), not isinstance(source, (str, Path, list, tuple))
+    order = streams.permutations(torch.tensor(streams.key_of(seed, "pool order")), len(openers)).tolist()
+    opened: dict[int, tuple[Image.Image, Image.Image]] = {}
+
+    def read(which: int) -> tuple[Image.Image, Image.Image]:
+        """Source number ``which``: the unchanged image, and the image in the net's colours."""
+        if which not in opened:
+            if len(opened) >= _KEPT_OPEN:
+                opened.clear()
+            whole = openers[which]()
+            opened[which] = whole, whole.convert("RGB").convert("L" if channels == 1 else "RGB")
+        return opened[which]
+
+    def picture(which: int, i: int) -> np.ndarray:
+        """Picture ``i`` of the pool, made from source number ``which``."""
+        _, coloured = read(which)
+        if crop == "random":
+            made = _random_crop(coloured, (height, width), streams.key_of(seed, which, i, "crop"))
+        else:
+            made = fit(coloured, (height, width), None, "bilinear")
+        return np.asarray(made).reshape(height, width, channels)
+
+    chosen, pictures, marks = list[int](), list[np.ndarray](), list[Tensor]()
+    for which in order:
+        whole, _ = read(which)
+        as_it_is = in_memory and whole.size == (width, height)
+        marks.append(mark(inputs.prepare(whole, cropped=as_it_is)[None], inputs))
+        if bool(in_part(marks[-1], part)):
+            pictures.append(picture(which, len(chosen)))
+            chosen.append(which)
+        if len(chosen) == size:
+            break
+    seen = torch.cat(marks)
+    if part != "all" and len(marks) == len(order) and not _splits(seen):
+        return _picture_pool(source, inputs, size, crop, seed, "all")
+    if crop == "random":
+        pictures += [picture(chosen[i % len(chosen)], i) for i in range(len(chosen), size)]
+    values = torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2).contiguous()
+    return Pool(values, seen[in_part(seen, part)], part)
+
+
+def _kept(values: Tensor, inputs: Inputs) -> Tensor:
+    """Inputs as a pool keeps them: pictures as bytes."""
+    is_picture = isinstance(inputs, Pictures)
+    return (values * _LEVELS).round().clamp(0, _LEVELS).to(torch.uint8) if is_picture else values
+
+
+def mark(images: Tensor, inputs: Inputs) -> Tensor:
+    """The marks ``(N,)`` of images ``(N, *shape)`` as the net sees them."""
+    return streams.content_marks(images, _LEVELS if isinstance(inputs, Pictures) else None)
+
+
+def _random_crop(image: Image.Image, size: tuple[int, int], key: int) -> Image.Image:
+    area, ratio, left, top, flip = streams.uniform(torch.tensor(key), 5).tolist()
+    wanted = (0.08 + 0.92 * area) * image.width * image.height
+    aspect = math.exp(math.log(3 / 4) + ratio * math.log(16 / 9))
+    width = min(image.width, max(1, round(math.sqrt(wanted * aspect))))
+    height = min(image.height, max(1, round(math.sqrt(wanted / aspect))))
+    x, y = int(left * (image.width - width + 1)), int(top * (image.height - height + 1))
+    image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR, box=(x, y, x + width, y + height))
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if flip < 0.5 else image
+
+
+def _openers(source: Any) -> Sequence[Callable[[], Image.Image]]:
+    if isinstance(source, str) and source in ("own", "samples"):
+        return [partial(load_sample, name) for name in SAMPLES]
+    if isinstance(source, str) and is_dataset(source):
+        dataset = load_dataset(source)
+        if dataset.kind != Pictures.kind:
+            raise InputError(f"distractors are pictures; {dataset.title} has other inputs")
+        return [partial(dataset.read, i) for i in range(len(dataset))]
+    if isinstance(source, (str, Path)):
+        source = find_photos([source])
+    if isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, Path)) for s in source):
+        names = [s for s in source if s in SAMPLES]
+        if len(names) == len(source):
+            return [partial(load_sample, name) for name in names]
+        return [partial(read_image, path) for path in find_photos(source)]
+    try:
+        n = len(source)
+    except TypeError:
+        raise InputError(
+            f"distractors must have a length, and a {type(source).__name__} has none; give a list, an array or a dataset"
+        ) from None
+    if n == 0:
+        raise InputError("there are no distractors: the source is empty")
+    return [partial(_from_item, source, i) for i in range(n)]
+
+
+def _from_item(source: Any, index: int) -> Image.Image:
+    """An item of an array, tensor or dataset as a picture. It may be CHW or HWC, of bytes or of floats in [0, 1], or a pair (image, label)."""
+    item = source[index]
+    if isinstance(item, (tuple, list)):
+        item = item[0]
+    if isinstance(item, dict):
+        item = item.get("image", next(iter(item.values())))
+    if isinstance(item, Image.Image):
+        return item
+    array = item.detach().cpu().numpy() if isinstance(item, Tensor) else np.asarray(item)
+    if array.ndim == 3 and array.shape[0] in (1, 3) and array.shape[2] not in (1, 3):
+        array = array.transpose(1, 2, 0)
+    if array.ndim == 2:
+        array = array[:, :, None]
+    if array.ndim != 3 or array.shape[2] not in (1, 3, 4) or array.size == 0:
+        raise InputError(
+            f"distractor {index} has shape {array.shape}; expected a picture (H, W, C) or (C, H, W) in gray or RGB"
+        )
+    if array.dtype != np.uint8:
+        if not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1):
+            raise InputError(f"distractor {index} must hold 8-bit pixels or floats in [0, 1]")
+        array = (array * 255).round().astype(np.uint8)
+    return Image.fromarray(np.broadcast_to(array[:, :, :3], (*array.shape[:2], 3)).copy())

@@ -1,22 +1,32 @@
-"""Datasets of picture files: in folders, with or without a sub-folder per label, in tables of files and labels, and in the layout of Pascal
-VOC."""
+"""Datasets of picture files, and the search for pictures in folders."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from xml.etree import ElementTree
 
 from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, parse_json, suggest_path
-from proofmap.core.inputs.base import Box, read_box
-from proofmap.core.pictures import SUFFIXES, decode_image, files_below
-from proofmap.data.dataset import Dataset
-from proofmap.data.tables import has_things, label_indices, labelled_objects, read_table, read_things, text_of
+from proofmap.core.inputs import Box
+from proofmap.core.inputs.base import read_box
+from proofmap.core.pictures import RESULTS, SUFFIXES, decode_image, is_own_picture
+from proofmap.core.text import counted, one_line
+from proofmap.data.dataset import Dataset, reader
+
+_NOT_READ = {
+    *(".heic", ".heif", ".hif", ".avif", ".jxl", ".jp2", ".j2k", ".jfif", ".jpe", ".pgm", ".pbm", ".pnm"),
+    *(".tga", ".ico", ".svg", ".eps", ".psd", ".dng", ".cr2", ".cr3", ".nef", ".arw", ".raf", ".orf"),
+    *(".rw2", ".raw", ".exr", ".dcm"),
+}
+"""Suffixes of pictures that are not read; files with them are named in a warning."""
+
+
+class UnreadWarning(UserWarning):
+    """A folder has pictures in an unsupported format."""
 
 
 class ImageFiles(Dataset):
@@ -30,7 +40,6 @@ class ImageFiles(Dataset):
         settings: what :meth:`settings` returns.
         boxes: for each file, a JSON list of boxes ``[x0, y0, x1, y1]`` of its label, in pixels of the upright picture.
         objects: for each file, boxes by label, if files have objects of several labels.
-        lines: for each label of each file, its line number in the table ``title``, for messages.
     """
 
     def __init__(
@@ -45,13 +54,11 @@ class ImageFiles(Dataset):
         label_names: Sequence[str] = (),
         boxes: Sequence[str] | None = None,
         objects: Sequence[Mapping[int, Sequence[Box]]] | None = None,
-        lines: Sequence[Sequence[int]] | None = None,
     ) -> None:
         self.title, self.root, self.label_names = title, str(root), tuple(label_names)
         self.names = [printable(file) for file in files] if names is None else names
         self._files, self.labels, self._boxes = files, labels, boxes
-        self._objects, self._lines = objects, lines
-        self._settings = settings
+        self._objects, self._settings = objects, settings
 
     def path(self, i: int) -> Path:
         """The file of picture ``i``."""
@@ -60,9 +67,6 @@ class ImageFiles(Dataset):
     def read(self, i: int) -> Image.Image:
         path = self.path(i)
         return decode_image(path, printable(str(path)))
-
-    def source_of(self, i: int, k: int) -> str:
-        return super().source_of(i, k) if self._lines is None else f"line {self._lines[i][k]} of {self.title}"
 
     def digest(self, i: int) -> str:
         path = self.path(i)
@@ -95,6 +99,7 @@ class ImageFiles(Dataset):
         return super().objects(i) if self._objects is None else self._objects[i]
 
 
+@reader("folder", "FOLDER", "images; with a sub-folder per label, those are the labels")
 def image_folder(path: str | Path) -> ImageFiles:
     """All images below a folder, in a fixed order.
 
@@ -128,43 +133,6 @@ def image_folder(path: str | Path) -> ImageFiles:
     )
 
 
-def image_csv(path: str | Path) -> ImageFiles:
-    """The images that a table lists, in the order of the table, with their labels.
-
-    The first row names the columns, separated by commas, semicolons or tabs. The column ``file`` (or ``path``, ``filename``, ``image``) has
-    the paths of images, relative to the table's folder. Labels are numbers in the column ``class_index``, or names or numbers in ``label``
-    (or ``class``); an empty cell is an unknown label. The column ``boxes_xyxy`` (or ``boxes``) may have boxes
-    ``[[x0, y0, x1, y1], ...]``. Label names are replaced by their indices in alphabetical order; numbers are kept. For files with several
-    labels see :func:`proofmap.data.tables.read_table`.
-
-    With the columns ``x0``, ``y0``, ``x1``, ``y1`` (or ``xmin``, ``ymin``, ``xmax``, ``ymax``) each line is one object with its label
-    and box. The labels of a file are then the labels of its objects.
-    """
-    table = Path(os.path.abspath(path))
-    boxes, objects, lines = None, None, None
-    if has_things(table):
-        things = read_things(table)
-        files = list(things)
-        numbers, label_names, objects = labelled_objects(list(things.values()), table)
-    else:
-        found = read_table(table)
-        files, boxes = found.files, found.boxes
-        index, label_names = label_indices((label for own in found.labels for label in own), table)
-        numbers = [tuple(index[label] for label in own) for own in found.labels]
-        lines = [list(own.values()) for own in found.labels]
-    return ImageFiles(
-        table.parent,
-        files,
-        title=table.name,
-        settings={"dataset": "csv", "path": str(table)},
-        labels=numbers,
-        label_names=label_names,
-        boxes=boxes,
-        objects=objects,
-        lines=lines,
-    )
-
-
 # ---- files ----------------------------------------------------------------------------------------------------
 
 
@@ -184,70 +152,56 @@ def printable(name: str) -> str:
     return name if name.isascii() else os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-# ---- Pascal VOC ---------------------------------------------------------------------------------------------
+def files_below(folder: str | Path) -> list[str]:
+    """The image files below a folder, as relative paths with ``/``, in alphabetical order of their folders.
 
-
-PHOTOS, ANNOTATIONS, SPLITS = "JPEGImages", "Annotations", "ImageSets/Main"
-
-
-def pascal_voc(path: str | Path, *, split: str = "") -> ImageFiles:
-    """Photos with boxes by label, in one of two layouts.
-
-    Pascal VOC's
-        ``JPEGImages/NAME.jpg`` with ``Annotations/NAME.xml``. ``split`` names a list of photos in
-        ``ImageSets/Main/SPLIT.txt``, such as ``trainval``; all photos by default.
-    A folder
-        with an XML file next to each photo, as labelling tools write them.
-
-    The corners of a box are pixels inside it, counted from 1: ``xmin, ymin, xmax, ymax`` becomes (xmin - 1, ymin - 1, xmax, ymax).
-    The true labels of a photo are the labels of its objects.
+    Hidden files, links to a parent folder, and pictures that Proofmap wrote are left out. A file is opened only if its folder
+    has results of Proofmap. Pictures of other formats are named in an :class:`UnreadWarning`.
     """
-    root = existing_folder(path)
-    photos = root / PHOTOS if (root / PHOTOS).is_dir() else root
-    is_flat = photos == root
-    files = files_below(photos)
-    if split:
-        listed = root / SPLITS / f"{split}.txt"
-        stems = {line.split()[0] for line in text_of(listed).splitlines() if line.strip()}
-        files = [file for file in files if Path(file).stem in stems]
-        if missing := stems - {Path(file).stem for file in files}:
-            raise InputError(f"{listed} names {min(missing)}, but there is no such photo in {photos}")
-    if not files:
-        raise InputError(f"the folder {photos} holds no images")
-    xml = [
-        (photos / file).with_suffix(".xml") if is_flat else root / ANNOTATIONS / f"{Path(file).stem}.xml"
-        for file in files
-    ]
-    found = [read_annotation(file) if file.is_file() else {} for file in xml]
-    if not any(found):
-        where = "next to the photos" if is_flat else f"in {ANNOTATIONS}"
-        raise InputError(
-            f"no object is labelled in {root}: there must be XML files {where}, one for each photo"
+    if os.path.realpath(folder) == os.path.realpath(os.sep):
+        raise InputError(f"{folder} is the whole file system; name the folder that holds the images")
+    found: list[str] = []
+    unread: list[str] = []
+    for file in _below(str(folder), "", False):
+        suffix = os.path.splitext(file)[1].lower()
+        if suffix in SUFFIXES or suffix in _NOT_READ:
+            (found if suffix in SUFFIXES else unread).append(file)
+    if unread:
+        warnings.warn(
+            f"{counted(len(unread), 'picture')} in {one_line(str(folder))} not read, because of the format: "
+            f"{one_line(', '.join(sorted(unread)[:3]))}{', ...' if len(unread) > 3 else ''}; convert to JPEG or PNG",
+            UnreadWarning,
+            stacklevel=2,
         )
-    labels, label_names, objects = labelled_objects(found, root)
-    return ImageFiles(
-        photos,
-        files,
-        title=f"{root.name}[{split}]" if split else root.name,
-        settings={"dataset": "voc", "path": str(root), "split": split},
-        labels=labels,
-        label_names=label_names,
-        objects=objects,
-    )
+    return sorted(found, key=lambda file: file.split("/"))
 
 
-def read_annotation(path: Path) -> Mapping[str, list[Box]]:
-    """The boxes in one annotation file, by label name."""
+def _below(folder: str, prefix: str, among_results: bool) -> Iterator[str]:
     try:
-        root = ElementTree.fromstring(text_of(path))
-    except ElementTree.ParseError as error:
-        raise InputError(f"{path} cannot be read as XML: {error}") from None
-    boxes: dict[str, list[Box]] = {}
-    for thing in root.iter("object"):
-        name = (thing.findtext("name") or "").strip()
-        corners = [thing.findtext(f"bndbox/{side}") for side in ("xmin", "ymin", "xmax", "ymax")]
-        x0, y0, x1, y1 = read_box(corners, f"an object of {path}")
-        if not name:
-            raise InputError(f"an object of {path} has no name")
-        boxes.setdefault(name, []).append((x0 - 1, y0 - 1, x1, y1))
-    return boxes
+        with os.scandir(folder) as found:
+            entries = [entry for entry in found if not entry.name.startswith(".")]
+    except OSError as error:
+        shown = folder.encode(errors="replace").decode()
+        raise InputError(f"the folder {shown} cannot be listed: {error.strerror}") from None
+    among_results = among_results or any(entry.name in RESULTS for entry in entries)
+    for entry in entries:
+        if _is_folder(entry):
+            if not (entry.is_symlink() and _leads_back(entry.path)):
+                yield from _below(entry.path, f"{prefix}{entry.name}/", among_results)
+        elif not (entry.is_symlink() or entry.is_file()):  # a dangling link is an image that cannot be read
+            continue
+        elif not (among_results and is_own_picture(entry.path)):
+            yield prefix + entry.name
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself
+        return False
+
+
+def _leads_back(link: str) -> bool:
+    """Whether a link leads to a folder that contains the link: following it would never end."""
+    target, parent = os.path.realpath(link), os.path.realpath(os.path.dirname(link))
+    return os.path.commonpath([target, parent]) == target

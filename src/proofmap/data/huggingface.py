@@ -11,7 +11,7 @@ from PIL import Image
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import check_ends, digest_of
 from proofmap.core.pictures import decode_image
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, reader
 from proofmap.data.texts import one_split, texts_of_rows
 
 
@@ -80,6 +80,11 @@ class HuggingFaceImages(Dataset):
         return f"{self.names[i]} of {self.title}"
 
 
+@reader(
+    "hf",
+    "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN, or text=COLUMN",
+    "a dataset of Hugging Face, or a folder in one of its layouts",
+)
 def hugging_face(
     path: str,
     *,

@@ -14,10 +14,10 @@ from PIL import Image
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, parse_json
-from proofmap.core.pictures import files_below, resize_shorter_side
-from proofmap.data.dataset import Dataset
-from proofmap.data.folders import ImageFiles, existing_folder
-from proofmap.data.tables import read_table, text_of
+from proofmap.core.pictures import resize_shorter_side
+from proofmap.data.dataset import Dataset, reader
+from proofmap.data.folders import ImageFiles, existing_folder, files_below
+from proofmap.data.tables import image_csv, text_of
 from proofmap.models.names import imagenet_names
 
 IMAGENETTE = {
@@ -46,6 +46,11 @@ _NUMBER = re.compile(r"(\d+)\.\w+$")
 # ---- Imagenette -----------------------------------------------------------------------------------------------
 
 
+@reader(
+    "imagenette",
+    "imagenette:FOLDER[val|train]?labels=imagenet|imagenette",
+    "ten ImageNet classes; labels among 1000 outputs or ten",
+)
 def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet") -> ImageFiles:
     """Imagenette's photos, from the unpacked folder that contains ``train`` and ``val``, or from one of these two folders.
 
@@ -115,6 +120,11 @@ class Corners(Dataset):
         return self.pictures.stamp(i)
 
 
+@reader(
+    "imagenette-corner",
+    "imagenette-corner:FOLDER[val|train]?seed=N",
+    "a random corner of each Imagenette photo, as in the paper",
+)
 def imagenette_corner(
     path: str | Path, *, split: str = "val", labels: str = "imagenet", seed: int = 0
 ) -> Corners:
@@ -131,6 +141,11 @@ def imagenette_corner(
 # ---- ImageNet -------------------------------------------------------------------------------------------------
 
 
+@reader(
+    "imagenet",
+    "imagenet:FOLDER[val|train]",
+    "ImageNet with labels.csv, a folder per class, or the devkit's text files",
+)
 def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
     """ImageNet photos in one of three layouts; labels are the usual 1000 outputs.
 
@@ -175,23 +190,17 @@ def imagenet(path: str | Path, *, split: str = "val") -> ImageFiles:
 
 
 def _imagenet_table(table: Path, split: str) -> ImageFiles:
-    found = read_table(table)
-    written = [label for own in found.labels for label in own]
-    wrong = next((w for w in written if not (w.isdecimal() and int(w) < 1000)), None)
-    if wrong is not None or not written:
+    found = image_csv(table)
+    numbers = [label for i in range(len(found)) for label in found.true_labels(i)]
+    if found.label_names or not numbers or max(numbers) >= 1000:
+        wrong = repr(found.label_names[0]) if found.label_names else max(numbers, default="none")
         raise InputError(
-            f"{table} must give ImageNet labels as numbers 0 to 999 in a column class_index, not {wrong!r}; "
+            f"{table} must give ImageNet labels as numbers 0 to 999 in a column class_index, not {wrong}; "
             f"for other labels write csv:{table}"
         )
-    return ImageFiles(
-        table.parent,
-        found.files,
-        title=f"imagenet[{split}]",
-        settings={"dataset": "imagenet", "path": str(table), "split": split},
-        labels=[tuple(map(int, own)) for own in found.labels],
-        label_names=imagenet_names(),
-        boxes=found.boxes,
-    )
+    found.title, found.label_names = f"imagenet[{split}]", imagenet_names()
+    found._settings = {"dataset": "imagenet", "path": str(table), "split": split}
+    return found
 
 
 def _order_of_folders(present: list[str], places: Sequence[Path], photos: Path) -> dict[int, str]:
@@ -313,6 +322,11 @@ REAL_TABLE = "real.json"
 _PHOTO = re.compile(r"ILSVRC2012_val_(\d{8})\.\w+$")
 
 
+@reader(
+    "imagenet-real",
+    "imagenet-real:FOLDER?table=real.json&count=N",
+    "ImageNet validation photos with the labels of Beyer et al. 2020, several or none for each; count=2: with two",
+)
 def imagenet_real(path: str | Path, *, table: str = "", count: int = 0) -> ImageFiles:
     """ImageNet's validation photos, in one folder or in sub-folders, with the ReaL labels of ``real.json``.
 

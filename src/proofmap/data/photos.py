@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -12,12 +11,12 @@ from PIL import Image
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, require
-from proofmap.core.files import list_nearby, suggest_path
+from proofmap.core.files import check_ends, list_nearby, suggest_path
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import SUFFIXES, find_images, read_image
+from proofmap.core.pictures import SUFFIXES, read_image
 from proofmap.core.tensors import NamedImages
 from proofmap.core.text import check_known, did_you_mean
-from proofmap.data.folders import printable
+from proofmap.data.folders import files_below, printable
 
 SAMPLES: dict[str, str] = {
     "astronaut": "astronaut.png",
@@ -61,22 +60,30 @@ def sample_path(name: str) -> Path:
 
 
 def find_photos(places: Iterable[str | Path]) -> list[Path]:
-    """The image files among files, folders and samples (``sample:cat``), in a fixed order. The error for a missing file suggests similar
-    files or samples.
-    """
-    return find_images([_file(str(place)) for place in places])
-
-
-def _file(place: str) -> Path:
-    if place.startswith(SAMPLE):
-        return sample_path(place[len(SAMPLE) :])
-    if os.path.exists(place):
-        return Path(place)
-    if not place.strip():
-        raise InputError("a photo without a name was given; name a file or folder")
-    if "://" in place:
-        raise InputError(f"{place} is an address; photos are read from files, so download it first")
-    raise InputError(no_such_place(place))
+    """The image files among files, folders and samples (``sample:cat``), in a fixed order. Folders inside folders are searched too."""
+    found: list[Path] = []
+    for place in map(str, places):
+        path = sample_path(place[len(SAMPLE) :]) if place.startswith(SAMPLE) else Path(place)
+        if not place.strip():
+            raise InputError("a photo without a name was given; name a file or folder")
+        if not path.exists():
+            raise InputError(
+                f"{place} is an address; photos are read from files, so download it first"
+                if "://" in place
+                else no_such_place(place)
+            )
+        check_ends(path)
+        inside = (
+            [path / file for file in files_below(path) if (path / file).is_file()]
+            if path.is_dir()
+            else [path]
+        )
+        if not inside:
+            raise InputError(f"the folder {place} holds no images ({', '.join(sorted(SUFFIXES))})")
+        found += inside
+    if not found:
+        raise InputError("no image was given; name at least one file or folder")
+    return found
 
 
 def no_such_place(place: str, suffixes: Collection[str] = SUFFIXES) -> str:

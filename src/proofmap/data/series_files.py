@@ -7,7 +7,7 @@ import os
 import wave
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.table_files import check_header
-from proofmap.data.dataset import numbered
+from proofmap.data.dataset import numbered, reader
 from proofmap.data.tables import table_rows, text_of
 from proofmap.data.tensors import TensorData
 
@@ -56,6 +56,11 @@ class SeriesFile(TensorData):
         self._settings, self.rate = settings, read.rate
 
 
+@reader(
+    "series",
+    "series:FILE?target=COLUMN",
+    "series of a .ts file, a CSV file (a series in each row), a .npz file (series and labels), a WAV file or a folder of them",
+)
 def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
     """The series in a file. The file's suffix says how it is read:
 
@@ -140,11 +145,11 @@ def _ts(text: str, path: str) -> _Read:
     return _Read(_together(found, path), labels)
 
 
-def _table(text: str, suffix: str, path: str) -> tuple[list[str], Iterator[tuple[int, list[str]]]]:
+def _table(text: str, suffix: str, path: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     return table_rows(text, "\t" if suffix == ".tsv" else ",", path)
 
 
-def _csv(header: list[str], rows: Iterator[tuple[int, list[str]]], path: str, target: str) -> _Read:
+def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target: str) -> _Read:
     check_header([name for name in header if name != target], path)
     at = header.index(target) if target in header else None
     if target and at is None:

@@ -19,8 +19,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from proofmap.core.errors import InputError
@@ -28,15 +27,18 @@ from proofmap.core.files import distinct_names
 from proofmap.core.inputs.table_files import PARQUET
 from proofmap.core.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
-from proofmap.data.arrays import array_file, cifar10, cifar100
-from proofmap.data.dataset import Dataset
-from proofmap.data.folders import ImageFiles, image_csv, image_folder, pascal_voc, printable
-from proofmap.data.huggingface import hugging_face
-from proofmap.data.imagenet_folders import imagenet, imagenet_real, imagenette, imagenette_corner
+from proofmap.data import (  # noqa: F401 - each registers the kinds that it reads
+    arrays,
+    huggingface,
+    imagenet_folders,
+    series_files,
+    table_rows,
+    tables,
+    texts,
+)
+from proofmap.data.dataset import READERS, Dataset, DatasetInfo, reader
+from proofmap.data.folders import ImageFiles, printable
 from proofmap.data.photos import SAMPLE, SAMPLES, find_photos, no_such_place, sample_path
-from proofmap.data.series_files import holds_series, series_file
-from proofmap.data.table_rows import table_file
-from proofmap.data.texts import LINES, text_file
 
 _WITH_KIND = re.compile(r"(?P<kind>[a-z][a-z0-9-]+):(?P<rest>.+)", re.DOTALL)  # two letters: C: is a drive
 _PARTS = re.compile(
@@ -51,7 +53,8 @@ _BY_SUFFIX = {
     ".wav": "series",
     **dict.fromkeys(PARQUET, "table"),
     ".txt": "text",
-    **dict.fromkeys(LINES, "text"),
+    ".jsonl": "text",
+    ".ndjson": "text",
 }
 DATA_SUFFIXES = tuple(_BY_SUFFIX)
 """The suffixes of data files other than photos."""
@@ -60,24 +63,9 @@ _READ_FOR = {"rows": "table", "series": "series", "text": "text", "tokens": "tex
 _COLUMN_OPTIONS = {"column": "--text-column", "target": "--target"}  # on the command line
 
 
-@dataclass(frozen=True)
-class DatasetInfo:
-    """A kind of dataset.
-
-    Attributes:
-        name: the kind.
-        form: how to write the dataset string. Words in capitals stand for your own values, and what follows them is optional.
-        description: one line.
-    """
-
-    name: str
-    form: str
-    description: str
-
-
 def _options(kind: str) -> dict[str, type]:
     """The settings of a kind of dataset, each with its type. They are the keyword arguments of the function that opens such datasets."""
-    parameters = inspect.signature(_OPENERS[kind]).parameters.values()
+    parameters = inspect.signature(_KINDS[kind][1]).parameters.values()
     settings = [one for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
     return {one.name: int if one.annotation in (int, "int") else str for one in settings}
 
@@ -151,12 +139,12 @@ def load_dataset(spec: str | Path, **options: str | int) -> Dataset:
                     f"{'is a folder of pictures and ' if kind == 'folder' else ''}has no columns. Leave it out, or name a CSV, JSONL or Parquet file, or a saved dataset of Hugging Face as hf:FOLDER"
                 )
             hint = f"it has {', '.join(known)}" if known else "it has none"
-            raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {_KINDS[kind].form}")
+            raise InputError(f"{kind} has no setting {key!r}; {hint}. Write it as {_KINDS[kind][0].form}")
         try:
             arguments[key] = known[key](value)
         except ValueError:
             raise InputError(f"{kind} needs a whole number as {key}, not {value!r}") from None
-    return _OPENERS[kind](*([place] if place else []), **arguments)
+    return _KINDS[kind][1](*([place] if place else []), **arguments)
 
 
 def rebuild_dataset(settings: Mapping[str, object]) -> Dataset:
@@ -165,7 +153,7 @@ def rebuild_dataset(settings: Mapping[str, object]) -> Dataset:
     kind = str(arguments.pop("dataset", None))
     if kind not in _KINDS:
         raise _unknown(kind)
-    return _OPENERS[kind](**arguments)
+    return _KINDS[kind][1](**arguments)
 
 
 def list_datasets() -> list[DatasetInfo]:
@@ -174,9 +162,10 @@ def list_datasets() -> list[DatasetInfo]:
     >>> [info.form for info in list_datasets()][:2]
     ['FOLDER', 'csv:FILE']
     """
-    return list(_KINDS.values())
+    return [info for info, _ in _KINDS.values()]
 
 
+@reader("samples", "samples", "the 16 photographs inside scikit-image; no labels")
 def sample_photos() -> ImageFiles:
     """The photographs inside scikit-image, by their short names, without labels."""
     paths = [sample_path(name) for name in SAMPLES]
@@ -189,6 +178,7 @@ def sample_photos() -> ImageFiles:
     )
 
 
+@reader("photos", "PHOTO PHOTO ...", "photos and folders named one by one")
 def photographs(places: Sequence[str | Path]) -> ImageFiles:
     """The photos in files and folders, named by their files. ``sample:cat`` is a photograph that comes with scikit-image."""
     samples = {place: str(place)[len(SAMPLE) :] for place in places if str(place).startswith(SAMPLE)}
@@ -248,7 +238,7 @@ def _parse(spec: str) -> tuple[str, str, dict[str, str]]:
             kind = "text"
         if kind == "csv" and ("target" in options or "name" in options):  # a table of files has no setting
             kind = "table"
-        if kind == "npz" and holds_series(place):
+        if kind == "npz" and series_files.holds_series(place):
             kind = "series"
     return kind, place, options
 
@@ -274,73 +264,5 @@ def _unknown(kind: str) -> InputError:
     return InputError(f"there is no kind of dataset {kind!r}.{hint} Known are: {', '.join(sorted(_KINDS))}")
 
 
-_DATASETS: tuple[tuple[str, Callable[..., Dataset], str, str], ...] = (
-    ("folder", image_folder, "FOLDER", "images; with a sub-folder per label, those are the labels"),
-    (
-        "csv",
-        image_csv,
-        "csv:FILE",
-        "columns file and label (a name) or class_index; may have boxes_xyxy, or x0, y0, x1, y1 in a line for each object",
-    ),
-    (
-        "table",
-        table_file,
-        "table:FILE?target=COLUMN&name=COLUMN",
-        "rows of a CSV or Parquet file; target has the true labels, name the names of rows",
-    ),
-    (
-        "text",
-        text_file,
-        "text:FILE?column=COLUMN&target=COLUMN&name=COLUMN",
-        "texts: the lines of a file, or a column of a CSV, JSONL or Parquet file; target has the true labels",
-    ),
-    (
-        "series",
-        series_file,
-        "series:FILE?target=COLUMN",
-        "series of a .ts file, a CSV file (a series in each row), a .npz file (series and labels), a WAV file or a folder of them",
-    ),
-    ("voc", pascal_voc, "voc:FOLDER[SPLIT]", "photos with Pascal VOC's XML files: boxes of several labels"),
-    (
-        "npz",
-        array_file,
-        "npz:FILE?layout=nhwc|nchw",
-        "NumPy arrays images and labels, bytes or floats in [0, 1]; also .npy",
-    ),
-    (
-        "imagenette",
-        imagenette,
-        "imagenette:FOLDER[val|train]?labels=imagenet|imagenette",
-        "ten ImageNet classes; labels among 1000 outputs or ten",
-    ),
-    (
-        "imagenette-corner",
-        imagenette_corner,
-        "imagenette-corner:FOLDER[val|train]?seed=N",
-        "a random corner of each Imagenette photo, as in the paper",
-    ),
-    (
-        "imagenet",
-        imagenet,
-        "imagenet:FOLDER[val|train]",
-        "ImageNet with labels.csv, a folder per class, or the devkit's text files",
-    ),
-    (
-        "imagenet-real",
-        imagenet_real,
-        "imagenet-real:FOLDER?table=real.json&count=N",
-        "ImageNet validation photos with the labels of Beyer et al. 2020, several or none for each; count=2: with two",
-    ),
-    ("cifar10", cifar10, "cifar10:FOLDER[test|train]", "cifar-10-batches-py as unpacked"),
-    ("cifar100", cifar100, "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked"),
-    (
-        "hf",
-        hugging_face,
-        "hf:ORG/NAME[SPLIT]?image=COLUMN&label=COLUMN, or text=COLUMN",
-        "a dataset of Hugging Face, or a folder in one of its layouts",
-    ),
-    ("photos", photographs, "PHOTO PHOTO ...", "photos and folders named one by one"),
-    ("samples", sample_photos, "samples", "the 16 photographs inside scikit-image; no labels"),
-)
-_OPENERS = {kind: opener for kind, opener, _, _ in _DATASETS}
-_KINDS = {kind: DatasetInfo(kind, form, description) for kind, _, form, description in _DATASETS}
+_ORDER = "folder csv table text series voc npz imagenette imagenette-corner imagenet imagenet-real cifar10 cifar100 hf photos samples"
+_KINDS = {kind: READERS[kind] for kind in _ORDER.split()}  # as they are listed

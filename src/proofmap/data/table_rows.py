@@ -15,7 +15,7 @@ from proofmap.core.inputs.frames import column_names, library_of, row_names
 from proofmap.core.inputs.rows import FrameRows, TableRow
 from proofmap.core.inputs.table_files import is_missing, read_frame
 from proofmap.core.text import did_you_mean
-from proofmap.data.dataset import Dataset, numbered
+from proofmap.data.dataset import Dataset, numbered, reader
 
 
 class TableData(Dataset):
@@ -80,6 +80,11 @@ class TableData(Dataset):
         return digest_of(repr(list(zip(columns.names, texts, np.asarray(row).tolist(), strict=True))))
 
 
+@reader(
+    "table",
+    "table:FILE?target=COLUMN&name=COLUMN",
+    "rows of a CSV or Parquet file; target has the true labels, name the names of rows",
+)
 def table_file(path: str | Path, *, target: str = "", name: str = "") -> TableData:
     """The rows of a CSV or Parquet file, as pandas reads it.
 

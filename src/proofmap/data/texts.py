@@ -14,7 +14,7 @@ from proofmap.core.inputs import Text
 from proofmap.core.inputs.table_files import PARQUET
 from proofmap.core.inputs.text import checked_text
 from proofmap.core.text import did_you_mean
-from proofmap.data.dataset import Dataset, numbered
+from proofmap.data.dataset import Dataset, numbered, reader
 from proofmap.data.tables import table_rows
 
 LINES = (".jsonl", ".ndjson")
@@ -60,6 +60,11 @@ class TextData(Dataset):
         return digest_of(self.texts[i])
 
 
+@reader(
+    "text",
+    "text:FILE?column=COLUMN&target=COLUMN&name=COLUMN",
+    "texts: the lines of a file, or a column of a CSV, JSONL or Parquet file; target has the true labels",
+)
 def text_file(path: str | Path, *, column: str = "", target: str = "", name: str = "") -> TextData:
     """The texts of a file: its non-empty lines, or the column ``column`` of a CSV, TSV, JSONL or Parquet file. ``target`` and ``name`` are
     the columns of true labels and of names."""

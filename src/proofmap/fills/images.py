@@ -23,7 +23,7 @@ from proofmap.plugins.settings import Plugin, setting
 from proofmap.session import Session
 
 if TYPE_CHECKING:
-    from proofmap.data.pool import Part, Pool
+    from proofmap.data.distractors import Part, Pool
 
 Crop = Literal["random", "none"]
 OWN, SAMPLES = "own", "samples"
@@ -43,7 +43,7 @@ class Images(Fill):
     an array or tensor ``(M, *shape)``.
 
     ``part`` separates learning from judging: methods draw from one half of the sources and metrics from the other, whatever else is in the
-    study. The content of a source decides its half (:func:`proofmap.data.pool.in_part`). The record says which part was drawn from: ``all``
+    study. The content of a source decides its half (:func:`proofmap.data.distractors.in_part`). The record says which part was drawn from: ``all``
     if there are too few sources.
     """
 
@@ -98,20 +98,22 @@ class Images(Fill):
         return session.pool(key, lambda: self._image_pool(session))
 
     def _image_pool(self, session: Session) -> ImagePool:
-        from proofmap.data import distractors  # when it is first needed: datasets take a while to import
+        from proofmap.data.distractors import (
+            describe_pool,  # when it is first needed: datasets take a while to import
+        )
 
         inputs, device, source = session.inputs, session.net.device, self._source(session)
-        pool = self._pool(session, source)
-        digest = hashlib.blake2b(np.ascontiguousarray(pool.pictures.numpy()).tobytes(), digest_size=8)
+        made = self._pool(session, source)
+        digest = hashlib.blake2b(np.ascontiguousarray(made.pictures.numpy()).tobytes(), digest_size=8)
         if self._draws_examples(source, inputs):
-            text = f"{len(pool.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
+            text = f"{len(made.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
         elif self._is_noise(source, inputs):
-            text = f"{counted(len(pool.marks), 'picture')} of noise, as there are no other {inputs.noun}"
+            text = f"{counted(len(made.marks), 'picture')} of noise, as there are no other {inputs.noun}"
         else:
-            text = distractors.describe_pool(pool, source, inputs.noun)
-        if pool.part != self._asked_part(session):
+            text = describe_pool(made, source, inputs.noun)
+        if made.part != self._asked_part(session):
             text += ", too few to learn on one half and judge on the other"
-        return ImagePool(pool.pictures.to(device), pool.marks.to(device), digest.hexdigest(), text, pool.part)
+        return ImagePool(made.pictures.to(device), made.marks.to(device), digest.hexdigest(), text, made.part)
 
     def _source(self, session: Session) -> Any:
         """Where images come from in this session: the session's own source, if the fill names none and there is one."""
@@ -129,30 +131,13 @@ class Images(Fill):
         return session.role if self.part == "auto" else self.part
 
     def _pool(self, session: Session, source: Any) -> Pool:
-        from proofmap.data import distractors, pool
+        from proofmap.data.distractors import build_pool
 
         inputs, part = session.inputs, self._asked_part(session)
         if self._is_noise(source, inputs):
             return self._noise(session, part)
-        options: dict[str, Any] = {"size": self.size, "crop": self.crop, "seed": self.seed, "part": part}
-        usual = _is_own(source)
         source = inputs.examples if self._draws_examples(source, inputs) else source
-        if isinstance(source, distractors.Distractors):
-            return source.pool(inputs, **options)
-        if isinstance(inputs, Pictures):
-            return pool.build_pool(SAMPLES if usual else source, inputs, **options)
-        if isinstance(source, (str, Path)):
-            several = f"several {inputs.noun}, or " if usual else ""
-            raise InputError(
-                f"distractors for {inputs.noun} need {several}source = an array "
-                f"(M, {', '.join(map(str, inputs.shape))}), not {source!r}; or use another fill"
-            )
-        values = inputs.check(torch.as_tensor(source).float())
-        marks = pool.mark(values, inputs)
-        part = part if pool.can_be_halved(marks) else "all"
-        order = streams.permutations(torch.tensor(streams.key_of(self.seed, "pool order")), len(values))
-        order = order[pool.in_part(marks[order], part)][: self.size]
-        return pool.Pool(values[order], marks[order], part)
+        return build_pool(source, inputs, size=self.size, crop=self.crop, seed=self.seed, part=part)
 
     def _is_noise(self, source: Any, inputs: Inputs) -> bool:
         """Whether the pool is noise, because there are no other images and the net does not take photographs."""
@@ -162,13 +147,11 @@ class Images(Fill):
 
     def _noise(self, session: Session, part: Part) -> Pool:
         """Pictures of independent noise around the net's gray (:class:`~proofmap.fills.Noise`), different for each part."""
-        from proofmap.data import pool
+        from proofmap.data.distractors import Pool
 
-        inputs = session.inputs
         keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
-        values = Noise().backgrounds(session, inputs.blank(self.size), keys)
-        pictures = (values * pool.LEVELS).round().to(torch.uint8)
-        return pool.Pool(pictures, pool.mark(pictures / pool.LEVELS, inputs), part)
+        values = Noise().backgrounds(session, session.inputs.blank(self.size), keys)
+        return Pool.of(values, session.inputs, part)
 
     def settings(self) -> dict[str, object]:
         return {**super().settings(), "source": self._source_text()}
@@ -218,7 +201,7 @@ class ImagePool:
         """The index of one picture of the pool for each image, chosen by a random 32-bit number (``words``). Pictures made from the image itself
         are skipped.
         """
-        from proofmap.data.pool import mark
+        from proofmap.data.distractors import mark
 
         size, sources = len(self.values), len(self.marks)
         other = mark(images, inputs)[:, None] != self.marks

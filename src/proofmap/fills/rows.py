@@ -60,7 +60,7 @@ class NearRows(Images):
 
     def _near(self, inputs: Inputs, pool: ImagePool, x: Tensor, words: Tensor, shown: Tensor) -> Tensor:
         """For each row ``(B, C)``, a row of the pool ``(M, C)`` that is near it in the columns ``shown`` ``(B, C)``."""
-        from proofmap.data.pool import mark
+        from proofmap.data.distractors import mark
 
         other = mark(x, inputs)[:, None] != pool.marks  # (B, M)
         distance = (_differences(x, pool.values, inputs) * shown[:, None]).sum(dim=2)

@@ -12,9 +12,9 @@ from pathlib import Path
 from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs.table_files import PARQUET
-from proofmap.core.pictures import SUFFIXES, files_below
+from proofmap.core.pictures import SUFFIXES
 from proofmap.core.text import counted, one_line
-from proofmap.data.folders import image_folder
+from proofmap.data.folders import files_below, image_folder
 from proofmap.data.texts import text_file
 from proofmap.models import DEFAULT_MODEL
 
