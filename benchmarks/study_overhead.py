@@ -2,7 +2,7 @@
 
     python benchmarks/study_overhead.py [--model efficientnet-lite0] [--units 10000]
 
-First whole studies (survey, store, maps on disk) and the same blocks through ``judge_block`` in a plain loop with all
+First whole studies (survey, store, maps on disk) and the same blocks through ``judge_blocks`` with all
 images in memory, alternating in one run: learned masks of a real net, then curves of a small one on 32 x 32 pictures.
 Then a study of many cheap units is finished, and opened again. CPU time is the surer number where others use the
 machine; overhead in it includes what runs beside the work in other threads.
@@ -25,7 +25,7 @@ from torch import nn
 
 import proofmap as pm
 from proofmap.data import load_blocks, load_dataset
-from proofmap.metrics.block import Subjects, judge_block
+from proofmap.loop import Subjects, judge_blocks
 from proofmap.session import Session
 from proofmap.study import Study, run_study
 
@@ -50,8 +50,8 @@ def plain_loop(f: pm.Classifier, study: Study) -> Callable[[], None]:
     (block,) = load_blocks(load_dataset(str(study.data[0])), f, block_size=10**6)
     labels = f.top(block.images, int(str(study.labels)[3:]))
     session, metrics = Session(f), study.named_metrics()
-    methods = list(study.named_methods().values())
-    for method in methods:
+    methods = study.named_methods()
+    for method in methods.values():
         session.prepare(method)
     for metric in metrics.values():
         metric.prepare(session)
@@ -60,9 +60,9 @@ def plain_loop(f: pm.Classifier, study: Study) -> Callable[[], None]:
 
     def loop() -> None:
         for start in range(0, len(labels), size):
-            some = subjects[start : start + size]
-            for method in methods:
-                judge_block(session, method, some, metrics, keep_maps=len(some))
+            blocks = [subjects[start : start + size]]
+            for _ in judge_blocks(session, methods, metrics, blocks, keep_maps=size):
+                pass
 
     return loop
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import wraps
 from typing import Any
 
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.progress import Progress, Silent
+from proofmap.loop import Row, Subjects, judge_blocks
 from proofmap.methods import Method
 from proofmap.metrics import Metric
 from proofmap.session import Session
@@ -70,3 +72,16 @@ def bound(thing: Any, classifier: Classifier) -> Bound:
     20
     """
     return Bound(thing, classifier)
+
+
+class _NoLook:
+    def check(self, during: str) -> None: ...
+
+
+def judged_block(
+    session: Session, method: Method, subjects: Subjects, metrics: Mapping[str, Metric], **options: Any
+) -> Row:
+    """The row of one method on one block of images, without looks at the net, whose passes are not those of the work."""
+    session.first_look, session.batch_difference = _NoLook(), 0.0  # type: ignore[assignment]
+    (row,) = judge_blocks(session, {"": method}, metrics, [subjects], **options)
+    return row

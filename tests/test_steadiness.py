@@ -15,9 +15,9 @@ from proofmap.classifier.steadiness import FirstLook, difference_between_batches
 from proofmap.core.errors import ModelError
 from proofmap.core.inputs import Text
 from proofmap.data.folders import image_folder
+from proofmap.loop import Subjects, judge_blocks
 from proofmap.methods import Random
 from proofmap.metrics import Insertion
-from proofmap.metrics.block import Subjects
 from proofmap.study.opened import open_study, prepare_study
 from proofmap.study.store.records import ImageRow
 from proofmap.study.unit import Unit, Worker
@@ -181,9 +181,16 @@ def test_one_comparison_of_one_batch_is_made_for_all_methods_and_is_not_counted_
     subjects = Subjects(x, torch.tensor([[0, 1]] * 3))
     f.frozen()
     tally.reset()
-    opened.compare_batches(subjects)
-    opened.compare_batches(subjects)
-    assert tally.images == 2 * 16 and opened.batch_difference < 1e-5
+    looked = []
+    for blocks in ([subjects], [subjects], [subjects, subjects]):
+        list(judge_blocks(opened.session, opened.methods, opened.metrics, blocks))
+        looked.append(tally.images)
+        tally.reset()
+    assert looked[0] == looked[1] + 2 + 2 * 16, (
+        "the look at two images and the comparison are of the first block alone"
+    )
+    assert looked[2] == 2 * looked[1]
+    assert opened.session.batch_difference is not None and opened.session.batch_difference < 1e-5
 
 
 def test_a_run_with_such_a_net_keeps_no_scores_and_says_why(tmp_path: Path) -> None:

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 import proofmap as pm
+from proofmap import loop
 from proofmap.classifier import classifier as classifiers
 from proofmap.classifier import together
 from proofmap.core.batching import BatchSize
 from proofmap.core.errors import BatchSizeWarning, InputError
 from proofmap.core.inputs import Text
 from proofmap.core.progress import Progress, Silent
-from proofmap.study.opened import OpenStudy
 from tests.sessions import bound
 from tests.toy_tokens import toy_classifier
 
@@ -78,7 +78,7 @@ class Strings:
 
 
 def test_a_function_of_strings_is_called_with_all_lengths_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OpenStudy, "compare_batches", lambda *_: None)  # at one length only
+    monkeypatch.setattr(loop, "difference_between_batches", lambda *_: 0.0)  # at one length only
 
     def judged() -> tuple[pm.Evaluation, list[int]]:
         model = Strings()

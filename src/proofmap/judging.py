@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,8 +27,8 @@ from proofmap.data.given import InMemory, as_dataset, images_as_tensor, is_in_me
 from proofmap.data.loader import among_outputs, load_blocks, true_boxes
 from proofmap.data.truth import Truth, checked_boxes, checked_objects, label_rows
 from proofmap.fills import Fill
+from proofmap.loop import Row, Subjects, join_rows, judge_blocks, shifted, widened
 from proofmap.methods.method import MethodLike, default_method, make_method
-from proofmap.metrics.block import BlockResult, Subjects, join_blocks, widened
 from proofmap.metrics.metric import Metric, make_metric
 from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
@@ -111,7 +109,6 @@ class Judge:
     def reset(self) -> None:
         """Forget all images and everything that was prepared for the net, so that the net may be trained before the next ``update``."""
         self._seen: list[_Seen] = []
-        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._first: Tensor | None = None
         self.__dict__.pop("opened", None)
 
@@ -154,7 +151,6 @@ class Judge:
             raise InputError(f"there are no {inputs.noun} to evaluate on")
         self._first = images if self._first is None else self._first
         opened, image_names = self.opened, image_names_for(images, names, before, inputs.singular)
-        opened.look_at(images)
         f = classifier.frozen().probabilities(images)
         parsed = LabelRule.parse(labels, classifier.names, inputs.singular) if labels is not None else None
         rule = parsed or self.rule
@@ -168,27 +164,22 @@ class Judge:
         own_boxes = checked_boxes(boxes, true_labels, image_names, inputs)
         known = checked_objects(objects, classifier.names, image_names, inputs)
         subjects = Subjects(images, table, true_labels, own_boxes, known)
-        opened.compare_batches(subjects)
-        for name in opened.methods:
-            opened.check_labels_used(name, subjects, rule)
         kept = len(images) if self.keep_maps is None else max(0, min(self.keep_maps - before, len(images)))
-        blocks: dict[str, list[BlockResult]] = {name: [] for name in opened.methods}
-        size = max(1, _BLOCK // (classifier.inputs.count * table.shape[1]))
-        for start in range(0, len(images), size):
-            for name in opened.methods:
-                began = time.monotonic()
-                found = opened.judge(
-                    name,
-                    subjects[start : start + size],
-                    keep_maps=kept - start,
-                    watch=self.watch and _shifted(self.watch, before + start),
-                    progress=self.progress,
-                )
-                blocks[name].append(found)
-                opened.check_net(f"while {name} was judged")
-                self._seconds[name] += time.monotonic() - began
+        rows: dict[str, list[Row]] = {name: [] for name in opened.methods}
+        size = max(1, _BLOCK // (inputs.count * table.shape[1]))
+        for row in judge_blocks(
+            opened.session,
+            opened.methods,
+            opened.metrics,
+            (subjects[start : start + size] for start in range(0, len(images), size)),
+            rule=rule,
+            keep_maps=kept,
+            progress=self.progress,
+            watch=None if self.watch is None else shifted(self.watch, before),
+        ):
+            rows[row.method].append(row)
         believed = f.gather(1, table.clamp_min(0)).masked_fill(table == NO_LABEL, torch.nan)
-        self._seen.append(_Seen(images[:kept], image_names, str(rule), table, believed, blocks))
+        self._seen.append(_Seen(images[:kept], image_names, str(rule), table, believed, rows))
 
     def compute(self) -> Evaluation:
         """The evaluation of all images so far."""
@@ -205,12 +196,12 @@ class Judge:
             "batches": [batch.size for batch in classifier.frozen().batches],
             "threads": torch.get_num_threads(),
             "proofmap": source_version(),
-            **batch_record(opened.batch_difference),
+            **batch_record(opened.session.batch_difference),
         }
         image_names = tuple(distinct_names([name for seen in self._seen for name in seen.names]))
         results = []
         for name, method in opened.methods.items():
-            block = join_blocks([block for seen in self._seen for block in seen.blocks[name]])
+            block = join_rows([row for seen in self._seen for row in seen.rows[name]])
             assert block.insertion is not None, "a result shows its curves"
             results.append(
                 method_result(
@@ -226,7 +217,7 @@ class Judge:
                     image_names=image_names,
                     label_names=classifier.names,
                     context=context,
-                    seconds=self._seconds[name],
+                    seconds=block.seconds,
                 )
             )
         widest = max(seen.labels.shape[1] for seen in self._seen)
@@ -246,19 +237,14 @@ class Judge:
 
 @dataclass(frozen=True)
 class _Seen:
-    """The images of one ``update``: the images that are kept for pictures, and the results of every method for each block of images."""
+    """The images of one ``update``: the images that are kept for pictures, and the rows of every method."""
 
     images: Tensor
     names: Sequence[str]
     rule: str
     labels: Tensor
     f: Tensor
-    blocks: Mapping[str, Sequence[BlockResult]]
-
-
-def _shifted(watch: Watch, start: int) -> Watch:
-    """The callback ``watch`` for a block of images whose first image has the index ``start`` among all images."""
-    return lambda image, *rest: watch(start + image, *rest)
+    rows: Mapping[str, Sequence[Row]]
 
 
 def evaluate(

@@ -24,6 +24,7 @@ from proofmap.core.text import counted
 from proofmap.plugins.failures import note_errors
 
 if TYPE_CHECKING:
+    from proofmap.classifier.steadiness import FirstLook
     from proofmap.methods.method import Method
 
 __all__ = ["Session"]
@@ -89,6 +90,10 @@ class Session:
         self.watch, self.watch_every = watch, watch_every
         self.whole: Session | None = None
         """For inputs of one length: the session of inputs of any length that this one was made from."""
+        self.first_look: FirstLook | None = None
+        """The net's outputs before the work started; kept when the net changes, so that the change is found out."""
+        self.batch_difference: float | None = None
+        """How much f of a masked image differs between batches; None before it was looked at."""
         self._images = _RandomImages(distractors)
         self._begin()
 

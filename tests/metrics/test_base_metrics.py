@@ -11,11 +11,11 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.core.errors import InputError
+from proofmap.loop import Subjects
 from proofmap.metrics import InsertionGame, Judged, make_game, make_metric
-from proofmap.metrics.block import Subjects, judge_block
 from proofmap.metrics.targets import TARGETS, Target
 from proofmap.session import Session
-from tests.sessions import bound
+from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, normal, pixels
 
 SIZE, N = 4, 3
@@ -142,7 +142,7 @@ def test_pictures_show_probabilities_whatever_else_is_read() -> None:
     f = conv_classifier(SIZE, 4)
     metrics = {"insertion": make_metric("insertion:target=logit,points=4")}
     subjects = Subjects(pixels(N, SIZE), LABELS)
-    block = judge_block(Session(f), pm.make_method("gradient"), subjects, metrics)
+    block = judged_block(Session(f), pm.make_method("gradient"), subjects, metrics)
     assert block.insertion is not None
     torch.testing.assert_close(block.insertion.f, f.probabilities(pixels(N, SIZE)).gather(1, LABELS))
     assert bool((block.values["insertion"] < 0).any())

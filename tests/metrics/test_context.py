@@ -15,14 +15,14 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
+from proofmap.loop import Subjects
 from proofmap.methods import Cost, Method, Random
 from proofmap.metrics import Judged, Metric
-from proofmap.metrics.block import Subjects, judge_block
 from proofmap.metrics.games import InsertionGame
 from proofmap.session import Session
 from proofmap.study import Run, Study, run_study
 from proofmap.study.planning.cost import unit_cost
-from tests.sessions import bound
+from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, counted_classifier, linear_classifier, linear_probabilities, pixels
 
 N, SIZE = 3, 8
@@ -115,7 +115,7 @@ def test_the_plan_counts_a_method_that_runs_again(spec: str) -> None:
     assert cost.gradient == made.gradient * 8, "once itself, twice and five times more"
     f.frozen()
     tally.reset()
-    judge_block(ready.session, ready.thing, Subjects(pixels(N, SIZE), LABELS), metrics)
+    judged_block(ready.session, ready.thing, Subjects(pixels(N, SIZE), LABELS), metrics)
     assert N * (cost.passes - 1) == tally.images, (
         "with the insertion curves that are kept; neither metric looks at f"
     )

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.fills import Blur
+from proofmap.loop import Subjects
 from proofmap.metrics import (
     METRICS,
     Deletion,
@@ -19,9 +20,8 @@ from proofmap.metrics import (
     Soundness,
     make_metric,
 )
-from proofmap.metrics.block import Subjects, judge_block
 from proofmap.study.planning.cost import unit_cost
-from tests.sessions import bound
+from tests.sessions import bound, judged_block
 from tests.toys import conv_classifier, counted_classifier, pixels
 
 
@@ -93,5 +93,5 @@ def test_the_plan_counts_the_passes_that_the_net_will_see(method: str) -> None:
     labels = f.top(images, 3)
     f.frozen()
     tally.reset()
-    judge_block(ready.session, ready.thing, Subjects(images, labels), metrics)
+    judged_block(ready.session, ready.thing, Subjects(images, labels), metrics)
     assert 5 * cost.passes == pytest.approx(tally.images, abs=10)  # up to two looks at the images themselves

@@ -12,11 +12,10 @@ import torch
 from torch import nn
 
 import proofmap as pm
-from proofmap import cli
+from proofmap import cli, loop
 from proofmap.cli.evaluate import preview_text
 from proofmap.models import registry
 from proofmap.session import Session
-from proofmap.study.opened import OpenStudy
 from proofmap.study.planning import cost
 from proofmap.study.planning.cost import Cost, Expected, Speed, expected_cost, measure_speed, speed_if_slow
 from proofmap.study.planning.plan import Plan
@@ -29,7 +28,9 @@ METHODS = ("learned-mask:steps=3,fill=gray", "top-label:learned-mask:steps=3,fil
 
 
 def test_the_expected_passes_are_those_that_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(OpenStudy, "compare_batches", lambda *_: None)  # a look at the net, beside the work
+    monkeypatch.setattr(
+        loop, "difference_between_batches", lambda *_: 0.0
+    )  # a look at the net, beside the work
     f, tally = counted_classifier(size=8)
     metrics = pm.default_metrics()
     expected = expected_cost(Session(f), [pm.make_method(m) for m in METHODS], metrics, 5, 3)

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from proofmap import loop
 from proofmap.classifier import Classifier
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.core.errors import InputError
@@ -23,19 +24,19 @@ from proofmap.data import load_dataset
 from proofmap.data.folders import image_folder
 from proofmap.data.photos import load_images
 from proofmap.judging import evaluate
+from proofmap.loop import Row, Subjects
 from proofmap.methods import METHODS as REGISTERED_METHODS
 from proofmap.methods import Method, make_method
 from proofmap.metrics import METRICS as REGISTERED_METRICS
 from proofmap.metrics import Judged, Metric
-from proofmap.metrics.block import BlockResult, Subjects, judge_block
 from proofmap.session import Session
 from proofmap.study import Plan, Run, Selection, Study, run_study, verify_run
 from proofmap.study.manifest import Manifest
-from proofmap.study.opened import OpenStudy
 from proofmap.study.store.database import Store
 from proofmap.study.store.maps import read_maps, write_maps
 from proofmap.study.watchers.status import Status
 from tests.data.made_up import save
+from tests.sessions import judged_block
 from tests.study.studies import METHODS, classifier_of, facts, photos, toy_study, values
 from tests.toys import MEAN, STD, Counted, PassCounter, conv_classifier, conv_net, counted_classifier, pixels
 
@@ -74,7 +75,7 @@ def test_a_study_gives_what_judging_its_blocks_gives_bit_for_bit(maps: str, tmp_
         assert torch.equal(labels, f.top(images, 3))
         for spec in METHODS:
             blocks = [
-                judge_block(
+                judged_block(
                     session, make_method(spec), Subjects(images, labels)[k : k + 2], metrics, keep_maps=2
                 )
                 for k in (0, 2, 4)
@@ -85,7 +86,7 @@ def test_a_study_gives_what_judging_its_blocks_gives_bit_for_bit(maps: str, tmp_
                     check_maps(run, spec, f"{2 * k + j:02d}.png", expected, maps)
 
 
-def compare(result: Any, blocks: list[BlockResult]) -> None:
+def compare(result: Any, blocks: list[Row]) -> None:
     for name, found in result.values.items():
         expected = torch.cat([block.values[name] for block in blocks])
         assert torch.equal(found.nan_to_num(9), expected.nan_to_num(9)), name
@@ -764,7 +765,9 @@ def test_a_net_that_counts_is_counted_right(
     counted: tuple[Study, Classifier, PassCounter], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The passes of a unit are told by the net's own count."""
-    monkeypatch.setattr(OpenStudy, "compare_batches", lambda *_: None)  # a look at the net, beside the work
+    monkeypatch.setattr(
+        loop, "difference_between_batches", lambda *_: 0.0
+    )  # a look at the net, beside the work
     study, f, tally = counted
     assert isinstance(f.net, nn.Module) and any(isinstance(m, Counted) for m in f.net.modules())
     f.frozen()

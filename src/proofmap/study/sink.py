@@ -72,7 +72,7 @@ class RunSink:
         label_scores: list[tuple[int, int, int, float]] = []
         curves: dict[int, tuple[object, ...]] = {}
         for part in result.parts:
-            members, found = [unit.subjects[place] for place in part.places], part.result
+            members, found = [unit.subjects[place] for place in part.places], part
             for name, values in found.values.items():
                 metric = self.metrics[name].id
                 image_scores += [
@@ -117,10 +117,10 @@ class RunSink:
         return key
 
     def _write_maps(self, unit: Unit, result: UnitResult) -> MapsFile | None:
-        kept = [part for part in result.parts if len(part.result.maps)]
+        kept = [part for part in result.parts if len(part.maps)]
         if not kept:
             return None
-        maps = torch.cat([part.result.maps for part in kept])
+        maps = torch.cat([part.maps for part in kept])
         names = [unit.subjects[place].name for part in kept for place in part.places]
         return write_maps(self.folder, maps, names, self.dtype)
 

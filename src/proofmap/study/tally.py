@@ -74,7 +74,7 @@ class Tally:
             sums = self._sums.setdefault(unit.method, {})
             for metric in unit.metrics:
                 total, count = sums.get(metric, (0.0, 0))
-                found = [value for part in result.parts for value in part.result.values[metric].tolist()]
+                found = [value for part in result.parts for value in part.values[metric].tolist()]
                 known = [value for value in found if not math.isnan(value)]
                 sums[metric] = (total + math.fsum(known), count + len(known))
 

@@ -9,22 +9,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from proofmap.classifier.steadiness import UnsteadyNet
-from proofmap.core.batching import OutOfMemory
 from proofmap.core.environment import environment
-from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.errors import ProofmapError
 from proofmap.core.labels import LabelRule, label_table, truth_table
 from proofmap.data.dataset import output_places
 from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
-from proofmap.metrics.block import BlockResult, Subjects
-from proofmap.plugins.failures import exit_as_error, reason_of
+from proofmap.loop import Row, Subjects, judge_blocks
+from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy, open_study
 from proofmap.study.store import maps as stored_maps
 from proofmap.study.store.errors import StoreError
@@ -58,20 +56,12 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Part:
-    """Images of a unit that were judged together: ``places`` are their indices in the unit, ``result`` their results."""
-
-    places: tuple[int, ...]
-    result: BlockResult
-
-
-@dataclass(frozen=True)
 class UnitResult:
-    """The result of a unit: its parts (one, unless an image failed), the reasons of failures by image index, and the cost.
+    """The result of a unit: its parts (one, unless an image failed; their ``places`` are those in the unit), the reasons of failures by image index, and the cost.
 
     ``batches`` are the batch sizes at the end (forward only, with gradient); they are smaller than the run's if memory was short."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[Row, ...]
     failures: Mapping[int, str]
     seconds: float
     passes: int
@@ -121,7 +111,7 @@ class Worker:
         loaded = self._images(unit.subjects)
         failures = dict(loaded.failures)
         places = [place for place in range(len(unit.subjects)) if place not in failures]
-        parts: list[Part] = []
+        parts: list[Row] = []
         if places:
             judged = [unit.subjects[place] for place in places]
             subjects = Subjects(
@@ -135,20 +125,32 @@ class Worker:
                 loaded.objects,
             )
             maps = self._stored(unit, [subject.name for subject in judged])
-            self.opened.look_at(subjects.images)
-            try:
-                self.opened.compare_batches(subjects)
-                if maps is None:
-                    self.opened.check_labels_used(unit.method, subjects, self._rule)
-                parts = self._judge_in_halves(unit, places, subjects, maps, failures)
-                self.opened.check_net(f"while {unit} was judged or before")
-            except (UnsteadyNet, InputError) as error:  # what was found belongs to no one net or label
-                parts, failures = [], {**failures, **dict.fromkeys(places, reason_of(error))}
+            if maps is not None:
+                maps = maps[
+                    :, : 1 if self.opened.methods[unit.method].label_free else subjects.labels.shape[1]
+                ]
+            for row in judge_blocks(
+                self.opened.session,
+                {unit.method: self.opened.methods[unit.method]},
+                {name: self.opened.metrics[name] for name in unit.metrics},
+                [subjects],
+                rule=self._rule,
+                maps=maps,
+                keep_maps=len(subjects) if self.opened.study.maps != "none" and maps is None else 0,
+                curves=unit.curves,
+                skip_failures=True,
+                progress=self.progress,
+            ):
+                own = tuple(places[k] for k in row.places)
+                if row.failure:
+                    failures |= dict.fromkeys(own, row.failure)
+                else:
+                    parts.append(replace(row, places=own))
         fast = self.classifier.frozen()
         batches = (fast.batches[0].size, fast.batches[1].size)
         seconds = time.monotonic() - began
         passes = self.progress.passes_done - before
-        difference = self.opened.batch_difference or 0.0
+        difference = self.opened.session.batch_difference or 0.0
         return UnitResult(tuple(parts), failures, seconds, passes, batches, self._environment, difference)
 
     def _stored(self, unit: Unit, images: Sequence[str]) -> Tensor | None:
@@ -160,47 +162,6 @@ class Worker:
         except StoreError:  # damaged, or on another machine than this worker
             return None
         return torch.stack([found[name] for name in images]) if len(found) == len(images) else None
-
-    def _judge_in_halves(
-        self,
-        unit: Unit,
-        places: Sequence[int],
-        subjects: Subjects,
-        maps: Tensor | None,
-        failures: dict[int, str],
-    ) -> list[Part]:
-        """Judge the images together. If that fails, judge each half separately, and so on down to the image that fails.
-
-        ``places`` are the indices of the images in the unit. The reason of each failure is added to ``failures``.
-        """
-        label_free = self.opened.methods[unit.method].label_free
-        stored = None if maps is None else maps[:, : 1 if label_free else subjects.labels.shape[1]]
-        keep = self.opened.study.maps != "none" and maps is None
-        try:
-            result = self.opened.judge(
-                unit.method,
-                subjects,
-                metrics=unit.metrics,
-                maps=stored,
-                keep_maps=len(subjects) if keep else 0,
-                curves=unit.curves,
-                progress=self.progress,
-            )
-        except Exception as error:
-            if isinstance(error, OutOfMemory):  # it leaves batches of one, and other images may need less
-                self.classifier.fix_batches(*self.batches)
-            if len(places) == 1:
-                failures[places[0]] = reason_of(error)
-                return []
-        else:
-            return [Part(tuple(places), result)]
-        # outside the except block, so that the traceback does not keep the failed block's tensors alive
-        half = len(places) // 2
-        parts = []
-        for start, stop in ((0, half), (half, len(places))):
-            rest = None if maps is None else maps[start:stop]
-            parts += self._judge_in_halves(unit, places[start:stop], subjects[start:stop], rest, failures)
-        return parts
 
     def _images(self, subjects: tuple[ImageRow, ...]) -> _Loaded:
         if self._loaded is not None and self._loaded[0] == subjects:

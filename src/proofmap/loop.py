@@ -1,0 +1,355 @@
+"""The loop that judges: every method's maps on every block of images, measured by every metric.
+
+:func:`proofmap.evaluate`, :class:`proofmap.Judge`, studies and all that stands on them call :func:`judge_blocks` and nothing below it, so every
+number of Proofmap comes from here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from proofmap.classifier.steadiness import FirstLook, UnsteadyNet, difference_between_batches
+from proofmap.classifier.together import each_length
+from proofmap.core.batching import OutOfMemory
+from proofmap.core.errors import InputError
+from proofmap.core.inputs import Box
+from proofmap.core.labels import NO_LABEL, LabelRule
+from proofmap.core.progress import Progress, Silent
+from proofmap.methods.from_function import check_labels_used
+from proofmap.methods.method import Method
+from proofmap.metrics.curves import Curves, join_lengths, masked_batch
+from proofmap.metrics.games import Game, InsertionGame
+from proofmap.metrics.judged import Judged
+from proofmap.metrics.metric import Metric
+from proofmap.metrics.proof_scores import ProofMetric
+from proofmap.metrics.targets import Probability
+from proofmap.plugins.failures import exit_as_error, reason_of
+from proofmap.session import Session, Watch
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Images ``(N, *shape)``, the labels ``(N, L)`` to judge, and the true labels, boxes and objects if they are known."""
+
+    images: Tensor
+    labels: Tensor
+    truth: Tensor | None = None
+    boxes: Sequence[Sequence[Box]] = ()
+    objects: Sequence[Mapping[int, Sequence[Box]]] = ()
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, places: slice | list[int]) -> Subjects:
+        """A part of the images with their labels: a slice, or the images with these indices, in this order."""
+        which = range(len(self))[places] if isinstance(places, slice) else places
+        truth = None if self.truth is None else self.truth[places]
+        boxes = [self.boxes[i] for i in which] if len(self.boxes) else ()
+        objects = [self.objects[i] for i in which] if len(self.objects) else ()
+        return Subjects(self.images[places], self.labels[places], truth, boxes, objects)
+
+
+@dataclass(frozen=True)
+class Row:
+    """The results of one method on images of one block, on the CPU. ``places`` are the indices of these images in the block.
+
+    ``maps`` are the maps of the first of the images, as many as are kept. ``values`` ``(n,)`` per image and ``pairs`` ``(n, L)`` per label
+    are stored by the name of the metric. ``insertion`` are the insertion curves, or None. If the method or a metric failed on the images,
+    ``failure`` is the reason and there are no results.
+    """
+
+    method: str
+    places: tuple[int, ...]
+    maps: Tensor = field(default_factory=lambda: torch.empty(0))
+    values: Mapping[str, Tensor] = field(default_factory=dict)
+    pairs: Mapping[str, Tensor] = field(default_factory=dict)
+    insertion: Curves | None = None
+    failure: str = ""
+    seconds: float = 0.0
+
+
+def judge_blocks(
+    session: Session,
+    methods: Mapping[str, Method],
+    metrics: Mapping[str, Metric],
+    blocks: Iterable[Subjects],
+    *,
+    rule: LabelRule | None = None,
+    maps: Tensor | None = None,
+    keep_maps: int = 0,
+    curves: bool = True,
+    skip_failures: bool = False,
+    progress: Progress | None = None,
+    watch: Watch | None = None,
+) -> Iterator[Row]:
+    """Make every method's maps of every block of images, measure them by every metric, and yield a row for each block and method.
+
+    Methods and metrics are those by their names in the results; each is called once for a block. One block is in memory at a time.
+    Refused are a net that is no function of the image (its outputs change while it is judged, or depend on the batch), and methods that
+    ignore labels which were chosen for each image.
+
+    Args:
+        rule: how the labels were chosen. Without it, methods may ignore them.
+        maps: the method's maps of the only block, if they exist already; metrics may still run the method on other images.
+        keep_maps: the number of images, from the first on, whose maps are kept.
+        curves: whether to return the insertion curves; if not, that game is played only if a metric needs it.
+        skip_failures: if a block fails, judge its halves by themselves, and so on down to the image that fails. There are then several
+            rows for the block and method, some with a ``failure``. By default, errors are raised.
+        watch: callback that receives intermediate masks after every step, with the number of the image among all blocks.
+    """
+    first = 0
+    for block in blocks:
+        if not skip_failures:  # before hours of work
+            for method in methods.values():
+                _check(session, method, metrics, block, None if maps is not None else rule)
+        for name, method in methods.items():
+            began = time.monotonic()
+            session.progress = progress or Silent()
+            session.watch = None if watch is None else shifted(watch, first)
+            one = _Block(session, name, method, metrics, maps, keep_maps - first, curves)
+            try:
+                rows = one.rows(block, rule) if skip_failures else [one.judge(block, range(len(block)))]
+                _first_look(session, block).check(f"while {name} was judged")
+            except (UnsteadyNet, InputError) as error:  # what was found belongs to no one net or label
+                if not skip_failures:
+                    raise
+                rows = [Row(name, tuple(range(len(block))), failure=reason_of(error))]
+            finally:
+                session.progress, session.watch = Silent(), None
+            seconds = time.monotonic() - began
+            yield from (replace(row, seconds=seconds / len(rows)) for row in rows)
+        first += len(block)
+
+
+def shifted(watch: Watch, start: int) -> Watch:
+    """The callback ``watch`` for a block of images whose first image has the index ``start`` among all images."""
+    return lambda image, *rest: watch(start + image, *rest)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Judges one method on one block of images, or on parts of it. The fields are the arguments of :func:`judge_blocks`."""
+
+    session: Session
+    name: str
+    method: Method
+    metrics: Mapping[str, Metric]
+    maps: Tensor | None
+    keep_maps: int
+    curves: bool
+
+    def rows(self, block: Subjects, rule: LabelRule | None) -> list[Row]:
+        """The rows of a block, in which images that fail are skipped."""
+        net = self.session.net
+        batches = net.batches[0].size, net.batches[1].size
+        _check(self.session, self.method, self.metrics, block, None if self.maps is not None else rule)
+
+        def halves(places: range) -> list[Row]:
+            try:
+                return [self.judge(block, places)]
+            except Exception as error:
+                if isinstance(error, OutOfMemory):  # it leaves batches of one, and other images may need less
+                    net.fix_batches(*batches)
+                if len(places) == 1:
+                    return [Row(self.name, tuple(places), failure=reason_of(error))]
+            # outside the except block, so that the traceback does not keep the failed block's tensors alive
+            half = len(places) // 2
+            return halves(places[:half]) + halves(places[half:])
+
+        return halves(range(len(block)))
+
+    @exit_as_error()
+    def judge(self, block: Subjects, places: range) -> Row:
+        """The row of the images with these indices in the block."""
+        some = slice(places.start, places.stop)
+        maps = None if self.maps is None else self.maps[some]
+        session, keep = self.session, max(0, min(self.keep_maps - places.start, len(places)))
+        found = _judge(session, self.method, block[some], self.metrics, maps, keep, self.curves)
+        return replace(found, method=self.name, places=tuple(places))
+
+
+def _first_look(session: Session, block: Subjects) -> FirstLook:
+    """The net's outputs for two images of the first block; :meth:`FirstLook.check` compares later outputs with them."""
+    if session.first_look is None:
+        session.first_look = FirstLook(session.net.frozen(), block.images)
+    return session.first_look
+
+
+def _check(
+    session: Session, method: Method, metrics: Mapping[str, Metric], block: Subjects, rule: LabelRule | None
+) -> None:
+    """Refuse a net whose outputs for masked images depend on the batch, and a function of the user that ignores its labels, if ``rule`` chose
+    them for each image. Both are found out at the first block.
+    """
+    _first_look(session, block)
+    if session.batch_difference is None:
+        games = [*(game for metric in metrics.values() for game in metric.games()), InsertionGame()]
+        try:
+            session.batch_difference = difference_between_batches(
+                *masked_batch(session, games[0], block.images, block.labels)
+            )
+        except UnsteadyNet:
+            raise
+        except Exception:
+            # a net or a fill that fails on masked images: the game says for which, and a run stores it
+            session.batch_difference = 0.0
+    chosen = rule is not None and rule.kind in ("top", "probable", "true")
+    if not chosen or method.label_free or not bool((block.labels[:, 1:] != NO_LABEL).any()):
+        return
+
+    def refusal() -> str:
+        made = method
+        while made.source is not None:
+            made = made.source
+        try:
+            check_labels_used(made, session, block.images, block.labels)
+        except InputError as error:
+            return str(error)
+        return ""
+
+    if refused := session.memo(("labels used", method), refusal):
+        raise InputError(refused)
+
+
+def _judge(
+    session: Session,
+    method: Method,
+    subjects: Subjects,
+    metrics: Mapping[str, Metric],
+    maps: Tensor | None,
+    keep_maps: int,
+    curves: bool,
+) -> Row:
+    """Make a method's maps for some images, and compute every metric on them. Inputs of different lengths are judged each at its own."""
+    places = tuple(range(len(subjects)))
+    groups = session.inputs.by_length(subjects.images)
+    if groups:  # inputs with different numbers of positions are judged each at its own length
+        near = {n: session.at_length(n) for n, _ in groups}
+        for own in near.values():  # before they share batches: what is found in the net is found there alone
+            own.prepare(method)
+            for metric in metrics.values():
+                own.judging().prepare(metric)
+
+        def at_length(n: int, own: Tensor, progress: Progress) -> Row:
+            near[n].progress, near[n].watch = progress, session.watch_at(own.tolist())
+            some = subjects[own.tolist()]
+            some = replace(some, images=session.inputs.cut(some.images, n))
+            made = None if maps is None else maps[own.to(maps.device)][..., :n]
+            return _judge(near[n], method, some, metrics, made, int((own < keep_maps).sum()), curves)
+
+        labels = subjects.labels.shape[1]
+        parts = each_length(session.net, groups, at_length, labels=labels, progress=session.progress)
+        return _join_lengths(parts, [own.cpu() for _, own in groups], session.inputs.positions)
+    if maps is None:
+        maps = session.shared_maps(method, subjects.images, subjects.labels)
+    else:
+        maps = session.spread(method, maps, subjects.labels)
+    judged = Judged(
+        session,
+        subjects.images,
+        subjects.labels,
+        maps,
+        method=method,
+        truth=None if subjects.truth is None else subjects.truth.to(subjects.images.device),
+        boxes=subjects.boxes,
+        objects=subjects.objects,
+    )
+    shown = judged.play(shown_game(list(metrics.values()))).mapped(Tensor.cpu) if curves else None
+    values, pairs = dict.fromkeys(metrics, torch.empty(0)), {}
+    # games that are played for all labels come first: metrics of the first label read them too
+    for name, metric in sorted(metrics.items(), key=lambda each: each[1].reads == "first"):
+        found, of_pairs = metric.measure(judged)
+        values[name] = found.cpu().clone()
+        if of_pairs is not None:
+            pairs[name] = of_pairs.cpu().clone()
+    stored = (maps[:, :1] if method.label_free else maps)[: max(0, keep_maps)]
+    pairs = {name: pairs[name] for name in metrics if name in pairs}
+    return Row("", places, stored.cpu().clone(), values, pairs, shown)
+
+
+def widened(values: Tensor, labels: int, empty: float, *axes: int) -> Tensor:
+    """Values padded to ``labels`` entries along these axes (by default the second); new entries are ``empty``.
+
+    >>> widened(torch.tensor([[1, 2]]), 3, -1)
+    tensor([[ 1,  2, -1]])
+    """
+    for axis in axes or (1,):
+        missing = labels - values.shape[axis]
+        if missing:
+            shape = [*values.shape[:axis], missing, *values.shape[axis + 1 :]]
+            values = torch.cat([values, values.new_full(shape, empty)], dim=axis)
+    return values
+
+
+def join_rows(blocks: Sequence[Row]) -> Row:
+    """Join the rows of one method on several blocks into one, in their order. Results with fewer labels than others are padded."""
+    curves = [b.insertion for b in blocks if b.insertion is not None]
+    widest = max(c.labels.shape[1] for c in curves)
+    empty = {"labels": NO_LABEL}
+    together: dict[str, Any] = {
+        key: torch.cat([widened(getattr(c, key), widest, empty.get(key, torch.nan)) for c in curves])
+        for key in ("labels", "f", "probabilities", "auc", "error")
+    }
+    for key in ("matrix", "whole"):
+        parts = [part for c in curves if (part := getattr(c, key)) is not None]
+        if len(parts) == len(curves):
+            together[key] = torch.cat(
+                [widened(part, widest, torch.nan, *((1, 2) if key == "matrix" else (1,))) for part in parts]
+            )
+    label_free = all(b.maps.shape[1] == 1 for b in blocks if len(b.maps))
+    maps = [b.maps if label_free else widened(b.maps, widest, 0) for b in blocks]
+    return Row(
+        blocks[0].method,
+        tuple(range(sum(len(b.places) for b in blocks))),
+        torch.cat([m for m in maps if len(m)] or maps[:1]),
+        {name: torch.cat([b.values[name] for b in blocks]) for name in blocks[0].values},
+        {
+            name: torch.cat([widened(b.pairs[name], widest, torch.nan) for b in blocks])
+            for name in blocks[0].pairs
+        },
+        replace(curves[0], **together),
+        seconds=sum(b.seconds for b in blocks),
+    )
+
+
+def _join_lengths(parts: Sequence[Row], places: Sequence[Tensor], positions: tuple[int, ...]) -> Row:
+    """One row in its original order, from results of inputs that were judged separately because their numbers of positions differ.
+
+    Maps are zero at the positions that an input lacks. Only the maps of the first inputs are kept.
+    """
+    order = torch.cat(list(places)).argsort()
+    curves = [part.insertion for part in parts if part.insertion is not None]
+    maps, kept = [], []
+    for part, own in zip(parts, places, strict=True):
+        whole = part.maps.new_zeros(*part.maps.shape[:2], *positions)
+        whole[..., : part.maps.shape[-1]] = part.maps
+        maps.append(whole)
+        kept.append(own[: len(part.maps)])
+    return Row(
+        "",
+        tuple(range(len(order))),
+        torch.cat(maps)[torch.cat(kept).argsort()],
+        {name: torch.cat([part.values[name] for part in parts])[order] for name in parts[0].values},
+        {name: torch.cat([part.pairs[name] for part in parts])[order] for name in parts[0].pairs},
+        join_lengths(curves, places, positions[0]) if curves else None,
+    )
+
+
+def shown_game(metrics: Sequence[Metric]) -> Game:
+    """The insertion game whose curves are shown: the game of the proof scores, otherwise that of another metric, otherwise the
+    default.
+    """
+    first = sorted(metrics, key=lambda metric: not isinstance(metric, ProofMetric))
+    played = [
+        game
+        for metric in first
+        for game in metric.games()
+        if isinstance(game, InsertionGame) and game.target == Probability()
+    ]
+    return [*played, InsertionGame()][0]
