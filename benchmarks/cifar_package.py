@@ -21,7 +21,7 @@ from PIL import Image
 
 import proofmap as pm
 from proofmap.cli import run_script
-from proofmap.models.names import CIFAR10_NAMES
+from proofmap.models.names import label_names
 
 IMAGES = 10_000  # in a batch
 PICTURE = (1024, IMAGES)  # pixels: one row an image
@@ -75,7 +75,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for name, (pixels, labels) in batches.items():
         (args.out / name).write_bytes(pickle.dumps({"data": pixels, "labels": labels}, protocol=4))
-    meta = {"label_names": list(CIFAR10_NAMES), "num_cases_per_batch": IMAGES, "num_vis": 3072}
+    meta = {"label_names": list(label_names("cifar10")), "num_cases_per_batch": IMAGES, "num_vis": 3072}
     (args.out / "batches.meta").write_bytes(pickle.dumps(meta, protocol=4))
     print(f"wrote {len(batches)} batches of {IMAGES} images to {args.out}")
 

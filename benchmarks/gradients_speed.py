@@ -18,7 +18,7 @@ from _timing import timed
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.models.cifar_resnet import CifarResNet, classifier_arguments
+from proofmap.models.resnets import CifarResNet, cifar_arguments
 
 
 def alternating(
@@ -63,7 +63,7 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
     net = CifarResNet(args.depth).eval().to(args.device)
-    arguments = classifier_arguments(args.depth, 10)
+    arguments = cifar_arguments(args.depth, 10)
     f = pm.Classifier(net, **arguments)
     images = torch.rand(args.images, 3, 32, 32).to(args.device)
     labels = torch.arange(args.labels, device=args.device).expand(args.images, -1)

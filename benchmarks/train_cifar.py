@@ -29,9 +29,9 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.data.arrays import read_cifar
-from proofmap.models import cifar_resnet, cifar_vit
+from proofmap.models import cifar_vit, resnets
 
-NETS = ("vit", *(f"resnet{depth}" for depth in (*cifar_resnet.BASIC_DEPTHS, cifar_resnet.BOTTLENECK_DEPTH)))
+NETS = ("vit", *(f"resnet{depth}" for depth in (*resnets.BASIC_DEPTHS, resnets.BOTTLENECK_DEPTH)))
 WARM_UP = 0.05  # of all steps
 SHIFT = 4  # pixels
 
@@ -42,8 +42,8 @@ def make_net(name: str) -> tuple[nn.Module, tuple[float, ...], tuple[float, ...]
         own, net = cifar_vit.classifier_arguments(), cifar_vit.CifarViT()
         return net, own["mean"], own["std"]
     depth = int(name.removeprefix("resnet"))
-    own = cifar_resnet.classifier_arguments(depth, 10)
-    residual = cifar_resnet.CifarResNet(depth)
+    own = resnets.cifar_arguments(depth, 10)
+    residual = resnets.CifarResNet(depth)
     for module in residual.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.data.arrays import load_cifar
-from proofmap.models.names import CIFAR10_NAMES
+from proofmap.models.names import label_names
 
 MEAN, STD = (0.491, 0.482, 0.447), (0.247, 0.243, 0.262)
 
@@ -100,7 +100,9 @@ def train(
 
 def classifier_of(net: nn.Module) -> pm.Classifier:
     """The net with the normalisation it was trained with."""
-    return pm.Classifier(net, size=32, mean=MEAN, std=STD, names=CIFAR10_NAMES, name="small CIFAR-10 net")
+    return pm.Classifier(
+        net, size=32, mean=MEAN, std=STD, names=label_names("cifar10"), name="small CIFAR-10 net"
+    )
 
 
 def accuracy(f: pm.Classifier, x: Tensor, y: Tensor) -> float:

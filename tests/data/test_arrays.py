@@ -15,7 +15,7 @@ import pytest
 from proofmap.core.errors import InputError
 from proofmap.data import ArrayImages, load_blocks
 from proofmap.data.arrays import array_file, cifar10, cifar100, load_cifar, read_cifar
-from proofmap.models.names import CIFAR10_NAMES, cifar100_names
+from proofmap.models.names import label_names
 from tests.data.made_up import Trap, cifar_batch
 from tests.toys import conv_classifier
 
@@ -204,13 +204,13 @@ def test_cifar10_is_found_as_it_is_unpacked(tmp_path: Path, nested: bool) -> Non
     np.testing.assert_array_equal(np.asarray(test.read(1)), tests[1])
     for i, (batch, row) in {0: (1, 0), 5: (0, 1), 11: (2, 3)}.items():
         np.testing.assert_array_equal(np.asarray(train.read(i)), parts[batch][row])
-    assert test.label_names == CIFAR10_NAMES
+    assert test.label_names == label_names("cifar10")
 
 
 def test_cifar100_has_its_fine_labels(tmp_path: Path) -> None:
     whole = cifar_batch(tmp_path / "cifar-100-python" / "test", 12, key="fine_labels")
     dataset = cifar100(tmp_path)
-    assert tuple(dataset.label_names) == cifar100_names()
+    assert tuple(dataset.label_names) == label_names("cifar100")
     assert [dataset.truth(i) for i in range(3)] == [0, 1, 2]
     np.testing.assert_array_equal(np.asarray(dataset.read(7)), whole[7])
     with pytest.raises(InputError, match="holds no file train; cifar100 is the folder cifar-100-python"):

@@ -28,7 +28,7 @@ from proofmap.data import (
     true_outputs,
 )
 from proofmap.data.dataset import choose_names, match_labels
-from proofmap.models.names import imagenet_names
+from proofmap.models.names import label_names
 from tests import texts
 from tests.data.made_up import cifar_batch, devkit_at, imagenette_at, noise, saved
 
@@ -199,7 +199,7 @@ def test_folders_of_numbers_are_outputs_and_another_order_is_named(tmp_path: Pat
 
 
 def test_ten_of_imagenets_names_find_their_outputs() -> None:
-    names = imagenet_names()
+    names = label_names("imagenet")
     chosen = [0, 217, 482, 491, 497, 566, 569, 571, 574, 701]
     assert match_labels([names[i] for i in chosen], names) == tuple(chosen)
     assert match_labels(names, names) == tuple(range(1000))
@@ -207,7 +207,7 @@ def test_ten_of_imagenets_names_find_their_outputs() -> None:
 
 def test_imagenets_other_vocabularies_are_the_same_list() -> None:
     """timm and Hugging Face add synonyms to every name; torchvision words a few differently."""
-    ours = imagenet_names()
+    ours = label_names("imagenet")
     longer = [f"{name}, Latin name {k}" for k, name in enumerate(ours)]
     worded = [f"another word {k}" if k % 40 == 0 else name for k, name in enumerate(ours)]
     for theirs in (longer, worded):
@@ -218,7 +218,7 @@ def test_imagenets_other_vocabularies_are_the_same_list() -> None:
 
 
 def test_two_names_that_changed_places_are_found_in_a_list_that_agrees_otherwise() -> None:
-    names = imagenet_names()
+    names = label_names("imagenet")
     swapped = [names[1], names[0], "another word", *names[3:]]
     assert match_labels(names, swapped) == (1, 0, None, *range(3, 1000))
 
@@ -250,7 +250,7 @@ def test_labels_that_the_net_does_not_have_are_an_error(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"none of the labels .*'n01440764'.* is an output.*imagenette:FOLDER"
     ):
-        true_outputs(photos, imagenet_names())
+        true_outputs(photos, label_names("imagenet"))
 
 
 def test_nothing_known_is_nothing_claimed(tmp_path: Path) -> None:

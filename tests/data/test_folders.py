@@ -29,7 +29,7 @@ from proofmap.data.imagenet_folders import (
 from proofmap.data.photos import find_photos
 from proofmap.data.specs import sample_photos
 from proofmap.data.tables import image_csv
-from proofmap.models.names import imagenet_names
+from proofmap.models.names import label_names
 from tests.data.made_up import devkit_at, imagenette_at, noise, save, saved
 
 
@@ -550,7 +550,7 @@ def test_a_thousand_folders_are_the_usual_outputs(tmp_path: Path) -> None:
         (folder / "a.jpg").touch()
     photos = imagenet(tmp_path)
     assert [photos.truth(i) for i in range(1000)] == list(range(1000))
-    assert tuple(photos.label_names) == imagenet_names()
+    assert tuple(photos.label_names) == label_names("imagenet")
 
 
 def test_imagenettes_folders_are_known_without_a_list(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from proofmap.data.distractors import Distractors, Pool
 from proofmap.methods import BeliefMask, LearnedMask
 from proofmap.metrics import METRICS
 from proofmap.models import registry
+from proofmap.models.weights import OwnNet
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -91,13 +92,8 @@ class TinyNet(nn.Module):
 def tiny_model() -> Any:
     """What the registry of models holds, around the tiny net."""
     settings = {"size": 16, "mean": (0.5,) * 3, "std": (0.25,) * 3, "names": NAMES}
-    return registry._OwnModel(
-        registry._OWN[registry.DEFAULT_MODEL].info,
-        build=TinyNet,
-        arguments=lambda: dict(settings),
-        rename_keys=lambda state: state,
-        packaged=lambda net: None,
-    )
+    info = registry._OWN[registry.DEFAULT_MODEL].info
+    return OwnNet(info, TinyNet, lambda: dict(settings), published=lambda: TinyNet().state_dict())
 
 
 def few_distractors(monkeypatch: pytest.MonkeyPatch) -> None:

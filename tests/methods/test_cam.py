@@ -17,8 +17,8 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import GradCAM
 from proofmap.methods.layers import find_layer
-from proofmap.models.cifar_resnet import CifarResNet
 from proofmap.models.efficientnet_lite import VARIANTS, EfficientNetLite
+from proofmap.models.resnets import CifarResNet
 from tests.sessions import bound
 from tests.toys import conv_net, counted_classifier, drawn, pixels
 

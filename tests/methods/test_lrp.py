@@ -17,8 +17,8 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.methods import LRP, ContrastiveLRP, Method, make_method
 from proofmap.methods.gradients.paths import SumRuleWarning
-from proofmap.models.cifar_resnet import BasicBlock
 from proofmap.models.efficientnet_lite import InvertedResidual
+from proofmap.models.resnets import BasicBlock
 from tests.methods.test_gradients import LABELS, normalised
 from tests.methods.test_rectified import RELUS, Functional
 from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, normal, pixels

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 import torch
 from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.data.arrays import load_cifar
 from proofmap.models import load_classifier
-from proofmap.models.cifar_vit import Attention, CifarViT, classifier_arguments, packaged_file
+from proofmap.models.cifar_vit import Attention, CifarViT, classifier_arguments
 from tests.toys import drawn, pixels
 
 
@@ -39,10 +38,7 @@ def test_the_frozen_view_is_the_same_function() -> None:
     torch.testing.assert_close(f.frozen().logits(images), f.logits(images), rtol=1e-3, atol=1e-4)
 
 
-def test_the_weights_in_the_package_are_small_and_right_on_real_pictures(data: Path) -> None:
-    if not packaged_file().is_file():
-        pytest.skip("no weights are packaged")
-    assert packaged_file().stat().st_size < 2_000_000
+def test_the_weights_in_the_package_are_right_on_real_pictures(data: Path) -> None:
     images, labels = load_cifar(data / "cifar-10-batches-py" / "test_batch")
     f = load_classifier("cifar10-vit", batch_size=100)
     assert float((f.logits(images[:300]).argmax(dim=1) == labels[:300]).float().mean()) > 0.72

@@ -148,9 +148,9 @@ def test_methods_work_on_it(checkpoint: Path, method: str) -> None:
 @pytest.mark.parametrize(
     "options, told",
     [
-        ("", r"needs labels: write clip:.*\?labels=cat,dog"),
-        ("?labels=cat", "at least two different labels.*given are cat"),
-        ("?labels=cat,Cat", "at least two different labels"),
+        ("", r"needs labels: write clip:.*\?labels=FILE.txt"),
+        ("?labels=cat", "at least two different labels, not cat"),
+        ("?labels=cat,cat", "at least two different labels"),
         ("?labels=missing.txt", "labels file 'missing.txt' cannot be read"),
         ("?labels=cat,dog&template=a photo", r"has no \{\}, which marks the place of the label"),
         ("?labels=cat,dog&pretrained=false", "leave out weights and pretrained"),

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -95,12 +93,6 @@ def test_the_question_has_a_short_limit(monkeypatch: pytest.MonkeyPatch, cache: 
     ):
         hub_access.ask_hugging_face("org/net", [CONFIG], extra="hf")
     assert asked == [(CONFIG, {"timeout": 5.0})]
-
-
-def test_offline_means_that_nobody_is_asked(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelError, match="not in the local cache"):
-        hub_access.ask_hugging_face("org/net", [CONFIG], extra="hf")
 
 
 @pytest.fixture
@@ -197,39 +189,8 @@ def test_timm_asks_once_before_it_downloads(
 
     monkeypatch.setattr(hub, "get_hf_file_metadata", silent)
     monkeypatch.setattr(timm, "create_model", lambda *_, **__: pytest.fail("began a download"))
-    with pytest.raises(
-        ModelError, match=r"timm:resnet18.a1_in1k cannot be loaded: .*no route to host.*@FILE"
-    ):
+    with pytest.raises(ModelError, match=r"hub cannot be reached .*no route to host.*not in the local cache"):
         load_classifier("timm:resnet18.a1_in1k")
     assert [(url.split("/")[3:5], settings) for url, settings in asked] == [
         (["timm", "resnet18.a1_in1k"], {"timeout": 5.0})
     ]
-
-
-def test_torchvision_asks_once_before_it_downloads(
-    torchvision: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    asked = []
-
-    def silent(request: urllib.request.Request, **settings: Any) -> None:
-        asked.append((request.get_method(), settings))
-        raise urllib.error.URLError("no route to host")
-
-    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
-    monkeypatch.setattr(urllib.request, "urlopen", silent)
-    monkeypatch.setattr(
-        "torchvision.models._api.load_state_dict_from_url", lambda *_, **__: pytest.fail("began a download")
-    )
-    with pytest.raises(
-        ModelError, match=r"could not be downloaded.*no route.*torchvision:squeezenet1_1@FILE"
-    ):
-        load_classifier("torchvision:squeezenet1_1")
-    assert asked == [("HEAD", {"timeout": 5.0})]
-
-
-def test_weights_in_the_cache_are_not_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "net.pth").touch()
-    monkeypatch.setattr("torch.hub.get_dir", lambda: str(tmp_path))
-    monkeypatch.setattr(urllib.request, "urlopen", lambda *_, **__: pytest.fail("asked"))
-    hub_access.ask_for_file("https://host/net.pth")

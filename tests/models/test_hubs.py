@@ -91,7 +91,6 @@ def test_a_failed_download_says_so(torchvision: ModuleType, monkeypatch: pytest.
     def offline(*_: object, **__: object) -> None:
         raise urllib.error.URLError("no route to host")
 
-    monkeypatch.setattr("proofmap.models.hubs.ask_for_file", lambda url: None)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", offline)
     with pytest.raises(
         ModelError, match=r"could not be downloaded.*no route.*torchvision:squeezenet1_1@FILE"
@@ -111,7 +110,6 @@ def test_a_downloaded_checkpoint_can_run_no_code(
     def downloaded(*_: object, **__: object) -> Any:
         return torch.load(tmp_path / "w.pth", weights_only=False)  # as torch.hub does
 
-    monkeypatch.setattr("proofmap.models.hubs.ask_for_file", lambda url: None)
     monkeypatch.setattr("torchvision.models._api.load_state_dict_from_url", downloaded)
     monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     with pytest.raises(ModelError, match="could not be downloaded or read"):

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from proofmap.models.names import CIFAR10_NAMES, cifar100_names, distinct, imagenet_names
+from proofmap.models.names import distinct, label_names
 
 
 def test_every_name_occurs_once_whatever_the_case() -> None:
-    for names, count in ((CIFAR10_NAMES, 10), (cifar100_names(), 100), (imagenet_names(), 1000)):
+    for dataset, count in (("cifar10", 10), ("cifar100", 100), ("imagenet", 1000)):
+        names = label_names(dataset)  # type: ignore[arg-type]
         assert len(names) == len({name.lower() for name in names}) == count
 
 
 def test_names_that_two_classes_share_carry_a_gloss() -> None:
-    glossed = {index: name for index, name in enumerate(imagenet_names()) if name.endswith(")")}
+    glossed = {index: name for index, name in enumerate(label_names("imagenet")) if name.endswith(")")}
     assert glossed == {
         134: "crane (bird)",
         264: "Cardigan (dog)",
@@ -27,13 +28,13 @@ def test_names_that_two_classes_share_carry_a_gloss() -> None:
 
 def test_imagenet_names_follow_the_usual_order(data: Path) -> None:
     published = json.loads((data / "imagenet_classes.json").read_text())
-    plain = [name.rpartition(" (")[0] or name for name in imagenet_names()]
+    plain = [name.rpartition(" (")[0] or name for name in label_names("imagenet")]
     assert plain == [published[str(index)][1].replace("_", " ") for index in range(1000)]
 
 
 def test_cifar_names_are_alphabetical() -> None:
-    assert list(CIFAR10_NAMES) == sorted(CIFAR10_NAMES)
-    assert list(cifar100_names()) == sorted(cifar100_names())
+    for names in (label_names("cifar10"), label_names("cifar100")):
+        assert list(names) == sorted(names)
 
 
 def test_distinct_changes_only_what_is_shared() -> None:

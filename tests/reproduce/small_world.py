@@ -14,7 +14,8 @@ from torch import nn
 from benchmarks.maskers.train import train_masker
 from proofmap.data.imagenet_folders import IMAGENETTE
 from proofmap.models import load_classifier, registry
-from proofmap.models.names import imagenet_names
+from proofmap.models.names import label_names
+from proofmap.models.weights import load_state
 from tests.data.made_up import cifar_batch, imagenette_at, noise, save
 from tests.docs.pages import few_distractors, few_draws
 
@@ -45,10 +46,10 @@ def small_nets(monkeypatch: pytest.MonkeyPatch) -> None:
     few_distractors(monkeypatch)
     few_draws(monkeypatch)
     own = registry._OWN
-    small = {"size": SIDE, "resize": SIDE, "names": imagenet_names()}
+    small = {"size": SIDE, "resize": SIDE, "names": label_names("imagenet")}
     for name, outputs in (("cifar10-resnet56", 10), ("cifar100-resnet56", 100), ("efficientnet-lite0", 1000)):
         arguments = own[name].arguments if outputs < 1000 else lambda: dict(small)
-        changed = replace(own[name], build=_net(outputs), arguments=arguments, rename_keys=dict)
+        changed = replace(own[name], build=_net(outputs), arguments=arguments, read=load_state)
         monkeypatch.setitem(own, name, changed)
 
 

@@ -27,9 +27,7 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_images
 from proofmap.fills import Fill, Images
 from proofmap.models import DEFAULT_MODEL, ModelSpec, load_classifier
-from proofmap.models.clip import read_labels
 from proofmap.models.registry import installed_models
-from proofmap.models.text_models import is_text_model
 from proofmap.results.sharing import without_folders
 from proofmap.session import Session
 from proofmap.study import Study
@@ -103,7 +101,7 @@ def offers(
             else without_folders(title)
         )
         options = ("--model", spec, *(() if file is None else ("--weights", str(file))))
-        if asks_labels(parsed):
+        if parsed.asks_labels:
             found.append(_zero_shot(parsed, shown, device))
             continue
         load = partial(open_net, Study(model=spec, weights=file), None, device, data)
@@ -117,16 +115,11 @@ def offers(
     return [replace(offer, name=name) for name, offer in zip(names, found, strict=True)]
 
 
-def asks_labels(spec: ModelSpec) -> bool:
-    """Whether a model takes labels of the user's choice: zero-shot models and language models of texts do."""
-    return is_text_model(spec) and spec.scheme != "hf-text"
-
-
 def _zero_shot(spec: ModelSpec, shown: str, device: str, labels: Sequence[str] | None = None) -> Offer:
     """The offer of a model that takes any labels. If ``labels`` is None, the labels of the spec or default labels are used."""
     bare = shown.partition("?")[0]
     if labels is None:
-        labels = read_labels(spec.options["labels"]) if "labels" in spec.options else _FIRST_LABELS
+        labels = spec.labels() if "labels" in spec.options else _FIRST_LABELS
     kept = [f"{key}={value}" for key, value in spec.options.items() if key != "labels"]
     text = f"{spec.text.partition('?')[0]}?{'&'.join([*kept, 'labels=' + ','.join(labels)])}"
     return Offer(

@@ -15,7 +15,7 @@ from torch import nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import require
 from proofmap.core.inputs import Series, Text
-from proofmap.models.languages import language_model
+from proofmap.models import load_classifier
 from proofmap.models.weights import load_into, load_state
 
 FOLDER = Path(__file__).parent / "tasks"
@@ -85,9 +85,9 @@ def table() -> Classifier:
 
 def text() -> Classifier:
     """A model that recognises the language of a text, one of five: py3langid, which is linear in n-grams and has no gradients."""
-    model, arguments = language_model()
-    given = {**arguments, "inputs": Text(length=WORDS), "label_set": LANGUAGES}
-    return Classifier(model, **given, name="proofbench-text")
+    f = load_classifier("py3langid")
+    changes = {"inputs": Text(length=WORDS), "label_set": LANGUAGES, "renormalise": None}
+    return f.with_net(f.net, **changes, name="proofbench-text")
 
 
 def _with_weights(net: nn.Sequential, name: str) -> nn.Sequential:

@@ -21,7 +21,6 @@ from proofmap.data.specs import photographs
 from proofmap.methods.method import Cost
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.models import DEFAULT_MODEL
-from proofmap.models.languages import NAME
 from proofmap.plugins.specs import split_specs
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
@@ -100,8 +99,8 @@ def table_demo() -> Demo:
 
 def text_demo() -> Demo:
     """Sentences, some in two languages, and the language model of the package py3langid."""
-    classifier = pm.load_classifier(NAME).restricted(LANGUAGES)
-    about = f"{NAME} tells {len(classifier.names)} languages apart; here {len(LANGUAGES)} count: {', '.join(LANGUAGES)}"
+    classifier = pm.load_classifier("py3langid").restricted(LANGUAGES)
+    about = f"py3langid tells {len(classifier.names)} languages apart; here {len(LANGUAGES)} count: {', '.join(LANGUAGES)}"
     return Demo(classifier, list(SENTENCES), None, ("delete", "images"), about, "text", "words")
 
 

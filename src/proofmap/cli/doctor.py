@@ -22,7 +22,7 @@ from proofmap.cli.console import print_result, stderr
 from proofmap.core.environment import environment
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
-from proofmap.models.cifar_resnet import CifarResNet
+from proofmap.models.resnets import CifarResNet
 from proofmap.study.reading.verify import verify_run
 
 

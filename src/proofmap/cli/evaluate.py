@@ -22,10 +22,7 @@ from proofmap.core.inputs import TextInputs
 from proofmap.core.pictures import Fit
 from proofmap.core.text import counted, size_text
 from proofmap.methods.method import default_method, make_method
-from proofmap.models import load_classifier
-from proofmap.models.languages import NAME as LANGUAGES
-from proofmap.models.spec import FILE_SCHEMES, ModelSpec
-from proofmap.models.text_models import is_text_model
+from proofmap.models import ModelSpec, load_classifier
 from proofmap.plugins.settings import setting_names
 from proofmap.plugins.specs import split_specs
 from proofmap.report.display import evaluation_json
@@ -283,8 +280,7 @@ def _usual_methods(config: Study) -> list[str]:
     spec = ModelSpec.parse(config.model)
     usual, others = split_specs(options.DEFAULT_METHODS), split_specs(options.METHODS_WITHOUT_GRADIENTS)
     if spec.scheme != "file":
-        of_words = is_text_model(spec) or (spec.name == LANGUAGES and not spec.scheme)
-        return others if of_words or spec.scheme in FILE_SCHEMES else usual
+        return others if spec.takes_texts or spec.reads_file else usual
     net = load_classifier(config.model, weights=config.weights)
     if isinstance(net.inputs, TextInputs) or not net.differentiable:
         return others

@@ -67,7 +67,6 @@ def serve(
     from proofmap.app.security import Access
     from proofmap.app.server import Server
     from proofmap.models import ModelSpec
-    from proofmap.models.spec import FILE_SCHEMES
 
     if weights is not None and not model:
         raise InputError("--weights needs --model, the net that the weights belong to")
@@ -78,7 +77,7 @@ def serve(
     where = options.check_device(device)
     places = options.with_columns([data] if data else None, target, text_column)
     first = ModelSpec.parse(model[0]) if model else None
-    needs_rows = first is not None and first.scheme in FILE_SCHEMES
+    needs_rows = first is not None and first.reads_file
     dataset = open_data(places) if places and needs_rows else None
     listening = _listening(host, port)
     access = Access.at(host, listening.getsockname()[1])

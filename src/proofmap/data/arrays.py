@@ -20,7 +20,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, suggest_path
 from proofmap.data.dataset import Dataset, reader
 from proofmap.data.folders import existing_folder
-from proofmap.models.names import CIFAR10_NAMES, cifar100_names
+from proofmap.models.names import label_names
 
 _ALLOWED = {("numpy", "ndarray"), ("numpy", "dtype")}
 
@@ -212,14 +212,19 @@ def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
 def cifar10(path: str | Path, *, split: str = "test") -> ArrayImages:
     """CIFAR-10 from ``cifar-10-batches-py``, or from the folder that holds it: the test batch, or all training batches."""
     files = {"test": "test_batch", "train": "data_batch_*"}
-    return _cifar("cifar10", path, split, "cifar-10-batches-py", files, CIFAR10_NAMES)
+    return _cifar("cifar10", path, split, "cifar-10-batches-py", files, label_names("cifar10"))
 
 
 @reader("cifar100", "cifar100:FOLDER[test|train]", "cifar-100-python as unpacked")
 def cifar100(path: str | Path, *, split: str = "test") -> ArrayImages:
     """CIFAR-100 with its fine labels, from ``cifar-100-python`` or from the folder that holds it."""
     return _cifar(
-        "cifar100", path, split, "cifar-100-python", {"test": "test", "train": "train"}, cifar100_names()
+        "cifar100",
+        path,
+        split,
+        "cifar-100-python",
+        {"test": "test", "train": "train"},
+        label_names("cifar100"),
     )
 
 

@@ -18,7 +18,7 @@ from proofmap.core.pictures import resize_shorter_side
 from proofmap.data.dataset import Dataset, reader
 from proofmap.data.folders import ImageFiles, existing_folder, files_below
 from proofmap.data.tables import image_csv, text_of
-from proofmap.models.names import imagenet_names
+from proofmap.models.names import label_names
 
 IMAGENETTE = {
     "n01440764": 0,  # tench
@@ -67,7 +67,7 @@ def imagenette(path: str | Path, *, split: str = "val", labels: str = "imagenet"
         found = f"has {unexpected[0]!r}" if unexpected else "holds no images"
         raise InputError(f"{photos} is not Imagenette: it {found}; expected folders such as n01440764/")
     ten_way = {wnid: k for k, wnid in enumerate(IMAGENETTE)}
-    names = imagenet_names()
+    names = label_names("imagenet")
     return ImageFiles(
         photos,
         files,
@@ -198,7 +198,7 @@ def _imagenet_table(table: Path, split: str) -> ImageFiles:
             f"{table} must give ImageNet labels as numbers 0 to 999 in a column class_index, not {wrong}; "
             f"for other labels write csv:{table}"
         )
-    found.title, found.label_names = f"imagenet[{split}]", imagenet_names()
+    found.title, found.label_names = f"imagenet[{split}]", label_names("imagenet")
     found._settings = {"dataset": "imagenet", "path": str(table), "split": split}
     return found
 
@@ -288,7 +288,7 @@ def _read_wnids(path: Path) -> list[str]:
 def _names_of(wnids: dict[int, str]) -> Sequence[str]:
     """ImageNet's names for its 1000 outputs; WordNet ids for any other set of classes."""
     usual = len(wnids) == 1000 or wnids == {index: wnid for wnid, index in IMAGENETTE.items()}
-    return imagenet_names() if usual else [wnids[k] for k in range(len(wnids))]
+    return label_names("imagenet") if usual else [wnids[k] for k in range(len(wnids))]
 
 
 def _split_folder(path: str | Path, split: str) -> tuple[Path, Path]:
@@ -356,7 +356,7 @@ def imagenet_real(path: str | Path, *, table: str = "", count: int = 0) -> Image
         title=f"imagenet-real[{count} labels]" if count else "imagenet-real",
         settings={"dataset": "imagenet-real", "path": str(root), "table": table, "count": count},
         labels=kept,
-        label_names=imagenet_names(),
+        label_names=label_names("imagenet"),
     )
 
 

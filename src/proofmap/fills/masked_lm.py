@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.fills.fill import FILLS, Fill, title_of
 from proofmap.fills.text import tokens_of
+from proofmap.models.hub_access import load_transformer, special_tokens
 from proofmap.plugins.identity import identity
 from proofmap.plugins.settings import required
 from proofmap.session import Session
@@ -77,13 +79,12 @@ class MaskedLM(Fill):
 
         def build() -> tuple[Predictor, Mapping[str, object]]:
             if isinstance(self.model, str):
-                from proofmap.models.masked_lm import (  # when it is needed
-                    check_same_tokens,
-                    load_masked_model,
-                )
-
                 found = load_masked_model(self.model)
-                check_same_tokens(found, tokens_of(self, session.inputs).vocabulary, self.model)
+                if found.vocabulary != tokens_of(self, session.inputs).vocabulary:
+                    raise InputError(
+                        f"the masked language model {self.model} has other tokens than the net, so its words cannot be shown to the net; give "
+                        "one with the same tokenizer"
+                    )
                 return found, {}
             if not callable(self.model):
                 raise InputError(
@@ -98,3 +99,39 @@ class MaskedLM(Fill):
 
     def changes(self) -> list[str]:
         return [f"model={title_of(self.model)}"]
+
+
+class _MaskedModel:
+    """A masked language model of transformers as a function from tokens ``(N, T)`` and their attention mask ``(N, T)``, with padding at the
+    end, to logits ``(N, T, V)`` over a vocabulary of V tokens.
+
+    Special tokens are added before and after each text. They are never predicted.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any) -> None:
+        self.model = model
+        self.vocabulary: dict[str, int] = tokenizer.get_vocab()
+        self.first, self.last = special_tokens(tokenizer)
+        self.special = sorted(set(tokenizer.all_special_ids))
+
+    @torch.no_grad()
+    def __call__(self, tokens: Tensor, attention: Tensor) -> Tensor:
+        model, before, after = self.model.to(tokens.device), len(self.first), len(self.last)
+        n, length = tokens.shape
+        given = torch.zeros(n, before + length + after, dtype=torch.long, device=tokens.device)
+        open_to = torch.zeros_like(given)
+        given[:, :before] = torch.tensor(self.first, device=tokens.device)
+        given[:, before : before + length], open_to[:, before : before + length] = tokens, attention
+        ends = before + attention.sum(dim=1, keepdim=True) + torch.arange(after, device=tokens.device)
+        given.scatter_(1, ends, torch.tensor(self.last, device=tokens.device).expand(n, -1))
+        open_to[:, :before] = 1
+        open_to.scatter_(1, ends, 1)
+        logits: Tensor = model(input_ids=given, attention_mask=open_to).logits[:, before : before + length]
+        logits[..., self.special] = -torch.inf
+        return logits
+
+
+@lru_cache(maxsize=2)
+def load_masked_model(name: str) -> _MaskedModel:
+    """A masked language model from a folder or the hub."""
+    return _MaskedModel(*load_transformer("masked-lm", name, "AutoModelForMaskedLM"))

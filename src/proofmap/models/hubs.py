@@ -2,6 +2,14 @@
 
 Each hub has a function here that returns the net and the other arguments of Classifier. Packages of hubs are imported only here, when needed.
 Checkpoints are read as plain tensors; pickled code is refused.
+
+Zero-shot nets (``clip``) compare a picture with a sentence about each label,
+
+    logit_a(x) = scale * cos(image features of x, text features of "a photo of a LABEL.")
+
+as in Radford et al., *Learning transferable visual models from natural language supervision* (ICML 2021). Any checkpoint of Hugging
+Face with the two towers of CLIP (an image encoder and a text encoder) works. Checkpoints of SigLIP (Zhai et al. 2023) also have a bias, and
+their labels are independent: ``outputs="sigmoid"``. The sentences are encoded once. The net that is explained is the image encoder.
 """
 
 from __future__ import annotations
@@ -9,21 +17,22 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, get_args
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from proofmap.core.errors import InputError, MissingExtra, ModelError, ProofmapError, require
+from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
 from proofmap.core.pictures import Interpolation
 from proofmap.core.text import did_you_mean
-from proofmap.models.clip import TEMPLATE, read_labels, zero_shot
-from proofmap.models.hub_access import ask_for_file, ask_hugging_face, folder_or_repository
+from proofmap.models.hub_access import ask_hugging_face, folder_or_repository
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec
-from proofmap.models.weights import first_line, load_into, load_state
+from proofmap.models.weights import load_into, load_state
+from proofmap.plugins.failures import reason_of
 
 HubNet = tuple[nn.Module, dict[str, Any]]
 """A net, and the other arguments to make a Classifier from it."""
@@ -39,16 +48,16 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
     download = spec.pretrained and spec.weights is None
     try:
         with _plain_tensors_only():
-            net, arguments = HUBS[spec.scheme](spec, download)
+            net, arguments = _HUBS[spec.scheme](spec, download)
     except ProofmapError:
         raise
     except ImportError as error:  # transformers imports its parts, and torchvision, only when they are used
         raise MissingExtra(
-            f"{spec.text} needs a package that cannot be imported ({first_line(error)}). "
+            f"{spec.text} needs a package that cannot be imported ({reason_of(error)}). "
             f"Install what it needs with: pip install 'proofmap[{'hf' if spec.scheme == 'clip' else spec.scheme}]'"
         ) from error
     except Exception as error:  # hubs and their network libraries have many errors
-        reason = first_line(error)
+        reason = reason_of(error)
         if not download:
             raise ModelError(f"{spec.text} cannot be built ({reason})") from error
         raise ModelError(
@@ -61,15 +70,6 @@ def load_from_hub(spec: ModelSpec) -> HubNet:
     return net, arguments
 
 
-def unknown_name(name: str, known: Iterable[str], where: str) -> ModelError:
-    """The error for an unknown name, with similar known names.
-
-    >>> str(unknown_name("resnet51", ["resnet50", "vgg16"], "the zoo has no model"))
-    "the zoo has no model 'resnet51'. Did you mean 'resnet50'?"
-    """
-    return ModelError(f"{where} {name!r}.{did_you_mean(name, known, most=5)}")
-
-
 # ---- torchvision -------------------------------------------------------------------------------------------
 
 
@@ -80,7 +80,9 @@ def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
     architecture, _, tag = name.partition(".")
     known = models.list_models(module=models)  # classifiers only; detection and others are in submodules
     if architecture not in known:
-        raise unknown_name(architecture, known, "torchvision has no classifier")
+        raise ModelError(
+            f"torchvision has no classifier {architecture!r}.{did_you_mean(architecture, known, most=5)}"
+        )
     published = models.get_model_weights(architecture)
     if tag and tag.upper() not in published.__members__:
         raise ModelError(f"{architecture} has no weights {tag!r}; it has {', '.join(published.__members__)}")
@@ -94,8 +96,6 @@ def _torchvision(spec: ModelSpec, pretrained: bool) -> HubNet:
         "std": tuple(preset.std),
         "names": distinct(weights.meta["categories"]),
     }
-    if pretrained:
-        ask_for_file(weights.url)
     with warnings.catch_warnings():  # googlenet and inception warn about their initialisation
         warnings.simplefilter("ignore", FutureWarning)
         net = models.get_model(architecture, weights=weights if pretrained else None)
@@ -110,14 +110,9 @@ def _timm(spec: ModelSpec, pretrained: bool) -> HubNet:
     name = spec.name
     timm = require("timm", extra="timm", purpose=f"the model timm:{name}")
     if not timm.is_model(name):
-        raise unknown_name(name, timm.list_models(), "timm has no model")
+        raise ModelError(f"timm has no model {name!r}.{did_you_mean(name, timm.list_models(), most=5)}")
     if pretrained and (repository := getattr(timm.models.get_pretrained_cfg(name), "hf_hub_id", None)):
-        try:
-            ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
-        except ModelError as error:
-            raise ModelError(
-                f"timm:{name} cannot be loaded: {error}. Check the network, or give a file you have: timm:{name}@FILE"
-            ) from error
+        ask_hugging_face(repository, ["model.safetensors", "pytorch_model.bin"], extra="timm")
     net = timm.create_model(name, pretrained=pretrained)
     config = timm.data.resolve_model_data_config(net)
     height, width = config["input_size"][1:]
@@ -175,29 +170,61 @@ def _hf(spec: ModelSpec, pretrained: bool) -> HubNet:
     return LogitsOf(model, reverse_channels), arguments
 
 
+class _ZeroShot(nn.Module):
+    """The image encoder of a CLIP-like model with fixed features of sentences. It maps normalised images ``(N, 3, H, W)`` to the logits
+    ``scale * cosine + bias``, ``(N, labels)``.
+    """
+
+    sentences: Tensor
+    scale: Tensor
+    bias: Tensor
+
+    def __init__(self, model: nn.Module, sentences: Tensor, scale: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("sentences", sentences)
+        self.register_buffer("scale", scale)
+        self.register_buffer("bias", bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        image: Any = self.model
+        features = F.normalize(_features_of(image.get_image_features(pixel_values=x)), dim=-1)
+        return self.scale * features @ self.sentences.T + self.bias
+
+
+def _features_of(output: Any) -> Tensor:
+    """The features that an encoder returned. Newer versions of transformers return them inside an output object, which is unpacked."""
+    features: Tensor = output if isinstance(output, Tensor) else output.pooler_output
+    return features
+
+
 def _clip(spec: ModelSpec, pretrained: bool) -> HubNet:
     """A zero-shot net for the labels that the spec names, from a repository or folder of Hugging Face with the two encoders of CLIP."""
-    if not pretrained:
-        raise InputError(
-            f"{spec.text}: a zero-shot classifier is made from a checkpoint; leave out weights and pretrained"
-        )
-    if "labels" not in spec.options:
-        raise InputError(
-            f"{spec.text} needs labels: write clip:{spec.name}?labels=cat,dog or ?labels=FILE.txt"
-        )
-    names, template = read_labels(spec.options["labels"]), spec.options.get("template", TEMPLATE)
-    if "{}" not in template:
-        raise InputError(
-            f"the template {template!r} has no {{}}, which marks the place of the label, as in {TEMPLATE!r}"
-        )
+    names, template = spec.labels(), spec.template("a photo of a {}.")
     transformers = require("transformers", extra="hf", purpose=f"the model clip:{spec.name}")
     where = folder_or_repository("clip", spec.name)
-    net = zero_shot(spec.name, names, template, transformers, **where)
+    model = transformers.AutoModel.from_pretrained(spec.name, **where).float().eval()
+    if not all(hasattr(model, part) for part in ("get_image_features", "get_text_features", "logit_scale")):
+        raise ModelError(
+            f"clip:{spec.name} is a {type(model).__name__}, which does not compare pictures with sentences; "
+            "a CLIP-like checkpoint is needed"
+        )
+    tokenizer = transformers.AutoTokenizer.from_pretrained(spec.name, **where)
+    bias = getattr(model, "logit_bias", None)
+    padding = True if bias is None else "max_length"  # as SigLIP was trained
+    words = [template.replace("{}", label) for label in names]
+    tokens = tokenizer(words, padding=padding, truncation=True, return_tensors="pt")
+    with torch.no_grad():
+        sentences = F.normalize(_features_of(model.get_text_features(**tokens)), dim=-1)
+    if hasattr(model, "text_model"):
+        model.text_model = nn.Identity()  # half of the weights, no longer needed
     arguments, reverse_channels = _hf_preprocessing(transformers, spec, where)
     if reverse_channels:
         raise ModelError(f"clip:{spec.name} needs colours in reverse order, which is not supported")
-    outputs = "sigmoid" if getattr(net.model, "logit_bias", None) is not None else "logits"
-    return net, {**arguments, "names": names, "outputs": outputs}
+    scale = model.logit_scale.detach().exp()
+    shift = torch.zeros_like(scale) if bias is None else bias.detach()
+    net = _ZeroShot(model.requires_grad_(False), sentences, scale, shift)
+    return net, {**arguments, "names": names, "outputs": "logits" if bias is None else "sigmoid"}
 
 
 def _hf_preprocessing(
@@ -255,12 +282,8 @@ def _hf_interpolation(processor: Any) -> str:
 
 # ---- what the hubs share -----------------------------------------------------------------------------------
 
-HUBS: dict[str, Callable[[ModelSpec, bool], HubNet]] = {
-    "torchvision": _torchvision,
-    "timm": _timm,
-    "hf": _hf,
-    "clip": _clip,
-}
+_HUBS = {"torchvision": _torchvision, "timm": _timm, "hf": _hf, "clip": _clip}
+READERS = dict.fromkeys(_HUBS, load_from_hub)
 
 
 def _interpolation(name: str) -> str:

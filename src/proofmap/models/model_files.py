@@ -8,19 +8,18 @@ A pipeline of scikit-learn that begins with a vectorizer takes texts, and may ha
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.classifier.probability_models import takes_texts
-from proofmap.core.errors import InputError, ModelError, require
+from proofmap.core.errors import InputError, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Text
 from proofmap.core.inputs.frames import library_of
 from proofmap.core.inputs.table_files import read_frame
 from proofmap.core.text import counted
-from proofmap.models.spec import ModelSpec
+from proofmap.models.spec import ModelSpec, read_names
 from proofmap.plugins.failures import reason_of
 
 _PICTURE = 4  # axes: images, channels, height, width
@@ -32,12 +31,15 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
     path = Path(spec.name)
     if not path.is_file():
         raise ModelError(f"there is no file {str(path)!r} to take the model from.{suggest_path(path)}")
-    if spec.weights is not None or not spec.pretrained:
-        raise InputError(f"{spec.text}: the file has the weights; leave out @FILE, weights and pretrained")
-    model = _LOADERS[spec.scheme](path, spec)
+    try:
+        model = _LOADERS[spec.scheme](path, spec)
+    except ProofmapError:
+        raise
+    except Exception as error:  # each library has its own
+        raise ModelError(f"{path} cannot be loaded by {spec.scheme}: {reason_of(error)}") from error
     arguments: dict[str, Any] = {"outputs": spec.options.get("outputs")}
     if "names" in spec.options:
-        arguments["names"] = _names(spec.options["names"])
+        arguments["names"] = read_names(spec.options["names"])
     if isinstance(model, OnnxModel) and len(model.shape) == _PICTURE:
         return model, {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model, spec)}
     if spec.scheme == "sklearn" and takes_texts(model):
@@ -58,22 +60,18 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
     return model, {**arguments, "data": data}
 
 
+def _onnx(path: Path, spec: ModelSpec) -> OnnxModel:
+    return OnnxModel(path.read_bytes(), str(path))
+
+
 def _xgboost(path: Path, spec: ModelSpec) -> Any:
-    library = require("xgboost", extra="xgboost", purpose=spec.text)
-    try:
-        model = library.XGBClassifier()
-        model.load_model(str(path))
-    except Exception as error:
-        raise ModelError(f"{path} is not a classifier of XGBoost: {reason_of(error)}") from error
+    model = require("xgboost", extra="xgboost", purpose=spec.text).XGBClassifier()
+    model.load_model(str(path))
     return model
 
 
 def _lightgbm(path: Path, spec: ModelSpec) -> Any:
-    library = require("lightgbm", extra="lightgbm", purpose=spec.text)
-    try:
-        return library.Booster(model_file=str(path))
-    except Exception as error:
-        raise ModelError(f"{path} is not a model of LightGBM: {reason_of(error)}") from error
+    return require("lightgbm", extra="lightgbm", purpose=spec.text).Booster(model_file=str(path))
 
 
 def _sklearn(path: Path, spec: ModelSpec) -> Any:
@@ -85,19 +83,7 @@ def _sklearn(path: Path, spec: ModelSpec) -> Any:
             f"{path} is a pickle, and loading a pickle runs any code that is in it. If you made the file, or trust who did, write "
             f"sklearn:{spec.name}?pickle=true; files of the package skops (.skops) and ONNX files need no such trust"
         )
-    joblib = require("joblib", extra="sklearn", purpose=spec.text)
-    try:
-        return joblib.load(path)
-    except Exception as error:
-        raise ModelError(f"{path} cannot be loaded: {reason_of(error)}") from error
-
-
-_LOADERS: dict[str, Callable[[Path, ModelSpec], Any]] = {
-    "onnx": lambda path, spec: OnnxModel.load(path),
-    "xgboost": _xgboost,
-    "lightgbm": _lightgbm,
-    "sklearn": _sklearn,
-}
+    return require("joblib", extra="sklearn", purpose=spec.text).load(path)
 
 
 def _picture(model: OnnxModel, spec: ModelSpec) -> dict[str, Any]:
@@ -112,15 +98,6 @@ def _picture(model: OnnxModel, spec: ModelSpec) -> dict[str, Any]:
         key: tuple(map(float, spec.options[key].split(":"))) for key in ("mean", "std") if key in spec.options
     }
     return {"size": (sides[0], sides[-1]), **numbers}
-
-
-def _names(text: str) -> list[str]:
-    path = Path(text)
-    if path.suffix == ".txt":
-        if not path.is_file():
-            raise InputError(f"there is no file {text!r} of label names.{suggest_path(path)}")
-        return path.read_text(encoding="utf-8").splitlines()
-    return text.split(",")
 
 
 def _table(path: Path, target: str | None) -> Any:
@@ -138,10 +115,10 @@ def _table(path: Path, target: str | None) -> Any:
 def _texts(spec: ModelSpec, data: Any) -> Text:
     """The description of the texts that a model takes, with ``data`` or the file that the model string names as a sample."""
     settings: dict[str, Any] = {key: spec.options[key] for key in ("units", "longer") if key in spec.options}
-    if "length" in spec.options:
-        if not spec.options["length"].isdecimal():
-            raise InputError(f"length of {spec.text} must be a number, not {spec.options['length']!r}")
-        settings["length"] = int(spec.options["length"])
+    if (length := spec.options.get("length")) is not None:
+        if not length.isdecimal():
+            raise InputError(f"length of {spec.text} must be a number, not {length!r}")
+        settings["length"] = int(length)
     if data is None and "data" in spec.options:
         data = _table(Path(spec.options["data"]), spec.options.get("target"))
     if data is None:
@@ -179,3 +156,7 @@ def _fitted_columns(model: Any) -> set[str]:
     if known is None and callable(own := getattr(model, "feature_name", None)):  # a Booster of LightGBM
         known = own()
     return set() if known is None else set(map(str, known))
+
+
+_LOADERS = {"onnx": _onnx, "xgboost": _xgboost, "lightgbm": _lightgbm, "sklearn": _sklearn}
+READERS = dict.fromkeys(_LOADERS, load_model_file)

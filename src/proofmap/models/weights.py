@@ -1,4 +1,4 @@
-"""Load weights from files that are not trusted.
+"""Nets that this package defines, and their weights, which are read from files that are not trusted.
 
 Only tensors are read from a file. It is a ``.safetensors`` file, or a PyTorch checkpoint, which is read by the restricted unpickler
 (``weights_only=True``) that runs no code. A net gets all of its weights, in the right shapes, or none.
@@ -7,7 +7,8 @@ Only tensors are read from a file. It is a ``.safetensors`` file, or a PyTorch c
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import ModelError
 from proofmap.core.files import suggest_path
+from proofmap.models.spec import ModelInfo
+from proofmap.plugins.failures import reason_of
 
 State = dict[str, Tensor]
 
@@ -44,10 +47,60 @@ def load_state(path: str | Path, *, sha256: str | None = None) -> State:
     if not path.is_file():
         hint = " It is a folder." if path.is_dir() else suggest_path(path)
         raise ModelError(f"there is no weights file {str(path)!r}.{hint}")
-    if sha256 is not None:
-        _check_digest(path, sha256)
-    content = _load_safetensors(path) if path.suffix == ".safetensors" else load_checkpoint(path)
-    return _weights_in(content, path)
+    if sha256 is not None and (found := hashlib.sha256(path.read_bytes()).hexdigest()) != sha256.lower():
+        raise ModelError(
+            f"{str(path)!r} is not the file it should be: its SHA-256 is {found}, expected {sha256}. "
+            "It was truncated or altered; install or download it again."
+        )
+    content = load_checkpoint(path)
+    inner = (content[key] for key in _WRAPPERS if isinstance(content, Mapping) and key in content)
+    content = next((each for each in inner if isinstance(each, Mapping)), content)
+    if not isinstance(content, Mapping) or not content or not all(map(_is_tensor, content.values())):
+        held = (
+            _a_few(map(str, content)) if isinstance(content, Mapping) else type(content).__name__
+        ) or "nothing"
+        raise ModelError(
+            f"{str(path)!r} holds no table of named tensors, but {held}. "
+            "Save the weights with torch.save(net.state_dict(), path)."
+        )
+    parallel = _PARALLEL if all(str(key).startswith(_PARALLEL) for key in content) else ""
+    return {str(key).removeprefix(parallel): value for key, value in content.items()}
+
+
+def load_checkpoint(path: Path) -> Any:
+    """The content of a ``.safetensors`` file or a PyTorch checkpoint, on the CPU; only tensors and plain values are loaded."""
+    kind = "safetensors" if path.suffix == ".safetensors" else "a PyTorch checkpoint of plain tensors"
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # a broken archive raises RuntimeError, EOFError, KeyError, ...
+        raise ModelError(
+            f"{str(path)!r} cannot be read as {kind} ({reason_of(error)}). "
+            "It may be truncated, or hold objects whose loading would run code, which is refused. If you "
+            "trust it, save its tensors alone with safetensors.torch.save_file and use that file."
+        ) from error
+
+
+@dataclass(frozen=True)
+class OwnNet:
+    """A net that this package defines.
+
+    Attributes:
+        info: its entry in the list of models.
+        build: makes the net with random weights.
+        arguments: gives the arguments of Classifier for the net, other than the net itself.
+        published: reads the weights of an installed package; None if there is no such package.
+        read: reads the weights of a file, with the names that the net has.
+        package: the package that :attr:`published` needs.
+    """
+
+    info: ModelInfo
+    build: Callable[[], nn.Module]
+    arguments: Callable[[], dict[str, Any]]
+    published: Callable[[], State] | None = None
+    read: Callable[[Path], State] = load_state
+    package: str = "proofmap"
 
 
 def load_into(net: nn.Module, state: Mapping[str, Tensor], *, source: str) -> None:
@@ -76,67 +129,11 @@ def load_into(net: nn.Module, state: Mapping[str, Tensor], *, source: str) -> No
     net.load_state_dict({**state, **counters}, strict=True)
 
 
-def _check_digest(path: Path, expected: str) -> None:
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != expected.lower():
-        raise ModelError(
-            f"{str(path)!r} is not the file it should be: its SHA-256 is {found}, expected {expected}. "
-            "It was truncated or altered; install or download it again."
-        )
-
-
-def _load_safetensors(path: Path) -> Any:
-    try:
-        return load_file(path)
-    except Exception as error:  # SafetensorError for the header, OSError and others for the rest
-        raise ModelError(
-            f"{str(path)!r} cannot be read as safetensors ({first_line(error)}). "
-            "It may be truncated; download or save it again."
-        ) from error
-
-
-def load_checkpoint(path: Path) -> Any:
-    """The content of a PyTorch checkpoint on the CPU; only tensors and plain values are loaded."""
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a broken archive raises RuntimeError, EOFError, KeyError, ...
-        raise ModelError(
-            f"{str(path)!r} cannot be read as a PyTorch checkpoint of plain tensors ({first_line(error)}). "
-            "It may be truncated, or hold objects whose loading would run code, which is refused. If you "
-            "trust it, save its tensors alone with safetensors.torch.save_file and use that file."
-        ) from error
-
-
-def _weights_in(content: Any, path: Path) -> State:
-    for wrapper in _WRAPPERS:
-        if isinstance(content, Mapping) and isinstance(content.get(wrapper), Mapping):
-            content = content[wrapper]
-            break
-    named_tensors = isinstance(content, Mapping) and all(
-        isinstance(key, str) and isinstance(value, Tensor) for key, value in content.items()
-    )
-    if not named_tensors or not content:
-        held = _a_few(map(str, content)) if isinstance(content, Mapping) else type(content).__name__
-        raise ModelError(
-            f"{str(path)!r} holds no table of named tensors, but {held or 'nothing'}. "
-            "Save the weights with torch.save(net.state_dict(), path)."
-        )
-    if all(key.startswith(_PARALLEL) for key in content):
-        return {key.removeprefix(_PARALLEL): value for key, value in content.items()}
-    return dict(content)
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, Tensor)
 
 
 def _a_few(keys: Iterable[str], most: int = 3) -> str:
     names = list(keys)
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
-
-
-def first_line(error: Exception) -> str:
-    """The type and the first line of an error.
-
-    >>> first_line(ValueError("too long\\nbecause ..."))
-    'ValueError: too long'
-    """
-    return f"{type(error).__name__}: {(str(error).strip() or 'no message').splitlines()[0]}"

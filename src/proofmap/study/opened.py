@@ -20,8 +20,7 @@ from proofmap.data.table_rows import TableData
 from proofmap.methods.method import Method
 from proofmap.methods.wrappers import shared_methods
 from proofmap.metrics.metric import Metric, RunMetric, split_metrics
-from proofmap.models import load_classifier
-from proofmap.models.spec import FILE_SCHEMES, ModelSpec
+from proofmap.models import ModelSpec, load_classifier
 from proofmap.plugins.failures import exit_as_error
 from proofmap.session import Session
 from proofmap.study.study import Study
@@ -105,7 +104,7 @@ def open_study_data(
     How a CSV file is read depends on the net, unless the kind of data is written before the file name: ``series:beats.csv``. Models in files
     of other libraries (``onnx:FILE``) read their columns from the data, so for these the data is opened first.
     """
-    by_net = is_open_csv(study.data) and ModelSpec.parse(study.model).scheme not in FILE_SCHEMES
+    by_net = is_open_csv(study.data) and not ModelSpec.parse(study.model).reads_file
     if classifier is None and by_net:
         classifier = load_classifier(study.model, weights=study.weights, device=device)
     data = study.data if classifier is None else read_for(study.data, classifier.inputs.kind)
@@ -125,7 +124,7 @@ def open_net(
     net = classifier
     if net is None:
         spec = ModelSpec.parse(study.model)
-        lacks = spec.scheme in FILE_SCHEMES and "data" not in spec.options
+        lacks = spec.reads_file and "data" not in spec.options
         rows = dataset.frame if lacks and isinstance(dataset, TableData) else None
         net = load_classifier(study.model, weights=study.weights, device=device, data=rows)
     if study.fit is not None:

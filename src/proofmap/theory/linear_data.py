@@ -15,7 +15,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.streams import key_of, normal
-from proofmap.models.languages import identifier
+from proofmap.models.text_models import identifier
 from proofmap.theory.linear import contributions
 
 RIDGE = 1e-3
