@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from proofmap.app.choices import RECOMMENDED, Choices
-from proofmap.app.setting_fields import is_live
 from proofmap.core.errors import InputError
 from proofmap.fills import FILLS
 from proofmap.methods import METHODS, make_method
+from proofmap.methods.masks.method import MaskMethod
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
 
@@ -86,7 +86,7 @@ NUMBERS = [
     and isinstance(info.default, (int, float))
     and not isinstance(info.default, bool)
     and info.name not in ("seed", "seed_offset")
-    and not (info.name in ("steps", "passes", "iterations") and is_live(plugins[name]))
+    and not (info.name in ("steps", "passes", "iterations") and issubclass(plugins[name], MaskMethod))
 ]
 
 
@@ -135,7 +135,7 @@ def test_what_the_command_line_names_is_offered_under_its_title(
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text("def bright(classifier, images, labels): return images.mean(1)[:, None]\n")
     choices = Choices(["mine.py:bright", "phang-masker:weights=m.safetensors"])
-    assert [about.name for about in choices.methods_about][:2] == [
+    assert [about["name"] for about in choices.methods_about][:2] == [
         "bright",
         "phang-masker:weights=m.safetensors",
     ]
@@ -149,33 +149,35 @@ def test_every_field_of_every_method_makes_a_spec_that_is_accepted() -> None:
     """The form offers what the server takes: each choice, each default, and the limit of each whole number."""
     choices = Choices()
     about = choices.methods_about
-    assert [method.name for method in about[:5]] == [*RECOMMENDED] and all(m.recommended for m in about[:5])
-    assert not any(method.recommended for method in about[5:])
+    assert [method["name"] for method in about[:5]] == [*RECOMMENDED] and all(
+        m["recommended"] for m in about[:5]
+    )
+    assert not any(method["recommended"] for method in about[5:])
     tried = 0
     for method in about:
-        needed = [f"{field.name}={field.default}" for field in method.settings if field.required]
-        for field in method.settings:
-            most = [] if field.most is None or field.kind != "whole" else [str(int(field.most))]
-            values = field.choices if field.kind == "choice" else [field.default, *most]
+        needed = [f"{field['name']}={field['default']}" for field in method["settings"] if field["required"]]
+        for field in method["settings"]:
+            most = [] if field["most"] is None or field["kind"] != "whole" else [str(int(field["most"]))]
+            values = field["choices"] if field["kind"] == "choice" else [field["default"], *most]
             for value in values:
-                others = [text for text in needed if not text.startswith(f"{field.name}=")]
-                settings = ",".join([*others, *([f"{field.name}={value}"] if value else [])])
-                spec = f"{method.base}:{settings}" if settings else method.base
+                others = [text for text in needed if not text.startswith(f"{field['name']}=")]
+                settings = ",".join([*others, *([f"{field['name']}={value}"] if value else [])])
+                spec = f"{method['base']}:{settings}" if settings else method["base"]
                 made = choices.method(spec)
-                assert made.name == method.base and field.help
+                assert made.name == method["base"] and field["help"]
                 tried += 1
     assert tried > 300
 
 
 def test_fields_are_generated_from_the_settings() -> None:
-    (rise,) = [method for method in Choices().methods_about if method.name == "rise"]
-    fields = {field.name: field for field in rise.settings}
+    (rise,) = [method for method in Choices().methods_about if method["name"] == "rise"]
+    fields = {field["name"]: field for field in rise["settings"]}
     infos = {info.name: info for info in settings_of(METHODS["rise"])}
-    assert [*fields] == ["preset", *infos] and fields["preset"].choices[0] == ""
-    assert all(fields[name].help == info.help for name, info in infos.items())
-    assert (fields["masks"].kind, fields["masks"].default, fields["masks"].most) == ("whole", "4000", 16_000)
-    assert fields["coverage"].choices == ["true", "false"] and "none" in fields["fill"].choices
-    (masker,) = [method for method in Choices().methods_about if method.base == "phang-masker"]
-    assert "weights" not in {field.name for field in masker.settings}, (
+    assert [*fields] == ["preset", *infos] and fields["preset"]["choices"][0] == ""
+    assert all(fields[name]["help"] == info.help for name, info in infos.items())
+    assert [fields["masks"][key] for key in ("kind", "default", "most")] == ["whole", "4000", 16_000]
+    assert fields["coverage"]["choices"] == ["true", "false"] and "none" in fields["fill"]["choices"]
+    (masker,) = [method for method in Choices().methods_about if method["base"] == "phang-masker"]
+    assert "weights" not in {field["name"] for field in masker["settings"]}, (
         "files are for whoever starts the server"
     )

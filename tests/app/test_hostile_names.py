@@ -48,7 +48,7 @@ def served() -> Iterator[Served]:
     found = Served(linear_classifier(SIZE, len(NAMES), strength=0.05, names=NAMES, **middle))
     choices = found.server.choices
     choices.own = {METHOD: make_method("gradient")}
-    assert METHOD in [method.name for method in choices.methods_about]
+    assert METHOD in [method["name"] for method in choices.methods_about]
     choices.usual_method = METHOD  # the page begins with it
     yield found
     found.stop()

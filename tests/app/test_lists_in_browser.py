@@ -87,7 +87,7 @@ def test_a_text_is_typed_and_its_words_are_shaded_shown_and_pressed(browser: Any
         assert tops[0] < tops[1], "the right and the wrong label under each other"
         heat = cells.first.locator(".heat")
         assert heat.inner_text() == TEXT and heat.evaluate("(p) => getComputedStyle(p).direction") == "rtl"
-        assert heat.locator(".proves").count() == served.jobs[0].maps[0, 0].enough == 2
+        assert heat.locator(".proves").count() == served.jobs[0].maps[0, 0]["enough"] == 2
         page.locator("#share").fill("0")
         page.wait_for_function(
             "() => document.querySelectorAll('.cell:first-child .unseen-word').length === 7"
@@ -117,7 +117,7 @@ def test_a_series_is_chosen_and_its_segments_are_marked_shown_and_pressed(
         assert numbers(page.locator("#bars")) == [percent(late), percent(1 - late)]
         cells = page.locator("#rows .cell")
         assert cells.count() == 2, "the right and the wrong label side by side"
-        enough = served.jobs[0].maps[0, 1].enough
+        enough = served.jobs[0].maps[0, 1]["enough"]
         assert cells.first.locator(".back.proves").count() == enough >= 1
         page.locator("#share").fill("4")
         page.wait_for_function(

@@ -237,8 +237,8 @@ def test_the_slider_plays_both_games_with_the_real_fill(
             assert (
                 canvas_pixels(cell.locator("canvas.kept")) == np.where(kept[..., None], whole, GRAY)
             ).all()
-            curve = getattr(served.jobs[0].maps[0, label], game)
-            p = float(np.interp(step / 200, curve.shares, curve.f))
+            curve = served.jobs[0].maps[0, label][game]
+            p = float(np.interp(step / 200, curve["shares"], curve["f"]))
             assert cell.locator(".reading-off b").text_content() == percent(p)
     f = linear_probabilities(served.classifier, photo.numpy())
     read = page.locator(

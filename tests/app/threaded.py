@@ -65,7 +65,7 @@ class Served:
     @property
     def jobs(self) -> list[MapJob]:
         """All jobs, in the order they came."""
-        return [self.server.jobs[summary.job] for summary in reversed(self.server.jobs.summaries())]
+        return [self.server.jobs[summary["job"]] for summary in reversed(self.server.jobs.summaries())]
 
     def hold(self) -> None:
         """Jobs wait when they have shown a map; what is asked meanwhile is answered, and whoever is cancelled stops."""
@@ -95,7 +95,7 @@ class Served:
 def _half_way(job: MapJob) -> bool:
     """Whether a job runs, is wanted, and has shown a map."""
     events, _ = job.events(0)
-    return job.state == "running" and not job.stop and any(event.kind == "map" for event in events)
+    return job.state == "running" and not job.stop and any(event["kind"] == "map" for event in events)
 
 
 def png(pixels: Tensor) -> bytes:

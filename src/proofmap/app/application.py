@@ -1,4 +1,4 @@
-"""The web application: all routes, the page, and the responses to errors."""
+"""The web application: its routes, the page and its files, and the responses to errors."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from proofmap.app.answers import ErrorAnswer
-from proofmap.app.item_routes import items_router
 from proofmap.app.items import NotFound
-from proofmap.app.job_routes import jobs_router
-from proofmap.app.pages import as_sentence, drawn, is_page_request, message_page, page_words, static_file
-from proofmap.app.photo_routes import photos_router
+from proofmap.app.jobs import Busy
+from proofmap.app.nets import PHOTO, Nets, plural
+from proofmap.app.pages import as_sentence, drawn, is_page_request, message_page, static_file
+from proofmap.app.routes import items_router, jobs_router, photos_router
 from proofmap.app.security import Guard
 from proofmap.app.server import Server
-from proofmap.app.worker import Busy
 from proofmap.core.errors import ProofmapError
-from proofmap.core.version import __version__
 from proofmap.results.sharing import without_folders
 
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": ErrorAnswer} for status in (400, 401, 403, 404, 409, 413, 422, 429)
+_INVITATIONS = {
+    "photo": "Drop a photo.",
+    "row": "Choose a row of the data, or upload a table with the same columns.",
+    "series": "Choose a series of the data, or upload a file of series of the same length.",
+    "text": "Type or paste a text.",
 }
 
 
@@ -41,14 +41,10 @@ def create_app(server: Server) -> FastAPI:
         server.worker.close()
 
     app = FastAPI(
-        title="Proofmap",
-        description="Maps of labels, and what they prove. All errors have the form {error: what to do}.",
-        version=__version__,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        openapi_url=None,
         lifespan=lifespan,
-        responses=_ERRORS,
     )
     app.add_middleware(Guard, access=server.access)
     for kind in (ProofmapError, RequestValidationError, ValidationError, HTTPException, ClientDisconnect):
@@ -70,18 +66,30 @@ def _add_page(app: FastAPI, server: Server) -> None:
         content, kind = found
         return Response(content, media_type=kind, headers={"cache-control": "no-cache"})
 
-    @app.get("/", include_in_schema=False)
+    @app.get("/")
     async def index() -> Response:
-        text = drawn("index.html", **page_words(server.nets))
+        text = drawn("index.html", **_page_words(server.nets))
         return Response(text, media_type="text/html", headers={"cache-control": "no-cache"})
 
-    @app.get("/idea", include_in_schema=False)
+    @app.get("/idea")
     async def idea() -> Response:
         return answer("idea.html")
 
-    @app.get("/static/{file}", include_in_schema=False)
+    @app.get("/static/{file}")
     async def static(file: str) -> Response:
         return answer(file)
+
+
+def _page_words(nets: Nets) -> dict[str, Any]:
+    """Words for the page: the nouns for an input and for its positions."""
+    item = nets.singular or PHOTO
+    return {
+        "item": item,
+        "items": plural(item),
+        "positions": nets.positions,
+        "net": "net" if nets.of_photos else "model",
+        "invitation": _INVITATIONS[item],
+    }
 
 
 async def _error_response(request: Request, error: Exception) -> Response:

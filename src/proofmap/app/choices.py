@@ -1,4 +1,5 @@
-"""Methods and fills that visitors may choose: as on the command line, but without access to files or code.
+"""Methods and fills that visitors may choose: as on the command line, but without access to files or code; and their settings as fields of
+a form.
 
 A fill gives the values that hidden positions show. A spec is the name of a method or fill with its settings, such as ``name:key=value``. A
 visitor's spec may set numbers, booleans, choices and the names of layers. Settings that hold any other text (a masker's weights, a folder
@@ -8,7 +9,7 @@ are offered to visitors under their titles.
 The cost of a request is limited too, because one thread serves all visitors:
 
 - If other machines can reach the server, all methods of a job together may need at most :data:`MOST_PASSES` passes.
-- Every other number must be between a quarter of its default and :data:`~proofmap.app.setting_fields.TIMES` times its default. For a fill
+- Every other number must be between a quarter of its default and :data:`TIMES` times its default. For a fill
   the limit is twice the default, and for a pool of random images the default. Such numbers decide how long one step takes, and a step
   cannot be interrupted (a pool of 1,024 pictures took 16 seconds, a median over 101 x 101 pixels 28 seconds and 6 GB). ``steps``,
   ``passes`` and ``iterations`` of methods that learn masks only repeat steps, so the limit on passes covers them.
@@ -16,14 +17,14 @@ The cost of a request is limited too, because one thread serves all visitors:
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING
 from functools import cached_property, partial
-from typing import TypeVar
+from types import NoneType
+from typing import Any, TypeVar, get_origin
 
-from proofmap.app.answers import MethodAbout, Named
-from proofmap.app.setting_fields import SAFE_TEXTS, bounds, fields_of, is_live
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import KINDS, Pictures
@@ -31,6 +32,7 @@ from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.images import OWN, SAMPLES
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.methods.facts import FAMILIES, facts_of
+from proofmap.methods.masks.method import MaskMethod
 from proofmap.methods.method import default_method
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.session import Session
@@ -65,6 +67,15 @@ _FILL_WORDS = {
 """Fills of columns and words, and what hidden positions show with each."""
 MOST_PASSES = 200_000
 """Largest number of passes of the net for all methods and labels of a job together, if other machines can reach the server."""
+TIMES = {"method": 4, "fill": 2}
+"""The largest value of a number in the settings of a method or fill, as a multiple of its default."""
+_SAFE_TEXTS = frozenset({"layer"})
+"""Settings whose text visitors may choose, because it can only name a part of the net."""
+_SEEDS = ("seed", "seed_offset")
+_STEP_COUNTS = ("steps", "passes", "iterations")
+"""Settings with the number of steps of methods that learn masks. They have no limit of their own: a job can be cancelled between two steps."""
+_WITHOUT_DEFAULT = 1_000.0
+"""The largest value of a number whose default is none or zero."""
 _PLAIN = re.compile(r"[A-Za-z0-9 _.,:=()+-]*")
 _LONGEST = 16
 """Largest number of values for a setting that takes several."""
@@ -106,7 +117,7 @@ class Choices:
         return self._written.get(method.title(), method.title())
 
     @cached_property
-    def methods_about(self) -> list[MethodAbout]:
+    def methods_about(self) -> list[dict[str, Any]]:
         """The methods that visitors can choose without settings. Those named on the command line come first."""
         first = RECOMMENDED if self._net is None else RECOMMENDED_FOR_LISTS
         registered = [m for name in METHODS if (m := self._default(METHODS[name])) is not None]
@@ -143,31 +154,31 @@ class Choices:
             return None
         return "depends" if cost is None else f"at most {cost.passes:,} for one label"
 
-    def _about(self, name: str, method: Method, why: str, passes: str | None) -> MethodAbout:
+    def _about(self, name: str, method: Method, why: str, passes: str | None) -> dict[str, Any]:
         kind, own = type(method), name in self.own
         facts = facts_of(kind) if kind.name in METHODS else None
         usually = facts.passes if facts is not None and facts.passes is not None else "depends"
-        return MethodAbout(
-            name=name,
-            base=kind.name,
-            family="Of this server" if own else FAMILIES[method.family],
-            recommended="" if own else why,
-            passes=passes or str(usually),
-            live=is_live(kind),
-            label_free=method.label_free if facts is None else facts.label_free,
-            about=method.description,
-            settings=[] if own else fields_of(kind, self.usual_method, _accepted),
-        )
+        return {
+            "name": name,
+            "base": kind.name,
+            "family": "Of this server" if own else FAMILIES[method.family],
+            "recommended": "" if own else why,
+            "passes": passes or str(usually),
+            "live": _is_live(kind),
+            "label_free": method.label_free if facts is None else facts.label_free,
+            "about": method.description,
+            "settings": [] if own else _fields_of(kind, self.usual_method, _accepted),
+        }
 
-    def fills_about(self) -> list[Named]:
+    def fills_about(self) -> list[dict[str, str]]:
         names = [name for name in FILLS if not FILLS[name].reads_mask]
         if self._net is None:  # also fills of plug-ins, which may be for any kind of input
             others = {name for kind in KINDS for name in KINDS[kind].fills} - {*Pictures.fills}
-            return [Named(name=name) for name in names if name not in others]
+            return [{"name": name, "about": ""} for name in names if name not in others]
         inputs = self._net.inputs
         words = {**_FILL_WORDS, "gray": inputs.neutral_words, "images": f"another {inputs.singular}"}
         shown = [name for name in inputs.fills if name in names and name != inputs.same_as_gray]
-        return [Named(name=name, about=words.get(name, "")) for name in shown]
+        return [{"name": name, "about": words.get(name, "")} for name in shown]
 
 
 def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
@@ -175,6 +186,102 @@ def _place(first: Sequence[str], method: Method) -> tuple[int, int]:
     families = [*FAMILIES]
     place = first.index(method.name) if method.name in first else len(first)
     return place, families.index(method.family)
+
+
+# ---- settings as fields of a form -----------------------------------------------------------------------------------
+
+
+def _is_live(kind: type[Plugin]) -> bool:
+    """Whether a class of methods can show masks while they are learned."""
+    return issubclass(kind, MaskMethod)
+
+
+def _bounds(kind: type[Plugin], info: Setting) -> tuple[float, float]:
+    """The smallest and largest number that a visitor may choose for a setting. A bound is infinite if this setting has no limit of its own."""
+    if info.name in _SEEDS or (info.name in _STEP_COUNTS and issubclass(kind, Method) and _is_live(kind)):
+        return -math.inf, math.inf
+    default = info.default if isinstance(info.default, (int, float)) else 0.0
+    if not default:
+        return -math.inf, _WITHOUT_DEFAULT
+    pooled = issubclass(kind, Images) and info.name == "size"
+    most = abs(default) * (1 if pooled else TIMES.get(kind.noun, 1))
+    positive = info.above is not None and isinstance(info.default, float)  # a length or a rate
+    return default / TIMES["method"] if positive else -math.inf, most
+
+
+def _fields_of(
+    kind: type[Method], default_method: str, accepts: Callable[[str], bool]
+) -> list[dict[str, Any]]:
+    """The form fields of the settings that a visitor may choose, presets first.
+
+    Settings and values that only the command line accepts are left out.
+    ``accepts`` says whether a visitor may use a spec (the name of a method with its settings).
+    """
+    about = (
+        "a {} sets several of the settings below at once; settings that you change yourself take precedence"
+    )
+    fields = [
+        _field(name, "choice", about.format(name), "", choices=["", *values])
+        for name, values in kind.shortcuts.items()
+    ]
+    fields += [field for info in settings_of(kind) if (field := _setting_field(kind, info, default_method))]
+    for field in fields:
+        name = field["name"]
+        needed = [
+            f"{other['name']}={other['default']}" for other in fields if other["required"] and other != field
+        ]
+        specs = {v: f"{kind.name}:{','.join([*needed, f'{name}={v}'])}" for v in field["choices"]}
+        field["choices"] = [v for v in field["choices"] if v in ("", field["default"]) or accepts(specs[v])]
+    return fields
+
+
+def _field(name: str, kind: str, help: str, default: str, **more: Any) -> dict[str, Any]:
+    """A field of a form: a number, a whole number, a choice or a text."""
+    usual: dict[str, Any] = {"choices": [], "least": None, "most": None, "optional": False, "required": False}
+    return {"name": name, "kind": kind, "help": help, "default": default, **usual, **more}
+
+
+def _setting_field(kind: type[Plugin], info: Setting, default_method: str) -> dict[str, Any] | None:
+    """The field of a setting; None if visitors cannot set it."""
+    required = info.default is MISSING
+    default = default_method if required else info.default_text()
+    of_kind = partial(_field, info.name, help=info.help, default=default, required=required)
+    if info.plugin is not None or info.choices or bool in info.types:
+        return of_kind(kind="choice", choices=_choices(info, default))
+    if int in info.types or float in info.types:
+        least, most = _limits(kind, info)
+        number = "number" if float in info.types else "whole"
+        return of_kind(kind=number, least=least, most=most, optional=NoneType in info.types)
+    listed = info.several is not None or any(get_origin(t) is tuple for t in info.types)
+    return of_kind(kind="text") if listed or info.name in _SAFE_TEXTS else None
+
+
+def _choices(info: Setting, default: str) -> list[str]:
+    """The values of a setting that has a fixed list of values. A default that is not in the list comes first."""
+    if info.plugin is not None:
+        found: Sequence[str] = _plugin_names(info.plugin)
+    else:
+        found = ["true", "false"] if bool in info.types else [str(choice) for choice in info.choices]
+    found = [*found, *(["none"] if NoneType in info.types and "none" not in found else [])]
+    return list(found) if default in found else [default, *found]
+
+
+def _plugin_names(kind: type[Plugin]) -> list[str]:
+    """The fills or methods that need no settings and no files."""
+    if issubclass(kind, Fill):
+        return [name for name in FILLS if not FILLS[name].reads_mask]
+    simple = [name for name in METHODS if METHODS[name].family not in ("adapter", "masker", "control")]
+    return [
+        name for name in simple if all(info.default is not MISSING for info in settings_of(METHODS[name]))
+    ]
+
+
+def _limits(kind: type[Plugin], info: Setting) -> tuple[float | None, float | None]:
+    """The smallest and largest value that both the setting and the server allow."""
+    lowest, highest = _bounds(kind, info)
+    own = [x for x in (info.least, info.above, lowest) if x is not None and math.isfinite(x)]
+    caps = [x for x in (info.most, highest) if x is not None and math.isfinite(x)]
+    return max(own, default=None), min(caps, default=None)
 
 
 # ---- what visitors may not ask for ----------------------------------------------------------------------------------
@@ -222,14 +329,14 @@ def _check_plugin(plugin: Plugin) -> None:
 
 
 def _check_text(plugin: Plugin, info: Setting, value: str) -> None:
-    harmless = info.name in SAFE_TEXTS or value in info.choices
+    harmless = info.name in _SAFE_TEXTS or value in info.choices
     sampled = isinstance(plugin, Images) and info.name == "source" and value in (OWN, SAMPLES)
     if not (harmless or sampled):
         raise InputError(f"the setting {info.name} of {plugin.name} {_FOR_THE_OWNER}")
 
 
 def _check_number(plugin: Plugin, info: Setting, value: float) -> None:
-    least, most = bounds(type(plugin), info)
+    least, most = _bounds(type(plugin), info)
     if not abs(value) <= most:
         raise InputError(
             f"{info.name} of {plugin.name} may be at most {most:,g} here, not {value:,g}; "

@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from PIL import Image
 from torch import Tensor
 
-from proofmap.app.answers import NetAbout
 from proofmap.app.items import Item, Kept, NotFound, Photo
 from proofmap.classifier import Classifier
 from proofmap.core import streams
@@ -198,21 +198,21 @@ class Nets:
             raise NotFound(f"no net here has that name; there are {', '.join(self.offered)}")
         return self.offered[name]
 
-    def about(self) -> list[NetAbout]:
+    def about(self) -> list[dict[str, Any]]:
+        """Every net: its number of labels and its size (None until it is loaded), and whether it is ready and takes any labels."""
         found = []
         for name, offer in self.offered.items():
             facts = self._facts.get(name)
-            labels = None if facts is None else len(facts.label_set)
-            size = facts.inputs.size if facts is not None and isinstance(facts.inputs, Pictures) else None
+            pictures = facts.inputs if facts is not None and isinstance(facts.inputs, Pictures) else None
             found.append(
-                NetAbout(
-                    name=name,
-                    labels=labels,
-                    size=size,
-                    about=offer.about,
-                    ready=name in self._kept,
-                    any_labels=offer.with_labels is not None,
-                )
+                {
+                    "name": name,
+                    "labels": None if facts is None else len(facts.label_set),
+                    "size": None if pictures is None else list(pictures.size),
+                    "about": offer.about,
+                    "ready": name in self._kept,
+                    "any_labels": offer.with_labels is not None,
+                }
             )
         return found
 

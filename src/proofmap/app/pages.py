@@ -12,31 +12,12 @@ from markupsafe import Markup
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from proofmap.app.nets import PHOTO, Nets, plural
 from proofmap.report.html import templates_of
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "json": "application/json"}
-_INVITATIONS = {
-    "photo": "Drop a photo.",
-    "row": "Choose a row of the data, or upload a table with the same columns.",
-    "series": "Choose a series of the data, or upload a file of series of the same length.",
-    "text": "Type or paste a text.",
-}
 # files that the page shares with the report
 _SHARED = ("look.css", "lines.js", "listed.js", "shared.js", "theme.js")
 _MESSAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
-
-
-def page_words(nets: Nets) -> dict[str, Any]:
-    """Words for the page: the nouns for an input and for its positions."""
-    item = nets.singular or PHOTO
-    return {
-        "item": item,
-        "items": plural(item),
-        "positions": nets.positions,
-        "net": "net" if nets.of_photos else "model",
-        "invitation": _INVITATIONS[item],
-    }
 
 
 def message_page(title: str, message: str, *, status: int) -> Response:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import base64
 import binascii
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import interpolate
 
-from proofmap.app.job_answers import MachineProof, MapAnswer, PaintAnswer, PaintAsked, PaintedBelief
-from proofmap.app.jobs import MapJob
+from proofmap.app.jobs import MOST_LABELS, JobId, LabelIndex, MapJob, Name, PhotoId, Spec, StrictRequest
 from proofmap.app.nets import Nets, Subject, check_known
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, wrong_keys
@@ -85,45 +86,57 @@ def seen_in_parts(whole: Tensor, parts: Tensor, label_set: Sequence[int]) -> lis
     return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:MOST_SUGGESTED]
 
 
-TOP = 5
+_TOP = 5
 """The number of most probable labels that are always in the answer."""
 
 
-def painted(nets: Nets, asked: PaintAsked, photo: Subject, fill: Fill, job: MapJob | None) -> PaintAnswer:
-    """The net's probabilities for a painted proof, and for the maps of ``job`` at the same size. Must run in the worker's thread."""
+class PaintAsked(StrictRequest):
+    """A painted proof. ``mask`` is base64 of one bit per pixel, column or word of the net's input, row by row, the first one in the highest
+    bit; 1 means shown."""
+
+    photo: PhotoId
+    net: Name
+    fill: Spec = "gray"
+    mask: Annotated[str, Field(max_length=700_000)]
+    labels: list[LabelIndex] = Field(default_factory=list, max_length=MOST_LABELS)
+    job: JobId | None = None
+    seed: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
+def painted(nets: Nets, asked: PaintAsked, photo: Subject, fill: Fill, job: MapJob | None) -> dict[str, Any]:
+    """The net's probabilities for a painted proof (``f``) and for the whole input (``whole``), and for the maps of ``job`` at the same size
+    (``machine``). Must run in the worker's thread."""
     facts = nets.facts(asked.net)
     check_known(asked.labels, facts)
     classifier, image = nets.at_own_length(asked.net, nets.seen(photo, asked.net))
-    keep = mask_from(asked.mask, classifier.inputs.positions)
+    keep = _mask_from(asked.mask, classifier.inputs.positions)
     count = int(keep.sum())
     maps = sorted(job.maps.items()) if job is not None else []
-    whole = torch.ones_like(keep)
-    ranked = (ranks_of(answer).view(keep.shape) < count for _, answer in maps)
-    masks = torch.stack([keep, whole, *ranked]).to(classifier.device)
+    ranked = (_ranks_of(answer).view(keep.shape) < count for _, answer in maps)
+    masks = torch.stack([keep, torch.ones_like(keep), *ranked]).to(classifier.device)
     image = image.to(classifier.device)
     hidden = nets.hidden(asked.net, photo, fill, image, asked.seed)
     shown = classifier.inputs.composite(
         masks, image.expand(len(masks), *image.shape[1:]), hidden.expand(len(masks), *hidden.shape[1:])
     )
     f = classifier.frozen().probabilities(shown).cpu()
-    labels = list(dict.fromkeys([*top_labels(f[0], classifier.label_set, TOP), *asked.labels]))
-    return PaintAnswer(
-        share=count / keep.numel(),
-        labels=[
-            PaintedBelief(label=a, name=facts.names[a], f=float(f[0, a]), whole=float(f[1, a]))
-            for a in labels
+    labels = dict.fromkeys([*top_labels(f[0], classifier.label_set, _TOP), *asked.labels])
+    return {
+        "share": count / keep.numel(),
+        "labels": [
+            {"label": a, "name": facts.names[a], "f": float(f[0, a]), "whole": float(f[1, a])} for a in labels
         ],
-        machine=[
-            MachineProof(method=method, label=label, f=float(row[label]))
+        "machine": [
+            {"method": method, "label": label, "f": float(row[label])}
             for row, ((method, label), _) in zip(f[2:], maps, strict=True)
         ],
-    )
+    }
 
 
-def mask_from(text: str, positions: tuple[int, ...]) -> Tensor:
+def _mask_from(text: str, positions: tuple[int, ...]) -> Tensor:
     """A boolean mask of shape ``positions``, read from packed bits in base64.
 
-    >>> mask_from("oA==", (1, 3))
+    >>> _mask_from("oA==", (1, 3))
     tensor([[ True, False,  True]])
     """
     count = math.prod(positions)
@@ -140,8 +153,8 @@ def mask_from(text: str, positions: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(bits.astype(bool)).view(positions)
 
 
-def ranks_of(answer: MapAnswer) -> Tensor:
+def _ranks_of(answer: Mapping[str, Any]) -> Tensor:
     """The rank of each pixel of a finished map ``(H, W)``; 0 is the most important pixel."""
-    kind = np.dtype(answer.order_type).newbyteorder("<")
-    ranks = np.frombuffer(base64.b64decode(answer.order), dtype=kind).astype(np.int64)
-    return torch.from_numpy(ranks).view(answer.height, answer.width)
+    kind = np.dtype(answer["order_type"]).newbyteorder("<")
+    ranks = np.frombuffer(base64.b64decode(answer["order"]), dtype=kind).astype(np.int64)
+    return torch.from_numpy(ranks).view(answer["height"], answer["width"])

@@ -11,19 +11,18 @@ import io
 import math
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from proofmap.app.items import NotFound
-from proofmap.app.job_answers import CurveAnswer, MapAnswer, MapEvent, ProgressEvent, ScoredEvent
-from proofmap.app.jobs import MapJob, RateLimit
+from proofmap.app.jobs import Cancelled, MapJob, NetWorker
 from proofmap.app.nets import Nets
-from proofmap.app.worker import Cancelled, NetWorker
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import CallbackTask, ProgressTask
@@ -88,18 +87,33 @@ class JobRunner:
             )
             found.append(evaluation)
             for place, label in enumerate(asked.labels):
-                job.maps[number, label] = map_answer(evaluation, result, deleted, place, names)
-                job.forget(MapEvent, number, label)
-                job.add(ScoredEvent, number, label, method=number, label=label)
-        job.evaluation = joined(found)
+                job.maps[number, label] = _map_answer(evaluation, result, deleted, place, names)
+                job.forget("map", number, label)
+                job.add("scored", number, label, method=number, label=label)
+        job.evaluation = _joined(found)
 
 
-def joined(found: list[Evaluation]) -> Evaluation:
+def _joined(found: list[Evaluation]) -> Evaluation:
     """Join evaluations of one method each, on the same image and labels, into one evaluation of all methods."""
     results = [evaluation.results[0] for evaluation in found]
     names = distinct_names([result.name for result in results])
     renamed = tuple(dataclasses.replace(r, name=name) for r, name in zip(results, names, strict=True))
     return dataclasses.replace(found[0], results=renamed)
+
+
+class RateLimit:
+    """Allows at most one event per ``every`` seconds for each key. :meth:`due` says whether an event is allowed now."""
+
+    def __init__(self, every: float = 0.2, clock: Callable[[], float] = time.monotonic) -> None:
+        self.every, self.clock = every, clock
+        self._last: dict[object, float] = {}
+
+    def due(self, thing: object) -> bool:
+        now = self.clock()
+        if now - self._last.get(thing, float("-inf")) < self.every:
+            return False
+        self._last[thing] = now
+        return True
 
 
 class _Watcher:
@@ -123,9 +137,10 @@ class _Watcher:
             if self.paced.due("progress") or done >= passes:
                 rate = done / max(time.monotonic() - began, 1e-6)
                 self.job.add(
-                    ProgressEvent,
+                    "progress",
                     self.number,
                     method=self.number,
+                    label=None,
                     what=what,
                     step=done,
                     steps=passes,
@@ -142,7 +157,7 @@ class _Watcher:
             return
         height, width = snapshot.mask.shape if snapshot.mask.ndim > 1 else (1, len(snapshot.mask))
         self.job.add(
-            MapEvent,
+            "map",
             self.number,
             label,
             method=self.number,
@@ -151,61 +166,59 @@ class _Watcher:
             steps=snapshot.steps,
             width=width,
             height=height,
-            data=picture_bytes(snapshot.mask),
+            data=_picture_bytes(snapshot.mask),
         )
 
 
-def picture_bytes(heat: Tensor, *, signed: bool = False) -> str:
+def _picture_bytes(heat: Tensor, *, signed: bool = False) -> str:
     """The values of a map, scaled for display to one byte per pixel, in base64."""
     bright = np.rint(255 * displayed(heat, signed=signed)).astype(np.uint8)
     return base64.b64encode(bright.tobytes()).decode("ascii")
 
 
-def order_bytes(heat: Tensor) -> tuple[str, str]:
-    """The rank of each pixel, little-endian in base64, and the number type. The insertion and deletion games use the same ranks."""
-    ranks = rank(heat[None])[0].cpu().numpy()
-    kind = "uint16" if ranks.size <= 1 << 16 else "uint32"
-    return base64.b64encode(ranks.astype(np.dtype(kind).newbyteorder("<")).tobytes()).decode("ascii"), kind
-
-
-def map_answer(
+def _map_answer(
     evaluation: Evaluation, result: MethodResult, deleted: Curves, place: int, names: Sequence[str]
-) -> MapAnswer:
-    """The answer about one finished map. ``place`` is the index of its label in the evaluation, ``deleted`` has the deletion curves."""
+) -> dict[str, Any]:
+    """A finished map for the page: its ranking of pixels, its curves, and what it proves. For rows and texts, a pixel is a column or a word.
+
+    ``place`` is the index of its label in the evaluation, ``deleted`` has the deletion curves.
+    """
     heat = evaluation.map_of(result, 0, place)
     listed = heat.ndim == 1
     height, width = (1, len(heat)) if listed else heat.shape
     label = int(evaluation.labels[0, place])
     alpha, beta = proof_values(evaluation, result, 0, place)
     found = shape_of(evaluation, result, 0, place)
-    order, kind = order_bytes(heat)
-    return MapAnswer(
-        method=result.name,
-        label=label,
-        name=names[label],
-        width=width,
-        height=height,
-        order=order,
-        order_type=kind,  # type: ignore[arg-type]
-        map=picture_bytes(heat, signed=result.signed),
-        signed=result.signed,
-        insertion=curve_answer(result.insertion, place, each=listed),
-        deletion=curve_answer(deleted, place, each=listed),
-        f=float(evaluation.f[0, place]),
-        area=float(result.insertion.auc[0, place]),
-        completeness=_number(alpha),
-        soundness=_number(beta),
-        strength=found.strength.word,
-        below=found.strength.below,
-        peak=found.peak,
-        reach=found.reach,
-        words=found.summary,
-        seconds=result.seconds,
-        enough=proof_count(evaluation, found, len(heat)) if listed else None,
-    )
+    ranks = rank(heat[None])[0].cpu().numpy()
+    order_type = "uint16" if ranks.size <= 1 << 16 else "uint32"
+    order = ranks.astype(np.dtype(order_type).newbyteorder("<")).tobytes()
+    return {
+        "method": result.name,
+        "label": label,
+        "name": names[label],
+        "width": width,
+        "height": height,
+        "order": base64.b64encode(order).decode("ascii"),
+        "order_type": order_type,
+        "map": _picture_bytes(heat, signed=result.signed),
+        "signed": result.signed,
+        "insertion": _curve_answer(result.insertion, place, each=listed),
+        "deletion": _curve_answer(deleted, place, each=listed),
+        "f": float(evaluation.f[0, place]),
+        "area": float(result.insertion.auc[0, place]),
+        "completeness": None if math.isnan(alpha) else alpha,
+        "soundness": None if math.isnan(beta) else beta,
+        "strength": found.strength.word,
+        "below": found.strength.below,
+        "peak": found.peak,
+        "reach": found.reach,
+        "words": found.summary,
+        "seconds": result.seconds,
+        "enough": proof_count(evaluation, found, len(heat)) if listed else None,
+    }
 
 
-def curve_answer(curves: Curves, place: int, *, each: bool = False) -> CurveAnswer:
+def _curve_answer(curves: Curves, place: int, *, each: bool = False) -> dict[str, list[float]]:
     """The curve of the label with index ``place``: shares of the positions, and the probability f at each share.
 
     With ``each``, f is interpolated at every number of positions.
@@ -214,11 +227,7 @@ def curve_answer(curves: Curves, place: int, *, each: bool = False) -> CurveAnsw
     if each:
         whole = np.arange(curves.positions + 1)
         counts, f = torch.tensor(whole), torch.from_numpy(np.interp(whole, counts.numpy(), f.numpy()))
-    return CurveAnswer(shares=(counts / curves.positions).tolist(), f=f.tolist())
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else value
+    return {"shares": (counts / curves.positions).tolist(), "f": f.tolist()}
 
 
 # ---- files of a finished job --------------------------------------------------------------------------------

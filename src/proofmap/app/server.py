@@ -13,11 +13,10 @@ from torch import Tensor
 
 from proofmap.app.choices import Choices
 from proofmap.app.items import Items, Photos
-from proofmap.app.jobs import JobQueue
+from proofmap.app.jobs import Busy, JobQueue, NetWorker
 from proofmap.app.nets import Facts, Nets, Subject
 from proofmap.app.running import JobRunner
 from proofmap.app.security import Access
-from proofmap.app.worker import Busy, NetWorker
 
 T = TypeVar("T")
 DECODERS, MOST_UNDECODED = 2, 16
