@@ -17,7 +17,7 @@ from torch import Tensor, nn
 import proofmap as pm
 from proofmap.fills import Fill, Gray
 from proofmap.methods import Occlusion
-from proofmap.methods.wrappers import Wrapper
+from proofmap.methods.controls import Wrapper
 from proofmap.metrics import Game, Insertion, InsertionGame, Judged, Metric, RunMetric, RunValue, RunValues
 from proofmap.metrics.targets import Logit, Target
 from proofmap.plugins.settings import required

@@ -49,7 +49,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.outputs import as_logits
 from proofmap.fills import Blur, Gray
 from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, repeated, resized
-from proofmap.methods.masks.terms import total_variation
+from proofmap.methods.masks.method import total_variation
 from proofmap.methods.probe import module_of
 from proofmap.session import Session
 

@@ -36,7 +36,7 @@ from proofmap.core.files import atomic_write, output_file
 from proofmap.core.inputs import Pictures
 from proofmap.core.progress import Lines, Progress, Silent
 from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
-from proofmap.methods.maskers.file import COUNTER, HEADER, net_digest
+from proofmap.methods.maskers.trained import COUNTER, HEADER, net_digest
 from proofmap.methods.masks.engine import HALF_SCALE
 
 KINDS: dict[str, type[Objective]] = {

@@ -24,7 +24,7 @@ from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import ProgressTask, Silent
 from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
 from proofmap.methods.adapters.captum import takes_baselines
-from proofmap.methods.wrappers import Inverse
+from proofmap.methods.controls import Inverse
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
 from tests.sessions import bound

@@ -24,10 +24,10 @@ from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.grids import enlarged, shrunk, upsampling
-from proofmap.methods.masks import belief_terms
-from proofmap.methods.masks.belief_problem import BeliefProblem, CurveProblem
-from proofmap.methods.masks.belief_terms import (
+from proofmap.methods.masks.belief_problem import (
+    BeliefProblem,
     ClosingFit,
+    CurveProblem,
     least_change,
     pushes,
     revealed,

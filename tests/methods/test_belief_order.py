@@ -17,10 +17,10 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
 from proofmap.fills import Noise
 from proofmap.methods import BeliefOrder, GreedyInsertion, Random
-from proofmap.methods.perturbation.orders import (
+from proofmap.methods.perturbation.belief_order import (
     OrderSearch,
+    _deviation,
     best_orders,
-    deviation,
     effects,
     interpolant,
     misfit,
@@ -87,10 +87,10 @@ def test_the_best_order_is_that_of_dynamic_programming_over_subsets() -> None:
     for p in range(2):
         cost = {0: 0.0}
         for mask in range(1, 1 << regions):
-            own = float(deviation(values[p, mask], f[p]))
+            own = float(_deviation(values[p, mask], f[p]))
             cost[mask] = own + min(cost[mask & ~(1 << r)] for r in range(regions) if mask >> r & 1)
         shown = torch.cat([torch.zeros(1, dtype=torch.long), (1 << orders[p]).cumsum(dim=0)])
-        assert float(deviation(values[p, shown[1:]], f[p]).sum()) == pytest.approx(cost[(1 << regions) - 1])
+        assert float(_deviation(values[p, shown[1:]], f[p]).sum()) == pytest.approx(cost[(1 << regions) - 1])
 
 
 def test_the_search_comes_near_to_the_best_of_all_orders() -> None:

@@ -9,7 +9,7 @@ import torch
 
 import proofmap as pm
 from proofmap.methods import make_method
-from proofmap.methods.wrappers import Wrapper, map_sources, shared_methods
+from proofmap.methods.controls import Wrapper, map_sources, shared_methods
 from proofmap.session import Session
 from proofmap.study import run_study
 from proofmap.study.preview import preview

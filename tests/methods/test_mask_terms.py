@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.methods.grids import smoothing, upsampling
-from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation
+from proofmap.methods.masks.method import Objective, Variation, data_term, total_variation
 from tests.toys import normal
 
 # ---- enlarging ---------------------------------------------------------------------------------------------

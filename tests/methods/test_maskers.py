@@ -20,7 +20,6 @@ from proofmap import InputError
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Rows
 from proofmap.methods import make_method
-from proofmap.methods.maskers.file import MaskerWarning, read_header
 from proofmap.methods.maskers.nets import (
     Encoder,
     PhangNet,
@@ -29,7 +28,8 @@ from proofmap.methods.maskers.nets import (
     repeated,
     resized,
 )
-from proofmap.methods.masks.belief_terms import belief_errors
+from proofmap.methods.maskers.trained import MaskerWarning, read_header
+from proofmap.methods.masks.belief_problem import belief_errors
 from proofmap.models import load_classifier
 from proofmap.testing.nets import counted_classifier
 from tests.sessions import bound
@@ -319,7 +319,9 @@ ODD = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::proofmap.methods.maskers.file.MaskerWarning")  # few labels in few images
+@pytest.mark.filterwarnings(
+    "ignore::proofmap.methods.maskers.trained.MaskerWarning"
+)  # few labels in few images
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("odd", ODD)
 def test_unusual_nets_get_maskers_too(odd: str, kind: str, tmp_path: Path) -> None:

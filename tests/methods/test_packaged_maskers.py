@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from proofmap.methods import make_method
-from proofmap.methods.maskers.file import PACKAGED, read_header
+from proofmap.methods.maskers.trained import PACKAGED, read_header
 from proofmap.models import load_classifier
 from tests.toys import pixels
 

@@ -10,7 +10,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import BatchSizeWarning
 from proofmap.fills import Images
 from proofmap.methods import METHODS, make_method
-from proofmap.methods.perturbation.passes import PerturbationMethod
+from proofmap.methods.perturbation.regions import PerturbationMethod
 from tests.sessions import bound
 from tests.toys import Counted, conv_net, drawn, pixels
 

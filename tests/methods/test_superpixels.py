@@ -8,8 +8,7 @@ import skimage
 import torch
 
 from proofmap.core.inputs import Pictures
-from proofmap.methods.perturbation.passes import region_means
-from proofmap.methods.perturbation.regions import cells_of, colours, cut, slic
+from proofmap.methods.perturbation.regions import cells_of, colours, cut, region_means, slic
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, values
 from tests.toys import pixels
 

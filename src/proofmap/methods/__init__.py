@@ -7,11 +7,19 @@ from proofmap.methods.adapters.objects import FromObject
 from proofmap.methods.adapters.shap import Shap
 from proofmap.methods.attention import AttentionRollout, Chefer
 from proofmap.methods.cams import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM
-from proofmap.methods.controls import CenteredGaussian, Edges, FirstWords, Random
+from proofmap.methods.controls import (
+    Blurred,
+    CenteredGaussian,
+    Edges,
+    FirstWords,
+    Inverse,
+    Random,
+    TopLabel,
+    Wrapper,
+)
 from proofmap.methods.from_function import FromFunction, per_label
 from proofmap.methods.gradients.paths import IntegratedGradients, SmoothGrad
-from proofmap.methods.gradients.plain import Gradient, GradientInput
-from proofmap.methods.gradients.rectified import GuidedBackprop, RectGrad
+from proofmap.methods.gradients.plain import Gradient, GradientInput, GuidedBackprop, RectGrad
 from proofmap.methods.maskers.trained import PhangMasker, RealTimeSaliency
 from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.masks.diffmask import DiffMask
@@ -36,7 +44,6 @@ from proofmap.methods.perturbation.rise import RISE
 from proofmap.methods.propagation.attention_lrp import AttentionLRP
 from proofmap.methods.propagation.deep_lift import DeepLIFT
 from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP
-from proofmap.methods.wrappers import Blurred, Inverse, TopLabel, Wrapper
 
 __all__ = [
     "LRP",

@@ -17,13 +17,66 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
 from proofmap.methods.attention_maps import AttentionMaps
-from proofmap.methods.attention_texts import check_text_net, of_words, read_rows
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Method
-from proofmap.methods.probe import Grid, Probe, probed
+from proofmap.methods.probe import Grid, Probe, mixed_logits, probed
+from proofmap.models.token_nets import PerLabelNet, TokenNet
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
+
+
+def _check_text_net(classifier: Classifier) -> None:
+    """Raise if a text net has no attention, or reads a text in several passes."""
+    check_one_pass(classifier)
+    with torch.no_grad(), AttentionMaps() as recorded:
+        classifier(classifier.inputs.probe().to(classifier.device))
+    if not recorded.maps:
+        raise InputError(f"{classifier.name} has no attention; use gradients, masks or belief-order")
+
+
+def check_one_pass(classifier: Classifier) -> None:
+    """Raise if a text net does not read a text in one pass."""
+    net = classifier.net
+    if not isinstance(net, TokenNet):
+        raise InputError(
+            f"{classifier.name} is not a net of tokens that Proofmap knows; use a method without attention"
+        )
+    if isinstance(net, PerLabelNet):
+        raise InputError(
+            f"{classifier.name} reads the text once for each label, so there is no attention that all labels share; use gradients, masks or "
+            "belief-order"
+        )
+    if net.window is not None:
+        raise InputError(
+            f"{classifier.name} reads long texts in windows, and its layers do not see a text as a whole; leave longer=windows out, or use gradients, "
+            "masks or belief-order"
+        )
+
+
+def _read_rows(logits: Tensor, last: Tensor, n: int) -> Tensor:
+    """The weights ``(N, T)`` of the tokens from which the logits ``(N, A)`` are read. Tokens whose rows of the last attention matrix have a
+    gradient get equal weights, the others 0.
+
+    After the last attention, tokens no longer interact. Padding has no gradient, so its weight is 0.
+    """
+    (gradient,) = torch.autograd.grad(mixed_logits(logits), last, retain_graph=True)
+    used = gradient.reshape(n, -1, *gradient.shape[-2:]).abs().sum(dim=(1, 3)) > 0
+    return used.float() / used.sum(dim=1, keepdim=True).clamp_min(1)
+
+
+def of_words(found: Tensor, texts: Tensor, classifier: Classifier) -> Tensor:
+    """Maps ``(N, L, n)`` of the n words of texts ``(N, *shape)``, from the relevances ``(N, L, T)`` of the tokens that the net reads."""
+    net, inputs = classifier.net, classifier.inputs
+    assert isinstance(net, TokenNet)
+    order = net.order(texts, found.shape[2])
+    slots = torch.zeros(
+        *found.shape[:2], len(net.before) + texts.shape[-1] + len(net.after), device=found.device
+    )
+    slots.scatter_(2, order[:, None].expand_as(found), found)
+    own = slots[..., len(net.before) : len(net.before) + texts.shape[-1]]
+    return inputs.merged_channels(own[..., None, :])
+
 
 _INSTEAD = "; use a class activation map (grad-cam), gradients or masks instead"
 
@@ -104,7 +157,7 @@ class AttentionMethod(Method):
 
         def find() -> AttentionTokens | None:
             if isinstance(session.inputs, Tokens):
-                check_text_net(session.net)
+                _check_text_net(session.net)
                 return None
             return find_tokens(session.net)
 
@@ -136,22 +189,22 @@ class AttentionMethod(Method):
                 logits = session.net(images)
             chosen = logits.gather(1, labels.clamp_min(0))
             maps = recorded.maps
-            attention = [by_head(matrix.detach(), n) for matrix in maps]
+            attention = [_by_head(matrix.detach(), n) for matrix in maps]
             if tokens is None:
-                read = read_rows(logits, maps[-1], n)
+                read = _read_rows(logits, maps[-1], n)
             else:
                 read = attention[0].new_zeros(1, attention[0].shape[-1])
                 read[:, list(tokens.read)] = 1 / len(tokens.read)
             if free:
                 return self.relevance(attention, (), read)[:, None]
             rows = [
-                self.relevance(attention, [by_head(gradient, n) for gradient in gradients], read)
+                self.relevance(attention, [_by_head(gradient, n) for gradient in gradients], read)
                 for gradients in label_gradients(chosen, maps)
             ]
             return torch.stack(rows, dim=1)
 
 
-def by_head(attention: Tensor, n: int) -> Tensor:
+def _by_head(attention: Tensor, n: int) -> Tensor:
     """Attention ``(N, heads, T, T)`` in float32, from ``(N, heads, T, T)`` or ``(N * heads, T, T)``."""
     return attention.float().reshape(n, -1, *attention.shape[-2:])
 

@@ -1,10 +1,14 @@
 """Class activation maps: made from the activations of one layer and enlarged to the input.
 
-The backbone runs once for all labels; only the head is differentiated for each label.
+The layer is named by the user, or found automatically and confirmed by a gradient. The backbone runs once for all labels; only the head
+is differentiated for each label.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -14,12 +18,124 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
+from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
 from proofmap.methods.gradients.plain import label_gradients
-from proofmap.methods.layers import Layer, activations_of, captured, find_layer, named_layer
 from proofmap.methods.method import METHODS, Cost, Method
+from proofmap.methods.probe import Places, Probe, module_of, probed
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
+
+_WHAT = "a class activation map"
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A layer: its name, how its output is arranged as a map, and its number of channels."""
+
+    name: str
+    places: Places
+    channels: int
+
+
+def find_layer(classifier: Classifier) -> _Layer:
+    """The last module, in order of execution, whose output is a spatial map that the logits depend on.
+
+    Spatial means ``(N, C, h, w)`` or ``(N, h, w, C)`` with more than one position and the image's proportions, or tokens ``(N, T, C)``
+    whose positions gradients have confirmed (:mod:`proofmap.methods.probe`). The logits must depend on more than one token. After the last
+    attention of a net with a class token, they depend on the class token alone. Modules inside an attention are skipped.
+    """
+    with probed(classifier, _WHAT) as probe:
+        mixing = ""
+        for name, output in reversed(probe.outputs.items()):
+            if probe.inside_attention(name) or output.ndim not in (3, 4):
+                continue
+            gradient = probe.gradient(output)
+            if gradient is None:
+                continue
+            places = probe.places(output)
+            if places is None:
+                mixing = mixing or (name if output.ndim == 3 and min(output.shape[1:]) > 1 else "")
+            elif not mixing and (places.grid is None or _reaches_many(places.of(gradient))):
+                return _Layer(name, places, output.shape[places.channels])
+    why = f", and {mixing!r} mixes tokens after any that has" if mixing else ""
+    raise InputError(
+        f"no layer has a spatial map (N, C, h, w) that the logits depend on{why}; name a layer with layer=, "
+        "or use a method without layers"
+    )
+
+
+def _named_layer(classifier: Classifier, name: str, *, gradients: bool) -> _Layer:
+    """The layer ``name``, which must be spatial. With ``gradients``, the logits must depend on it."""
+    modules = dict(module_of(classifier, _WHAT).named_modules())
+    if name not in modules:
+        raise InputError(
+            f"the net has no layer {name!r}; its last layers are {', '.join([*filter(None, modules)][-6:])}"
+        )
+    with probed(classifier, _WHAT) as probe:
+        output = _output_of(probe, name)
+        if gradients and probe.gradient(output) is None:
+            raise InputError(f"the logits do not depend on layer {name!r}; name another one")
+        places = probe.places(output)
+        if places is None:
+            raise InputError(
+                f"layer {name!r} gives (N, {', '.join(map(str, output.shape[1:]))}), not a spatial map (N, C, h, w) or tokens (N, T, C) that belong to parts of the picture; name another layer"
+            )
+        return _Layer(name, places, output.shape[places.channels])
+
+
+def _output_of(probe: Probe, name: str) -> Tensor:
+    if name in probe.outputs:
+        return probe.outputs[name]
+    if name in probe.other:
+        raise InputError(f"layer {name!r} gives {probe.other[name]}, not a spatial map (N, C, h, w)")
+    raise InputError(f"layer {name!r} does not run when the net does; name another one")
+
+
+def _reaches_many(gradient: Tensor) -> bool:
+    """Whether a gradient ``(N, C, h, w)`` is nonzero at more than one position of an image."""
+    return int((gradient.abs().sum(dim=1) > 0).flatten(1).sum(dim=1).max()) > 1
+
+
+@contextmanager
+def _captured(classifier: Classifier, layer: _Layer) -> Iterator[list[Tensor]]:
+    """Context manager that collects the outputs of a layer while the net runs. The hook is removed at the end.
+
+    If gradients are enabled, the layer's output is detached and requires a gradient. So the autograd graph starts at the layer, and the
+    backbone before it keeps no graph. The backward hooks of the layer and of the modules around it are disabled while the net runs.
+    """
+    outputs: list[Tensor] = []
+    net = module_of(classifier, _WHAT)
+    parts = layer.name.split(".")
+    around = [net.get_submodule(".".join(parts[:k])) for k in range(len(parts) + 1)]
+    own = [module._backward_hooks for module in around]
+
+    def hook(module: object, inputs: object, output: Tensor) -> Tensor | None:
+        if not torch.is_grad_enabled():
+            outputs.append(output.clone())  # what follows may work in place
+            return None
+        outputs.append(output.detach().requires_grad_(True))
+        return outputs[-1].clone()
+
+    handle = around[-1].register_forward_hook(hook)
+    for module in around:
+        module._backward_hooks = OrderedDict()
+    fused = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)  # torch 2.4 uses it despite hooks
+    try:
+        yield outputs
+    finally:
+        torch.backends.mha.set_fastpath_enabled(fused)
+        handle.remove()
+        for module, hooks in zip(around, own, strict=True):
+            module._backward_hooks = hooks
+
+
+def _activations_of(classifier: Classifier, layer: _Layer, images: Tensor) -> Tensor:
+    """The activations ``(N, C, h, w)`` of a layer for one batch of images, in float32, without gradients."""
+    with torch.no_grad(), _captured(classifier, layer) as outputs:
+        classifier(images)
+        return layer.places.of(outputs[-1]).float()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +156,13 @@ class CAM(Method):
         super().prepare(session)
         self.layer_in(session)
 
-    def layer_in(self, session: Session) -> Layer:
+    def layer_in(self, session: Session) -> _Layer:
         """The layer whose activations are used: the named one, or the one that is found."""
 
-        def find() -> Layer:
+        def find() -> _Layer:
             if not self.layer:
                 return find_layer(session.net)
-            return named_layer(session.net, self.layer, gradients="gradients" in self.needs)
+            return _named_layer(session.net, self.layer, gradients="gradients" in self.needs)
 
         return session.memo((self, "layer"), find)
 
@@ -83,7 +199,7 @@ class GradientCAM(CAM):
     def low_resolution(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         """The maps ``(N, L, h, w)`` of one batch, from one pass of the backbone and one gradient through the head for each label."""
         net, layer = session.net, self.layer_in(session)
-        with torch.enable_grad(), captured(net, layer) as outputs:
+        with torch.enable_grad(), _captured(net, layer) as outputs:
             chosen = net(images).gather(1, labels.clamp_min(0))
             activations = layer.places.of(outputs[-1].detach()).float()
             maps = [
@@ -194,7 +310,7 @@ class ScoreCAM(CAM):
         classifier, layer = session.net, self.layer_in(session)
 
         def run(start: int, stop: int) -> Tensor:
-            channels = activations_of(classifier, layer, images[start:stop])
+            channels = _activations_of(classifier, layer, images[start:stop])
             task.advance(stop - start)
             return channels
 
@@ -214,7 +330,7 @@ class ScoreCAM(CAM):
         def run(start: int, stop: int) -> Tensor:
             pair = torch.arange(start, stop, device=images.device)
             i, k = pair // channels, pair % channels
-            masks = scaled(
+            masks = _scaled(
                 F.interpolate(
                     activations[i, k][:, None],
                     images.shape[2:],
@@ -231,7 +347,7 @@ class ScoreCAM(CAM):
         return torch.cat(rows).view(len(images), channels, -1).transpose(1, 2)
 
 
-def scaled(masks: Tensor) -> Tensor:
+def _scaled(masks: Tensor) -> Tensor:
     """Masks ``(B, 1, H, W)``, each scaled to [0, 1]; a constant mask becomes 0, so it hides everything."""
     low, high = masks.amin(dim=(2, 3), keepdim=True), masks.amax(dim=(2, 3), keepdim=True)
     return torch.where(high > low, (masks - low) / (high - low).clamp_min(torch.finfo(masks.dtype).tiny), 0.0)

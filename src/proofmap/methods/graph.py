@@ -1,12 +1,25 @@
-"""The autograd graph of one forward pass, which shows what a net computed, however its code is written."""
+"""The autograd graph of one forward pass, which shows what a net computed, however its code is written; and nets run with another backward
+pass: their values are unchanged, and their gradients follow a rule.
+
+A :class:`Rewriting` is active while the net runs. It intercepts every call of torch, from a module, a function or a method, and may
+return its own value; :func:`with_slopes` gives a tensor any gradient. The net is not changed, and nothing remains after the pass.
+Operations that are not intercepted, such as those inside TorchScript, appear in autograd's graph and are refused
+(:func:`check_operations`).
+"""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.overrides import TorchFunctionMode
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from proofmap.core.errors import InputError
 
@@ -38,7 +51,7 @@ def nodes_behind(output: Tensor) -> Iterator[Node]:
             waiting.extend(before for before, _ in node.next_functions)
 
 
-def kind(node: Node) -> str:
+def _kind(node: Node) -> str:
     """The name of the operation that a node computes: ``Add`` for ``AddBackward0``."""
     return re.sub(r"Backwards?\d*$", "", node.name().rpartition("::")[2]).lstrip("_")
 
@@ -52,7 +65,7 @@ def check_operations(
     """
     reached = _reaching(output, leaves)
     for node in reached:
-        name = kind(node)
+        name = _kind(node)
         operands = [place for place, (before, _) in enumerate(node.next_functions) if before in reached]
         factors = [place for place in operands if name in _PRODUCTS and 0 <= place - _PRODUCTS[name] < 2]
         product = len(factors) > 1 or (name == "Div" and factors == [1])
@@ -86,3 +99,133 @@ def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> dict[Node, None]:
             found[node] = None
             ends.extend(readers.get(node, []))
     return found
+
+
+T = TypeVar("T")
+
+_ACTIVATIONS = """
+    relu relu6 hardtanh clamp clamp_min clamp_max clip threshold _threshold leaky_relu prelu rrelu elu selu celu gelu silu mish softplus
+    softsign hardswish hardsigmoid hardshrink softshrink tanhshrink sigmoid expit tanh logsigmoid
+"""
+ELEMENTWISE = frozenset(_ACTIVATIONS.split())
+"""The names of torch's elementwise activation functions."""
+
+
+class _Slopes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: list[Tensor], slopes: Sequence[Tensor], *terms: Tensor) -> Tensor:
+        ctx.save_for_backward(*slopes)
+        return value.pop()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        return None, None, *(gradient * slope for slope in ctx.saved_tensors)
+
+
+def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
+    """The value as a new tensor. Its gradient is the sum of slope * (gradient of term) over the parts (term, slope).
+
+    >>> x = torch.tensor(3.0, requires_grad=True)
+    >>> y = with_slopes(torch.tensor(9.0), (2 * x, torch.tensor(10.0)))
+    >>> y.item(), torch.autograd.grad(y, x)[0].item()
+    (9.0, 20.0)
+    """
+    terms, slopes = zip(*parts, strict=True)
+    return cast(Tensor, _Slopes.apply([value], slopes, *terms))  # type: ignore[no-untyped-call]
+
+
+def ratio(over: Tensor, under: Tensor, epsilon: float) -> Tensor:
+    """over / (under + epsilon sign(under)); 0 where ``under`` is 0."""
+    small = torch.full((), epsilon, device=under.device, dtype=under.dtype)
+    return (over / (under + torch.copysign(small, under))).masked_fill_(under == 0, 0.0)
+
+
+def is_constant(value: Any) -> bool:
+    """Whether a value does not depend on the input: a number, a weight, or a tensor made from weights."""
+    return not isinstance(value, Tensor) or not value.requires_grad or value.is_leaf
+
+
+class Rewriting(TorchFunctionMode):
+    """A context in which calls of torch functions are replaced. ``rewrites`` maps the name of a function to the name of a method of
+    this class, which is called as ``method(func, x, *args, **kwargs)``. If the method returns None, the call is not changed.
+
+    A call in place is replaced in place.
+    """
+
+    # names: a mode that held its methods would keep the graph alive
+    rewrites: ClassVar[Mapping[str, str]] = {}
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if not args and "input" in kwargs:
+            args = (kwargs.pop("input"),)
+        called = str(getattr(func, "__name__", ""))
+        in_place = called.endswith("_") and not called.endswith("__")
+        name = called[:-1] if in_place else called
+        rewrite = self.rewrites.get(name)
+        if rewrite is not None and args and isinstance(args[0], Tensor):
+            new: Tensor | None = getattr(self, rewrite)(func, *args, **kwargs)
+            if new is not None:
+                return self.in_place(args[0], new) if in_place else new
+        return self.plain(func, name, args, kwargs)
+
+    def plain(self, func: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of a call that is not rewritten."""
+        return func(*args, **kwargs)
+
+    def in_place(self, x: Tensor, new: Tensor) -> Tensor:
+        """The result of a call that works in place: x, with the new values."""
+        return x.copy_(new)
+
+
+class Notes(Generic[T]):
+    """A mapping from tensors to notes. A note is valid until its tensor is changed in place or freed."""
+
+    def __init__(self) -> None:
+        self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
+
+    def __getitem__(self, tensor: Tensor) -> T | None:
+        found = self._notes.get(tensor)
+        return found[1] if found is not None and found[0] == tensor._version else None
+
+    def __setitem__(self, tensor: Tensor, note: T) -> None:
+        self._notes[tensor] = (tensor._version, note)
+
+
+def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, bool]:
+    """The output of an activation, and whether its arguments (such as ``inplace=True``) make it work in place. Names such as
+    ``relu_`` do not count.
+    """
+    given = x.detach().clone()
+    value: Tensor = func(given, *args, **kwargs)
+    in_place = value.data_ptr() == given.data_ptr() and not str(func.__name__).endswith("_")
+    return value.detach(), in_place
+
+
+def fixed_batch_norm(func: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:
+    """Scale and shift ``(C,)`` of a batch-norm with fixed statistics, scale * x + shift, from its call; None for any other call.
+
+    >>> fixed_batch_norm(
+    ...     F.batch_norm, torch.ones(1, 1), torch.tensor([2.0]), running_var=torch.tensor([4.0]), eps=0.0
+    ... )
+    (tensor([0.5000]), tensor([-1.]))
+    """
+    if func is not F.batch_norm:
+        return None
+    call = inspect.signature(func).bind(*args, **kwargs)
+    call.apply_defaults()
+    _, mean, var, weight, bias, training, _, eps = call.args
+    if training or mean is None or var is None:
+        return None
+    scale = (var.detach() + eps).rsqrt()
+    if weight is not None:
+        scale = scale * weight.detach()
+    shift = -mean.detach() * scale
+    return scale, shift if bias is None else shift + bias.detach()
+
+
+def per_feature(values: Tensor, like: Tensor) -> Tensor:
+    """Values per feature ``(C,)``, in a shape that broadcasts with ``(N, C, ...)``."""
+    return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))

@@ -29,11 +29,11 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.data.dataset import random_choice
 from proofmap.data.loader import load_blocks
+from proofmap.methods.controls import TopLabel
 from proofmap.methods.masks.fong_vedaldi import FongVedaldi
 from proofmap.methods.masks.igos import IGOSPlusPlus
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.methods.method import Method
-from proofmap.methods.wrappers import TopLabel
 from proofmap.reproduce.findings import Job, row_name, rows_of
 from proofmap.study import Study
 from proofmap.study.opened import open_study

@@ -23,8 +23,8 @@ from proofmap.core.files import check_output
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
+from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Method
-from proofmap.methods.wrappers import map_sources
 from proofmap.plugins.failures import exit_as_error
 from proofmap.results.records import run_scores
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost

@@ -18,7 +18,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
 from proofmap.fills.fill import rounded
 from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
-from proofmap.methods.attention_texts import check_one_pass, of_words
+from proofmap.methods.attention import check_one_pass, of_words
 from proofmap.methods.from_function import returned_maps
 from proofmap.methods.gradients.plain import Channels
 from proofmap.methods.method import METHODS

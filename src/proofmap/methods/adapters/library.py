@@ -25,8 +25,8 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches, is_out_of_memory
 from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.core.text import did_you_mean
+from proofmap.methods.cams import find_layer
 from proofmap.methods.from_function import given_maps, returned_maps
-from proofmap.methods.layers import find_layer
 from proofmap.methods.method import Method
 from proofmap.plugins.settings import check_names, required
 from proofmap.plugins.values import split_outside_brackets

@@ -21,8 +21,7 @@ from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
 from proofmap.methods.adapters.library import Call, NamedClass, library_errors, own_generators, quietly
 from proofmap.methods.method import ADOPTED, METHODS, Cost, Method
-from proofmap.methods.perturbation.passes import MaskedNet
-from proofmap.methods.perturbation.regions import RegionMethod, Regions
+from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions
 from proofmap.plugins.settings import required
 from proofmap.session import Session
 

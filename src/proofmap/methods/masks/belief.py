@@ -29,7 +29,7 @@ from proofmap.methods.masks.belief_problem import (
 from proofmap.methods.masks.method import WholeNet
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.perturbation.belief_order import BeliefOrder
-from proofmap.methods.perturbation.orders import OrderSearch, scan_sets
+from proofmap.methods.perturbation.belief_order import OrderSearch, scan_sets
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
@@ -47,7 +47,7 @@ class BeliefMask(WholeNet, BeliefSettings):
     f is the net's probability of the label for the whole input. A fill is the background that hidden positions show.
 
     **Closing.** Learning leaves small errors of the area, which the last passes of the net correct. With several fills, or many positions,
-    this is done by a fit (:class:`~proofmap.methods.masks.belief_terms.ClosingFit`). With one fill that is not random, and at most 128
+    this is done by a fit (:class:`~proofmap.methods.masks.belief_problem.ClosingFit`). With one fill that is not random, and at most 128
     words, columns or segments, it is done by a search over orders of the positions. Then a tenth of the passes learns the mask. The other
     passes, which are forward passes only, are used for the search of :class:`~proofmap.methods.BeliefOrder`. The search starts from the
     order of the learned mask, exchanges positions, and keeps an exchange if it lowers the misfit

@@ -37,10 +37,10 @@ from proofmap.methods.masks.method import (
     CompositeProblem,
     FilledMaskMethod,
     WholeNet,
+    add_noise_,
     distinct_images,
     own_label,
 )
-from proofmap.methods.masks.terms import add_noise_
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session

@@ -23,8 +23,15 @@ from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images
 from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, decayed
-from proofmap.methods.masks.method import CompositeProblem, FilledMaskMethod, WholeNet
-from proofmap.methods.masks.terms import Objective, Variation, data_term, total_variation
+from proofmap.methods.masks.method import (
+    CompositeProblem,
+    FilledMaskMethod,
+    Objective,
+    Variation,
+    WholeNet,
+    data_term,
+    total_variation,
+)
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session

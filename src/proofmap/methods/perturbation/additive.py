@@ -16,8 +16,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.passes import MaskedNet
-from proofmap.methods.perturbation.regions import RegionMethod, Regions, exact
+from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions, exact
 from proofmap.plugins.settings import setting
 
 

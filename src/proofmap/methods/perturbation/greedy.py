@@ -9,8 +9,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.passes import QUANTITY_HELP, MaskedNet, Quantity
-from proofmap.methods.perturbation.regions import RegionMethod, Regions
+from proofmap.methods.perturbation.regions import QUANTITY_HELP, MaskedNet, Quantity, RegionMethod, Regions
 from proofmap.plugins.settings import setting
 
 _TIE = 1e-5

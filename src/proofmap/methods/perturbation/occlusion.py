@@ -12,7 +12,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
 from proofmap.methods.grids import enlarged
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
+from proofmap.methods.perturbation.regions import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 

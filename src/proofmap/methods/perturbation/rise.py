@@ -19,7 +19,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.passes import MaskedNet, PerturbationMethod
+from proofmap.methods.perturbation.regions import MaskedNet, PerturbationMethod
 from proofmap.plugins.settings import Shortcuts, setting
 
 _ROUND = 250

@@ -30,17 +30,18 @@ from proofmap.methods.gradients.plain import (
     check_differentiable,
     label_gradients,
 )
-from proofmap.methods.graph import LINEAR, check_operations
-from proofmap.methods.method import METHODS, Cost
-from proofmap.methods.propagation.lrp import check_logits
-from proofmap.methods.propagation.rewriting import (
+from proofmap.methods.graph import (
     ELEMENTWISE,
+    LINEAR,
     Rewriting,
+    check_operations,
     elementwise,
     fixed_batch_norm,
     per_feature,
     with_slopes,
 )
+from proofmap.methods.method import METHODS, Cost
+from proofmap.methods.propagation.lrp import check_logits
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 

@@ -15,7 +15,6 @@ from proofmap.core.batching import is_out_of_memory
 from proofmap.core.labels import WRONG, LabelRule
 from proofmap.loop import shown_game
 from proofmap.methods.method import Cost, Method
-from proofmap.methods.wrappers import Wrapper
 from proofmap.metrics.metric import Metric
 from proofmap.session import Session
 from proofmap.study.watchers.status import duration_range

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from proofmap.core.files import digest_of
+from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Cost
-from proofmap.methods.wrappers import map_sources
 from proofmap.study.opened import OpenStudy
 from proofmap.study.planning.blocks import AT_ONCE
 from proofmap.study.planning.cost import Expected, Speed, unit_cost
