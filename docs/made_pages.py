@@ -87,19 +87,20 @@ def task_table() -> str:
 
 def method_table() -> str:
     """The registered methods with what they state, as a Markdown table by family."""
-    from proofmap.methods.facts import by_family
+    from proofmap.methods.method import methods_by_family, passes_text
 
+    maps = {True: "one for all labels", False: "one per label", None: "depends"}
     lines = ["| method | what it is | passes | map | needs | reference |", "|---|---|---|---|---|---|"]
-    for title, members in by_family():
+    for title, members in methods_by_family().items():
         lines.append(f"| **{title}** | | | | | |")
         for facts in members:
             cells = [
-                f"`{facts.name}`",
-                facts.description,
-                "" if facts.passes is None else str(facts.passes),
-                facts.map_words + (" ±" if facts.signed else ""),
-                ", ".join(facts.needs),
-                facts.reference,
+                f"`{facts['name']}`",
+                facts["description"],
+                passes_text(facts["passes"]) or "",
+                maps[facts["label_free"]] + (" ±" if facts["signed"] else ""),
+                ", ".join(facts["needs"]),
+                facts["reference"],
             ]
             lines.append(f"| {' | '.join(_cell(cell) for cell in cells)} |")
     return "\n".join(lines)

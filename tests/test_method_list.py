@@ -4,35 +4,35 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import pytest
 
 from proofmap.cli.plugin_list import method_list, settings_table
 from proofmap.methods import METHODS, Cost, Gradient, GradientInput, Method, Random, TopLabel
-from proofmap.methods.facts import FAMILIES, Passes, by_family, facts_of
-from proofmap.methods.method import Family
+from proofmap.methods.method import FAMILIES, methods_by_family, passes_text
 from tests.command import run
 
 
 def test_every_method_stands_in_its_family_once() -> None:
-    listed = [(title, facts.name) for title, members in by_family() for facts in members]
+    listed = [(title, facts["name"]) for title, members in methods_by_family().items() for facts in members]
     assert sorted(name for _, name in listed) == sorted(METHODS)
     assert all(title == FAMILIES[METHODS[name].family] for title, name in listed)
-    assert set(FAMILIES) == set(get_args(Family))
 
 
 def test_facts_are_those_of_the_method() -> None:
-    assert facts_of(Gradient).passes == Passes(0, 1) and not facts_of(Gradient).signed
-    assert facts_of(GradientInput).signed and facts_of(GradientInput).needs == ("gradients",)
-    assert facts_of(Random).label_free and facts_of(Random).stochastic
-    assert facts_of(Random).passes == Passes(0, 0)
-    wrapper = facts_of(TopLabel)
-    assert wrapper.passes == Passes(1, 0, wraps=True) and str(wrapper.passes) == "METHOD's + 1"
-    assert wrapper.signed is None and wrapper.stochastic is None and wrapper.label_free
+    assert passes_text(Gradient.facts()["passes"]) == "1 per label" and not Gradient.facts()["signed"]
+    assert GradientInput.facts()["signed"] and GradientInput.facts()["needs"] == ["gradients"]
+    assert Random.facts()["label_free"] and Random.facts()["stochastic"]
+    assert passes_text(Random.facts()["passes"]) == "none"
+    wrapper = TopLabel.facts()
+    assert wrapper["passes"]["wraps"] and passes_text(wrapper["passes"]) == "METHOD's + 1"
+    assert wrapper["signed"] is None and wrapper["stochastic"] is None and wrapper["label_free"]
 
 
-@pytest.mark.parametrize("labels, expected", [(lambda n: 3 + 2 * n, Passes(3, 2)), (lambda n: n * n, None)])
+@pytest.mark.parametrize(
+    "labels, expected", [(lambda n: 3 + 2 * n, "3 + 2 per label"), (lambda n: n * n, None)]
+)
 def test_passes_are_a_line_in_the_number_of_labels_or_not_known(labels: object, expected: object) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Costly(Method):
@@ -42,16 +42,16 @@ def test_passes_are_a_line_in_the_number_of_labels_or_not_known(labels: object, 
         def cost(self, labels_: int) -> Cost:
             return Cost(forward=labels(labels_))  # type: ignore[operator]
 
-    assert facts_of(Costly).passes == expected
+    assert passes_text(Costly.facts()["passes"]) == expected
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_list_fits_the_terminal_and_breaks_no_fact(width: int) -> None:
     text = method_list(width)
     assert max(map(len, text.splitlines())) <= width
-    for _, members in by_family():
+    for members in methods_by_family().values():
         for facts in members:
-            assert f"\n  {facts.name} " in f"\n{text}" and facts.reference in text
+            assert f"\n  {facts['name']} " in f"\n{text}" and facts["reference"] in text
     assert "passes: 1 per label" in text and "needs distractors and gradients" in text
 
 

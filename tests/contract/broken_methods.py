@@ -128,7 +128,7 @@ METHODS: dict[str, tuple[Method, str]] = {
         "series end in RuntimeError: .*; raise an InputError instead",
     ),
     "inputs_that_lack_what_it_needs_are_refused": (
-        method(needs=frozenset({"neighbours"}), check_needs=lambda method, classifier: None),
+        method(needs=frozenset({"neighbours"}), prepare=lambda method, session: None),
         "it needs neighbours, which rows lack, but takes them",
     ),
     "pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps": (

@@ -15,8 +15,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import AttentionRollout, Chefer, make_method
 from proofmap.methods.attention import find_tokens
-from proofmap.methods.attention_maps import AttentionMaps
-from proofmap.methods.probe import Grid
+from proofmap.methods.probe import AttentionMaps, Grid
 from proofmap.models.cifar_vit import CifarViT
 from proofmap.testing.nets import PatchNet, token_net
 from tests.sessions import bound

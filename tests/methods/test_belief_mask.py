@@ -24,6 +24,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
 from proofmap.methods.grids import enlarged, shrunk, upsampling
+from proofmap.methods.masks import belief_problem
 from proofmap.methods.masks.belief_problem import (
     BeliefProblem,
     ClosingFit,
@@ -559,7 +560,7 @@ def test_the_closing_fit_brings_areas_nearer_to_f(monkeypatch: pytest.MonkeyPatc
     labels = f.top(images, 2)
     s, missed = BeliefMask(passes=198, fills=("gray", "blur"), grid=16, smoothness=0.03), []
     for least in (4, 10**6):
-        monkeypatch.setattr(belief_terms, "_LEAST", least)
+        monkeypatch.setattr(belief_problem, "_LEAST", least)
         maps = s(f, images, labels)
         missed.append(
             sum(ratios(f, images, maps, labels, fill=fill).log().abs().mean() for fill in ("gray", "blur"))

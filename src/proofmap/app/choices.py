@@ -31,9 +31,8 @@ from proofmap.core.inputs import KINDS, Pictures
 from proofmap.fills import FILLS, Fill, Images, make_fill
 from proofmap.fills.images import OWN, SAMPLES
 from proofmap.methods import METHODS, Method, make_method
-from proofmap.methods.facts import FAMILIES, facts_of
 from proofmap.methods.masks.method import MaskMethod
-from proofmap.methods.method import default_method
+from proofmap.methods.method import FAMILIES, default_method, passes_text
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 from proofmap.session import Session
 
@@ -156,16 +155,16 @@ class Choices:
 
     def _about(self, name: str, method: Method, why: str, passes: str | None) -> dict[str, Any]:
         kind, own = type(method), name in self.own
-        facts = facts_of(kind) if kind.name in METHODS else None
-        usually = facts.passes if facts is not None and facts.passes is not None else "depends"
+        facts = kind.facts() if kind.name in METHODS else None
+        usually = (None if facts is None else passes_text(facts["passes"])) or "depends"
         return {
             "name": name,
             "base": kind.name,
             "family": "Of this server" if own else FAMILIES[method.family],
             "recommended": "" if own else why,
-            "passes": passes or str(usually),
+            "passes": passes or usually,
             "live": _is_live(kind),
-            "label_free": method.label_free if facts is None else facts.label_free,
+            "label_free": method.label_free if facts is None else facts["label_free"],
             "about": method.description,
             "settings": [] if own else _fields_of(kind, self.usual_method, _accepted),
         }

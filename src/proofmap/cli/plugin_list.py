@@ -9,8 +9,7 @@ from typing import Any
 
 from proofmap.core.registry import Registry
 from proofmap.methods import METHODS, Method
-from proofmap.methods.facts import FAMILIES, MethodFacts, by_family, facts_of
-from proofmap.methods.method import Cost
+from proofmap.methods.method import FAMILIES, Cost, methods_by_family, passes_text
 from proofmap.metrics import Metric, RunMetric
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
@@ -54,16 +53,16 @@ def _notes(registry: Registry[Any]) -> list[str]:
 
 def method_list(width: int) -> str:
     """A text with all methods by family, in lines of at most ``width`` characters. Longer words are not broken."""
-    families = list(by_family())
-    names = max(len(facts.name) for _, members in families for facts in members)
+    families = methods_by_family()
+    names = max(len(facts["name"]) for members in families.values() for facts in members)
     indent = " " * (names + 4)
     lines: list[str] = []
-    for title, members in families:
+    for title, members in families.items():
         lines.append(title)
         for facts in members:
             room = max(_MIN_WIDTH, width - len(indent))
-            first, *more = [*_wrap(facts.description, room), *_joined(method_facts(facts), room)]
-            lines += [f"  {facts.name.ljust(names)}  {first}", *(indent + line for line in more)]
+            first, *more = [*_wrap(facts["description"], room), *_joined(method_facts(facts), room)]
+            lines += [f"  {facts['name'].ljust(names)}  {first}", *(indent + line for line in more)]
         lines.append("")
     notes = [
         "passes: runs of the net for one image; METHOD's are those of the method inside.",
@@ -73,15 +72,15 @@ def method_list(width: int) -> str:
     return "\n".join([*lines, *(line for note in notes for line in _wrap(note, width))])
 
 
-def method_facts(facts: MethodFacts) -> list[str]:
+def method_facts(facts: dict[str, Any]) -> list[str]:
     """The cost, properties, needs and reference of a method, in a few words each."""
     found = [
-        f"passes: {'not known beforehand' if facts.passes is None else facts.passes}",
-        "one map for all labels" if facts.label_free else "",
-        "signed" if facts.signed else "",
-        "random" if facts.stochastic else "",
-        f"needs {' and '.join(facts.needs)}" if facts.needs else "",
-        facts.reference,
+        f"passes: {passes_text(facts['passes']) or 'not known beforehand'}",
+        "one map for all labels" if facts["label_free"] else "",
+        "signed" if facts["signed"] else "",
+        "random" if facts["stochastic"] else "",
+        f"needs {' and '.join(facts['needs'])}" if facts["needs"] else "",
+        facts["reference"],
     ]
     return [words for words in found if words]
 
@@ -144,7 +143,7 @@ def plugin_record(kind: type[Plugin]) -> dict[str, Any]:
             for key, value in stated.items()
             if value not in (None, "", []) and not isinstance(value, property)
         },
-        **(facts_of(kind).record() if issubclass(kind, Method) else {}),
+        **(kind.facts() if issubclass(kind, Method) else {}),
         "shortcuts": {
             key: {value: _texts(kind, given) for value, given in values.items()}
             for key, values in kind.shortcuts.items()
@@ -206,8 +205,7 @@ def plugin_text(kind: type[Plugin]) -> str:
     record, width = plugin_record(kind), terminal_width()
     lines = [f"{kind.name}: {kind.description}"]
     if issubclass(kind, Method):
-        found = facts_of(kind)
-        facts = [f"family: {FAMILIES[found.family].lower()}", *method_facts(found)]
+        facts = [f"family: {FAMILIES[kind.family].lower()}", *method_facts(kind.facts())]
     else:
         facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
     lines += [f"    {fact}" for fact in facts]

@@ -16,11 +16,10 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Tokens
-from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Method
-from proofmap.methods.probe import Grid, Probe, mixed_logits, probed
+from proofmap.methods.probe import AttentionMaps, Grid, Probe, mixed_logits, probed
 from proofmap.models.token_nets import PerLabelNet, TokenNet
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
@@ -133,7 +132,7 @@ class AttentionMethod(Method):
     """Base class of methods that make a map from the attention matrices of a net and, unless label-free, from the gradients of the label's
     logit with respect to these matrices.
 
-    The net may be from timm or Hugging Face, or built on ``nn.MultiheadAttention``: see :mod:`proofmap.methods.attention_maps`.
+    The net may be from timm or Hugging Face, or built on ``nn.MultiheadAttention``: see :mod:`proofmap.methods.probe`.
     """
 
     family = "attention"

@@ -22,7 +22,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import center_distance
 from proofmap.core.tensors import private_copy
-from proofmap.methods.method import METHODS, Cost, Method, MethodLike, Need, make_method
+from proofmap.methods.method import METHODS, Cost, Method, MethodLike, make_method
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
@@ -51,7 +51,7 @@ class Wrapper(Method):
         return self.of.signed
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:  # type: ignore[override]
         return self.of.needs
 
     @property
@@ -144,7 +144,7 @@ class Blurred(Wrapper):
     )
 
     @property
-    def needs(self) -> frozenset[Need]:  # type: ignore[override]
+    def needs(self) -> frozenset[str]:  # type: ignore[override]
         return self.of.needs | {"neighbours"}
 
     def changed_maps(self, maps: Tensor) -> Tensor:

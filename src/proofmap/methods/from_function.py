@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +18,13 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import as_maps
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import shortened
-from proofmap.methods.method import ADOPTED, MapFunction, Method
+from proofmap.methods.method import ADOPTED, Method
 from proofmap.plugins.failures import check_call
 from proofmap.plugins.identity import identity
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
+MapFunction = Callable[[Classifier, Tensor, Tensor], Any]
 _MODES = {1: "linear", 2: "bilinear", 3: "trilinear"}
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from dataclasses import MISSING, dataclass
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,39 +12,34 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.core.batching import in_batches
-from proofmap.core.errors import InputError
+from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.labels import Labels
 from proofmap.core.progress import Progress
 from proofmap.core.registry import Registry
 from proofmap.fills import Fill
 from proofmap.plugins.failures import check_call
-from proofmap.plugins.settings import Plugin, settings_class
+from proofmap.plugins.settings import Plugin, settings_class, settings_of
 from proofmap.plugins.specs import make_plugin
 from proofmap.session import Session
 
-Need = Literal["gradients", "layer", "attention", "distractors", "masker", "neighbours", "order"]
-"""What a method may need from the net, from the study, or from the kind of input (:data:`INPUT_NEEDS`)."""
-INPUT_NEEDS: Mapping[Need, tuple[Callable[[Inputs], bool], str]] = {
-    "neighbours": (lambda inputs: inputs.has_neighbours, "have no neighbours"),
-    "order": (lambda inputs: inputs.has_order, "come in no order"),
+FAMILIES: Mapping[str, str] = {
+    "gradients": "Gradients",
+    "cam": "Class activation maps",
+    "perturbation": "Perturbation",
+    "mask": "Optimised masks",
+    "masker": "Trained maskers",
+    "propagation": "Propagation",
+    "attention": "Attention",
+    "control": "Controls",
+    "adapter": "Other libraries",
+    "other": "Other",
 }
-"""For each need that concerns the kind of input: a function that says whether the inputs meet the need, and the words of the error if they do
-not.
-"""
-Family = Literal[
-    "gradients",
-    "cam",
-    "perturbation",
-    "mask",
-    "masker",
-    "propagation",
-    "attention",
-    "control",
-    "adapter",
-    "other",
-]
-_FROM_OUTSIDE: tuple[Family, ...] = ("gradients", "mask", "perturbation", "control")
+"""The families of methods and their titles, in the order in which lists show them."""
+_FROM_OUTSIDE = ("gradients", "mask", "perturbation", "control")
+NEEDS = ("gradients", "layer", "attention", "distractors", "masker", "neighbours", "order")
+"""What a method may need from the net, from the study, or from the kind of input."""
+_WRAPPED = "random"  # costs nothing, so the cost of a wrapper around it is that of the wrapper
 
 
 @dataclass(frozen=True)
@@ -69,6 +64,23 @@ class Cost:
         return self.forward + self.gradient
 
 
+def passes_text(passes: Mapping[str, Any] | None) -> str | None:
+    """The passes of :meth:`Method.facts` in words; None if they are not known.
+
+    >>> passes_text({"fixed": 8, "per_label": 2, "wraps": False})
+    '8 + 2 per label'
+    >>> passes_text({"fixed": 1, "per_label": 0, "wraps": True})
+    "METHOD's + 1"
+    """
+    if passes is None:
+        return None
+    parts = ["METHOD's"] if passes["wraps"] else []
+    parts += [f"{passes['fixed']:,g}"] if passes["fixed"] else []
+    parts += [f"{passes['per_label']:,g} per label"] if passes["per_label"] else []
+    only_fixed = parts and not passes["wraps"] and not passes["per_label"]
+    return " + ".join(parts) + (" per image" if only_fixed else "") or "none"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Method(Plugin):
     """The settings of a method, and how it makes maps: one heat map per label, where larger values are more salient.
@@ -80,11 +92,11 @@ class Method(Plugin):
     """
 
     noun = "method"
-    family: ClassVar[Family] = "other"
+    family: ClassVar[str] = "other"
     signed = False
     label_free = False
     stochastic = False
-    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs: ClassVar[frozenset[str]] = frozenset()
     reads_all_labels: ClassVar[bool] = False
     """Whether :meth:`maps` of a label-free method gets all labels ``(N, L)`` instead of the first of each image."""
 
@@ -146,25 +158,33 @@ class Method(Plugin):
 
     def prepare(self, session: Session) -> None:
         """Called before the first map of a net: refuse what cannot be explained, and find or build what takes long."""
-        self.check_needs(session.net)
-
-    def check_needs(self, classifier: Classifier) -> None:
-        """Raise if the method needs gradients and the net has none, or if the method has no meaning for this kind of input."""
-        inputs = classifier.inputs
-        for need, (is_there, reason) in INPUT_NEEDS.items():
-            if need in self.needs and not is_there(inputs):
-                raise InputError(
-                    f"{self.title()} has no meaning for {inputs.noun}: their {inputs.position_noun} {reason}; use another method"
-                )
-        if "gradients" in self.needs and not classifier.differentiable:
+        net = session.net
+        lacking = self.lacks(net.inputs)
+        if lacking is not None:
+            raise InputError(
+                f"{self.title()} has no meaning for {net.inputs.noun}: their {net.inputs.position_noun} "
+                f"{'come in no order' if lacking == 'order' else 'have no neighbours'}; use another method"
+            )
+        if "gradients" in self.needs and not net.differentiable:
             known = [name for name in sorted(METHODS) if METHODS[name].family == "perturbation"]
             raise InputError(
-                f"the method {self.title()} needs gradients, and {classifier.name} has none. Methods that need none: {', '.join(known)}"
+                f"the method {self.title()} needs gradients, and {net.name} has none. Methods that need none: {', '.join(known)}"
             )
+        for fill in self._fills().values():
+            fill.prepare(session)
+
+    def lacks(self, inputs: Inputs) -> str | None:
+        """What the method needs and this kind of input does not have: ``neighbours`` or ``order``; None if nothing is lacking."""
+        there = {"neighbours": inputs.has_neighbours, "order": inputs.has_order}
+        return next((need for need in there if need in self.needs and not there[need]), None)
 
     def record(self, session: Session) -> dict[str, object]:
         """Plain data for the record of results: the settings, and what was found or built for the net."""
-        return self.settings()
+        return {**self.settings(), **{name: fill.record(session) for name, fill in self._fills().items()}}
+
+    def _fills(self) -> dict[str, Fill]:
+        values = {info.name: getattr(self, info.name) for info in settings_of(type(self))}
+        return {name: value for name, value in values.items() if isinstance(value, Fill)}
 
     def cost(self, labels: int, session: Session | None = None) -> Cost | None:
         """Number of passes of the net for one image with this number of labels; None if unknown. Without a session, as far as the settings
@@ -176,6 +196,38 @@ class Method(Plugin):
     def source(self) -> Method | None:
         """The method whose maps this method changes; None if there is none. If both methods are judged, the maps are made only once."""
         return None
+
+    @classmethod
+    def facts(cls) -> dict[str, Any]:
+        """Facts about the method with its default settings, as plain data. A fact is None if it depends on a setting without a default.
+
+        ``passes`` is the number of passes of the net for an image with L labels, ``fixed + per_label * L``; None if it is not of this form.
+        A wrapper (``wraps``) adds the passes of the METHOD that it wraps, and has its needs.
+        """
+        inner = [
+            info.name for info in settings_of(cls) if info.default is MISSING and info.plugin is not None
+        ]
+        try:
+            method: Method | None = cls.build(dict.fromkeys(inner, _WRAPPED))
+        except ProofmapError:
+            method = None
+
+        def stated(fact: str) -> bool | None:
+            of_class = getattr(cls, fact)
+            if isinstance(of_class, bool):
+                return of_class
+            return None if method is None or inner else bool(getattr(method, fact))
+
+        needs: object = cls.needs
+        return {
+            "name": cls.name,
+            "description": cls.description,
+            "family": cls.family,
+            "passes": None if method is None else _passes(method, wraps=bool(inner)),
+            **{fact: stated(fact) for fact in ("label_free", "signed", "stochastic")},
+            "needs": sorted(needs) if isinstance(needs, frozenset) else [],
+            "reference": cls.reference,
+        }
 
     def in_batches(
         self,
@@ -205,9 +257,26 @@ class Method(Plugin):
 METHODS: Registry[Method] = Registry("method", "proofmap.methods", prepare=settings_class)
 """The registered methods, by name."""
 
-MapFunction = Callable[[Classifier, Tensor, Tensor], Any]
-MethodLike = str | Method | MapFunction
+MethodLike = str | Method | Callable[[Classifier, Tensor, Tensor], Any]
 """A method, its spec (name and settings as text), or a function ``(classifier, images, labels) -> maps``."""
+
+
+def methods_by_family() -> dict[str, list[dict[str, Any]]]:
+    """The facts of the registered methods, sorted by name, under the titles of their families."""
+    known = [METHODS[name].facts() for name in sorted(METHODS)]
+    listed = {
+        title: [facts for facts in known if facts["family"] == family] for family, title in FAMILIES.items()
+    }
+    return {title: members for title, members in listed.items() if members}
+
+
+def _passes(method: Method, *, wraps: bool) -> dict[str, Any] | None:
+    costs = [method.cost(labels) for labels in (1, 6, 11)]
+    first, middle, last = (0 if cost is None else cost.passes for cost in costs)
+    slope = (last - first) / 10
+    if None in costs or abs(first + 5 * slope - middle) > 1e-9:
+        return None
+    return {"fixed": first - slope, "per_label": slope, "wraps": wraps}
 
 
 _MOST_SEARCHED = 500
@@ -229,11 +298,6 @@ ADOPTED: list[Callable[[Any], Method | None]] = []
 """Functions that make methods from functions and from objects of other libraries. Each returns None for an object that it does not know."""
 
 
-def adopt(thing: Any) -> Method | None:
-    """A method from a function or from an object of another library; None for anything else."""
-    return next((method for make in ADOPTED if (method := make(thing)) is not None), None)
-
-
 def make_method(spec: Any) -> Method:
     """Return a method from its spec (:mod:`proofmap.plugins.specs`), a table, an instance, a function, or an object of Captum,
     pytorch-grad-cam or torch-cam.
@@ -245,4 +309,8 @@ def make_method(spec: Any) -> Method:
     >>> make_method("random:seed_offset=3")
     Random(per_label=False, seed_offset=3)
     """
+
+    def adopt(thing: Any) -> Method | None:
+        return next((method for make in ADOPTED if (method := make(thing)) is not None), None)
+
     return make_plugin(METHODS, Method, spec, adopt=adopt)

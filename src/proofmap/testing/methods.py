@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +14,7 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.progress import CallbackTask, Progress
 from proofmap.data.distractors import from_images
 from proofmap.methods import Method
-from proofmap.methods.method import INPUT_NEEDS, Family, Need
+from proofmap.methods.method import FAMILIES, NEEDS
 from proofmap.session import Session
 from proofmap.testing.nets import (
     PICTURES,
@@ -46,7 +45,6 @@ _POOL = 12
 """Number of random images from which methods may draw."""
 N, SIZE = 3, PICTURES.size
 LABELS = torch.tensor([[2, 0, 1], [1, 3, 0], [0, 2, 3]])
-NEEDS, FAMILIES = {*get_args(Need)}, {*get_args(Family)}
 
 
 def classifier(method: Method, batch_size: int = 64) -> Classifier:
@@ -114,7 +112,8 @@ def called(method: Method) -> MethodCall:
 
 @check_method.promise
 def what_it_needs_is_known(method: Method) -> None:
-    assert method.needs <= NEEDS, f"needs knows {sorted(NEEDS)}, not {sorted(method.needs - NEEDS)}"
+    unknown = sorted(method.needs.difference(NEEDS))
+    assert not unknown, f"needs knows {sorted(NEEDS)}, not {unknown}"
 
 
 @check_method.promise
@@ -196,14 +195,14 @@ def series_and_rows_get_maps_or_are_refused(method: Method) -> None:
 def inputs_that_lack_what_it_needs_are_refused(method: Method) -> None:
     """A method must not return maps without meaning, such as a map of "the first words" for a row or of "the middle" for a text."""
     for inputs in (SERIES, ROWS, TEXT):
-        lacking = [n for n, (there, _) in INPUT_NEEDS.items() if n in method.needs and not there(inputs)]
-        if not lacking:
+        lacking = method.lacks(inputs)
+        if lacking is None:
             continue
         try:
             method.prepare(Session(shared_classifier(inputs)))
         except InputError:
             continue
-        raise AssertionError(f"it needs {lacking[0]}, which {inputs.noun} lack, but takes them")
+        raise AssertionError(f"it needs {lacking}, which {inputs.noun} lack, but takes them")
 
 
 @check_method.promise

@@ -74,7 +74,7 @@ class LimeTabular(Method):
 
     def record(self, session: Session) -> dict[str, object]:
         require("lime", extra="lime", purpose=f"the method {self.title()}")
-        return {**self.settings(), "rows": self.rows.record(session), "library": f"lime {version('lime')}"}
+        return {**super().record(session), "library": f"lime {version('lime')}"}
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         require("lime", extra="lime", purpose=f"the method {self.title()}")

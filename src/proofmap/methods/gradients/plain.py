@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.methods.graph import nodes_behind
-from proofmap.methods.method import METHODS, Cost, Family, Method
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
@@ -71,7 +71,7 @@ def check_differentiable(outputs: Tensor) -> None:
 class GradientMethod(Method):
     """Base class of methods that make a label's map from the gradient and the image ``(N, *shape)``, both in normalised units."""
 
-    family: ClassVar[Family] = "gradients"
+    family = "gradients"
     needs = frozenset({"gradients"})
     channels: Channels = setting("sum", CHANNELS_HELP)
 

@@ -267,9 +267,9 @@ _DAMPING = 0.05
 """The damping r of the closing fit, relative to the mean squared length of the slopes."""
 _FARTHEST = 0.5
 """Largest error |log A - log f| that one round corrects. Also the largest change of W in one round, as a root mean square."""
-_SURE = 0.5
+SURE = 0.5
 """The sureness s from which a label is not fitted."""
-_FAR = 0.7
+FAR = 0.7
 """A label is not fitted either if the mean of |log A_k - log f| over fills is above this value."""
 
 
@@ -449,7 +449,7 @@ class BeliefProblem(CompositeProblem):
             slots["step"], self.steps
         )  # the step at which the closing fit begins
         if self.fit.shares:
-            brought["opens"].masked_fill_(brought["sure"] < _SURE, self.fit.first)
+            brought["opens"].masked_fill_(brought["sure"] < SURE, self.fit.first)
             # a copy of the weights for every fill, so that each fill's slope is known
             every = first.expand(-1, self.cost, *first.shape[2:])
             said = torch.zeros_like(brought["phase"])
@@ -469,7 +469,7 @@ class BeliefProblem(CompositeProblem):
         """Decide which pairs start the closing fit. Pairs whose areas are far from f keep learning."""
         now, opens, errors = slots["step"], slots["opens"], self.errors(slots).abs()
         too_far = (now == opens) & (
-            errors.mean(dim=1) > _FAR
+            errors.mean(dim=1) > FAR
         )  # keeps learning, at the rate of a pair without a fit
         opens.masked_fill_(too_far, self.steps)
         if self.settings.tolerance > 0:

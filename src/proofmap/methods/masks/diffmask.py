@@ -29,7 +29,7 @@ from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
     CompositeProblem,
-    FilledMaskMethod,
+    MaskMethod,
     WholeNet,
     distinct_images,
 )
@@ -45,7 +45,7 @@ _FIRST, _MOST = 2.0, 1000.0
 
 
 @METHODS.register
-class DiffMask(WholeNet, FilledMaskMethod):
+class DiffMask(WholeNet, MaskMethod):
     """The fewest open gates that keep the net's belief, by dual ascent; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (1200).

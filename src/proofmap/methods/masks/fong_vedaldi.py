@@ -35,7 +35,7 @@ from proofmap.methods.grids import enlarged, smoothing
 from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
     CompositeProblem,
-    FilledMaskMethod,
+    MaskMethod,
     WholeNet,
     add_noise_,
     distinct_images,
@@ -53,7 +53,7 @@ _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
 
 
 @METHODS.register
-class FongVedaldi(WholeNet, FilledMaskMethod):
+class FongVedaldi(WholeNet, MaskMethod):
     """Meaningful perturbations: a mask that deletes the label by blurring as little as possible.
 
     Presets: ``original`` (the defaults), ``pytorch``; :mod:`proofmap.methods.masks.fong_vedaldi` compares them.

@@ -39,7 +39,7 @@ from proofmap.fills import Fill, Images
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
-from proofmap.methods.masks.method import FilledMaskMethod, distinct_images, noise_like, own_label
+from proofmap.methods.masks.method import MaskMethod, distinct_images, noise_like, own_label
 from proofmap.methods.method import METHODS, Cost
 from proofmap.methods.probe import is_spatial, module_of, watch_outputs
 from proofmap.plugins.settings import setting
@@ -193,7 +193,7 @@ class Bottleneck:
 
 
 @METHODS.register
-class IBA(FilledMaskMethod):
+class IBA(MaskMethod):
     """The per-sample information bottleneck. The defaults are the paper's settings."""
 
     name = "iba"

@@ -30,7 +30,7 @@ from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.method import (
     CompositeProblem,
-    FilledMaskMethod,
+    MaskMethod,
     WholeNet,
     add_noise_,
 )
@@ -47,7 +47,7 @@ reach.
 
 
 @METHODS.register
-class IGOSPlusPlus(WholeNet, FilledMaskMethod):
+class IGOSPlusPlus(WholeNet, MaskMethod):
     """iGOS++: masks that delete and insert the label, moved along integrated gradients by a line search.
 
     Presets: ``fast`` (5 iterations of 8 integration steps), ``paper`` (the defaults), ``command-line`` (15 iterations, the default of the

@@ -25,7 +25,7 @@ from proofmap.methods.grids import enlarged
 from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
     CompositeProblem,
-    FilledMaskMethod,
+    MaskMethod,
     Objective,
     Variation,
     WholeNet,
@@ -50,7 +50,7 @@ _AS_PUBLISHED: Mapping[str, Any] = {
 
 
 @METHODS.register
-class LearnedMask(WholeNet, FilledMaskMethod):
+class LearnedMask(WholeNet, MaskMethod):
     """The paper's method: a learned mask that shows the label on random backgrounds.
 
     Presets: ``fast`` (the defaults), ``paper`` (as printed in the paper), ``released`` (as in the paper's code).

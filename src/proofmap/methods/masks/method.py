@@ -62,7 +62,7 @@ class MaskMethod(Method):
         )
 
     def record(self, session: Session) -> dict[str, object]:
-        return {**self.settings(), "precision": str(self.dtype_in(session)).removeprefix("torch.")}
+        return {**super().record(session), "precision": str(self.dtype_in(session)).removeprefix("torch.")}
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         maps = self.merged(self.each_mask(session, images, labels))
@@ -113,19 +113,6 @@ class WholeNet:
         "run the net through torch.compile; none: only for long work on a GPU, where it saves time",
         last=True,
     )
-
-
-class FilledMaskMethod(MaskMethod):
-    """Base class of methods that learn masks with one fill."""
-
-    fill: Fill
-
-    def prepare(self, session: Session) -> None:
-        super().prepare(session)
-        self.fill.prepare(session)
-
-    def record(self, session: Session) -> dict[str, object]:
-        return {**super().record(session), "fill": self.fill.record(session)}
 
 
 # ---- how the net is run -----------------------------------------------------------------------------------------

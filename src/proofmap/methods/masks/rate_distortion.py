@@ -30,7 +30,7 @@ from proofmap.fills import Fill, Noise
 from proofmap.methods.masks.engine import Slots, decayed
 from proofmap.methods.masks.method import (
     CompositeProblem,
-    FilledMaskMethod,
+    MaskMethod,
     WholeNet,
     own_label,
 )
@@ -47,7 +47,7 @@ _LEAST = 1e-6
 
 
 @METHODS.register
-class RateDistortion(WholeNet, FilledMaskMethod):
+class RateDistortion(WholeNet, MaskMethod):
     """The fewest positions that keep the label's score when all others show noise; the defaults are the preset ``fast``.
 
     Presets: ``fast`` (200 passes per label), ``thorough`` (2000, one weight per position up to 224).

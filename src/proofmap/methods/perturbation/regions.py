@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +27,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.core.tensors import private_copy
 from proofmap.fills import Fill, Gray
-from proofmap.methods.method import Cost, Family, Method
+from proofmap.methods.method import Cost, Method
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
@@ -50,7 +50,7 @@ _USUAL = Pictures(size=(224, 224))
 class PerturbationMethod(Method):
     """Base class of black-box methods, which hide parts of the input and read the values of the labels."""
 
-    family: ClassVar[Family] = "perturbation"
+    family = "perturbation"
     fill: Fill | None = setting(Gray(), _FILL_HELP)
     quantity: Quantity = setting("probability", QUANTITY_HELP)
 
@@ -58,14 +58,9 @@ class PerturbationMethod(Method):
     def stochastic(self) -> bool:  # type: ignore[override]
         return self.fill is not None and self.fill.random
 
-    def prepare(self, session: Session) -> None:
-        super().prepare(session)
-        if self.fill is not None:
-            self.fill.prepare(session)
-
     def record(self, session: Session) -> dict[str, object]:
-        own: dict[str, object] = {"fill": "own mean"}
-        return {**self.settings(), "fill": own if self.fill is None else self.fill.record(session)}
+        own = {"fill": {"fill": "own mean"}} if self.fill is None else {}
+        return {**super().record(session), **own}
 
     def cost(self, labels: int, session: Session | None = None) -> Cost | None:
         return Cost(forward=self.passes(_USUAL if session is None else session.inputs, labels))

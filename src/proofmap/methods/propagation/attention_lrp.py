@@ -16,7 +16,7 @@ follow the ordinary gradient.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -24,9 +24,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from proofmap.classifier import Classifier
-from proofmap.methods.attention_maps import AttentionMaps
 from proofmap.methods.gradients.plain import GradientMethod, input_gradients
-from proofmap.methods.method import METHODS, Family
+from proofmap.methods.method import METHODS
+from proofmap.methods.probe import AttentionMaps
 from proofmap.plugins.settings import setting
 
 Attention = Literal["halved", "constant"]
@@ -137,7 +137,7 @@ class AttentionLRP(GradientMethod):
     """
 
     name = "attention-lrp"
-    family: ClassVar[Family] = "propagation"
+    family = "propagation"
     reference = "Achtibat et al. 2024"
     description = "relevance propagated through attention, normalisation and activations, signed"
     needs = frozenset({"attention", "gradients"})
