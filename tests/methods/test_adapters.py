@@ -23,7 +23,7 @@ from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.inputs import Rows, Series
 from proofmap.core.progress import ProgressTask, Silent
 from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
-from proofmap.methods.adapters.captum import takes_baselines
+from proofmap.methods.adapters.library import parameters
 from proofmap.methods.controls import Inverse
 from proofmap.plugins.specs import split_specs
 from proofmap.testing.nets import MEAN, conv_classifier, conv_net, pixels
@@ -232,7 +232,7 @@ def test_every_class_with_baselines_is_given_ours(captum: ModuleType, f: Classif
     tried = []
     for name in dir(captum):
         kind = getattr(captum, name)
-        if not (isinstance(kind, type) and Captum.serves(kind) and takes_baselines(kind)):
+        if not (isinstance(kind, type) and Captum.serves(kind) and "baselines" in parameters(kind.attribute)):
             continue
         options = asked.get(name, {"n_steps": 3} if "n_steps" in signature(kind.attribute).parameters else {})
         if options is None or name.startswith("Neuron"):
@@ -614,16 +614,3 @@ def test_maps_that_cannot_be_meant_are_refused(
 ) -> None:
     with pytest.raises(InputError, match=told):
         make_method(lambda classifier, images, labels: returned)(f, images, LABELS)
-
-
-@pytest.mark.parametrize("spec", ["captum:GuidedBackprop", "captum:NoiseTunnel(attribution_method=DeepLift)"])
-def test_captum_names_the_activations_it_has_no_rule_for(spec: str) -> None:
-    pytest.importorskip("captum")
-    net = nn.Sequential(
-        nn.Conv2d(3, 2, 3), nn.ReLU6(), nn.Conv2d(2, 2, 3), nn.ReLU(), nn.Flatten(), nn.LazyLinear(3)
-    )
-    net(torch.zeros(1, 3, 8, 8))
-    with pytest.warns(
-        UserWarning, match=r"has no rule for this net's 1 x ReLU6: there it uses the plain gradient"
-    ):
-        bound(make_method(spec), Classifier(net, size=8))

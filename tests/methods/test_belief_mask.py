@@ -34,7 +34,6 @@ from proofmap.methods.masks.belief_problem import (
     revealed,
     share_thresholds,
     sureness,
-    top_share,
     warped,
 )
 from proofmap.methods.masks.engine import MaskEngine, Slots
@@ -87,17 +86,9 @@ def test_a_threshold_leaves_the_share_above_it(shape: tuple[int, ...], most: flo
     up = [upsampling(low, high) for low, high in zip(grid.shape[1:], shape, strict=True)]
     maps = enlarged(grid, up) + 1e-4 * normal(3, *shape, seed=6)
     shares = torch.tensor([[0.0, 0.25, 0.5, 0.9]]).expand(3, 4)
-    shown = top_share(maps, share_thresholds(maps, shares), 0.3).flatten(2).mean(dim=2)
+    at = share_thresholds(maps, shares)
+    shown = (maps.flatten(1)[:, None] > at[..., None]).float().mean(dim=2)
     assert (shown - shares).abs().max() <= most + 1e-6 + 1 / math.prod(shape)
-
-
-def test_the_gradient_of_the_hard_mask_is_that_of_the_soft_one() -> None:
-    maps, t = normal(2, 5, 6, seed=1).requires_grad_(True), normal(2, 3, seed=2)
-    weight = normal(2, 3, 5, 6, seed=3)
-    (found,) = torch.autograd.grad((weight * top_share(maps, t, 0.7)).sum(), maps)
-    soft = ((maps[:, None] - t[:, :, None, None]) / 0.7).sigmoid()
-    (expected,) = torch.autograd.grad((weight * soft).sum(), maps)
-    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +100,9 @@ def test_the_gradient_of_the_hard_mask_is_that_of_the_soft_one() -> None:
     ],
     ids=lambda inputs: inputs.kind,
 )
-def test_what_is_revealed_is_the_composite_of_the_hard_mask(inputs: Inputs) -> None:
+def test_what_is_revealed_is_the_composite_of_the_hard_mask_with_the_gradient_of_the_soft_one(
+    inputs: Inputs,
+) -> None:
     maps, shown = normal(3, *inputs.positions, seed=1), normal(3, *inputs.shape, seed=2)
     hidden, at = normal(3, 2, *inputs.shape, seed=3), torch.tensor([[0.2, 0.5]]).expand(3, 2)
     pull, found = normal(3, 2, *inputs.shape, seed=4), []
@@ -118,7 +111,9 @@ def test_what_is_revealed_is_the_composite_of_the_hard_mask(inputs: Inputs) -> N
         if way == "revealed":
             seen = revealed(leaf[:, None], at, 0.3, inputs, shown, hidden)
         else:
-            seen = inputs.composite(top_share(leaf, at, 0.3), shown[:, None], hidden)
+            soft = ((leaf[:, None] - at.view(*at.shape, *[1] * (maps.ndim - 1))) / 0.3).sigmoid()
+            hard = (soft.detach() > 0.5).float() + soft - soft.detach()
+            seen = inputs.composite(hard, shown[:, None], hidden)
         (slope,) = torch.autograd.grad((pull * seen).sum(), leaf)
         found.append((seen.detach(), slope))
     torch.testing.assert_close(*[seen for seen, _ in found])

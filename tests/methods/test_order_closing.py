@@ -78,7 +78,7 @@ def test_a_search_starts_from_the_order_that_is_given_and_never_ends_worse() -> 
     search = OrderSearch(
         measure, f, empty, flat, flat, torch.ones(2, 10), points=10, steady=0.1, sets=60, given=given
     )
-    assert (search.left == 60 - OrderSearch.least_sets(10, 10, given=True)).all()
+    assert (search.left == 60 - BeliefOrder().least_sets(10, given=True)).all()
     start = torch.stack([measure(everyone, given.argsort(dim=1) < t) for t in range(11)], dim=1)
     began = misfit(start, search.weights(given), f, 0.1)
     assert search.order[0].tolist() == given[0].tolist() and search.order[1].tolist() == list(range(10))

@@ -2,8 +2,8 @@
 
 from proofmap.methods.adapters.cams import PytorchGradCam, TorchCam
 from proofmap.methods.adapters.captum import Captum
+from proofmap.methods.adapters.library import FromObject
 from proofmap.methods.adapters.lime import LimeTabular
-from proofmap.methods.adapters.objects import FromObject
 from proofmap.methods.adapters.shap import Shap
 from proofmap.methods.attention import AttentionRollout, Chefer
 from proofmap.methods.cams import GradCAM, GradCAMPlusPlus, LayerCAM, ScoreCAM

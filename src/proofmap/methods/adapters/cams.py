@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from proofmap.classifier import Classifier
 from proofmap.core.errors import require
-from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, LibraryNet, Parameters
+from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, parameters
 from proofmap.methods.method import METHODS
 
-LABEL_FREE = frozenset({"EigenCAM", "FEM", "KPCA_CAM"})
-"""Classes of pytorch-grad-cam whose maps do not depend on the label."""
 _MODEL = ("model", "target_layers")
-RANDOM_GRAD_CAM = frozenset({"RandomCAM"})
-RANDOM_TORCH_CAM = frozenset({"SSCAM", "SmoothGradCAMpp"})
+_GIVEN = ("input_tensor", "targets")
 
 
 @METHODS.register
@@ -33,45 +31,53 @@ class PytorchGradCam(LibraryMethod):
     reference = "Gildenblat et al. 2021"
     needs = frozenset({"layer"})
     package = "grad-cam"
+    root = "pytorch_grad_cam"
     place = "pytorch_grad_cam"
     extra = "grad-cam"
     example = "ScoreCAM"
-    random_classes = RANDOM_GRAD_CAM
+    random_classes = frozenset({"RandomCAM"})
     precision = torch.float32  # it computes with NumPy
 
-    @property
-    def label_free(self) -> bool:  # type: ignore[override]
-        return self.call.name in LABEL_FREE
+    @classmethod
+    def ignores_labels(cls, kind: Any) -> bool:
+        return kind.__name__ in ("EigenCAM", "FEM", "KPCA_CAM")
 
     @classmethod
     def serves(cls, kind: Any) -> bool:
-        made = Parameters.of(kind.__init__).names
+        made = tuple(parameters(kind.__init__))
         return made[:2] == _MODEL and hasattr(kind, "forward") and kind.__name__ != "BaseCAM"
 
     def check(self, call: Call) -> None:
-        made, called = self._parameters()
-        self.check_options(call, ("layer", *made.names, *called), made.required)
+        kind = self.class_named(call.name)
+        # some classes pass the options of the call on to their forward
+        called = {**parameters(kind.__call__, *_GIVEN), **parameters(kind.forward, *_GIVEN)}
+        known = {**dict.fromkeys(("layer", *called), False), **self._made_with(kind)}
+        self.check_options(call, known)
 
-    def takes_layer(self) -> bool:
-        return True
+    @staticmethod
+    def _made_with(kind: Any) -> dict[str, bool]:
+        return parameters(kind.__init__, *_MODEL, "reshape_transform", "base_method")
 
-    def _parameters(self) -> tuple[Parameters, tuple[str, ...]]:
-        """The options of the constructor and of the call. Some classes pass the options of the call on to their ``forward``."""
-        kind, given = self.class_named(self.call.name), ("input_tensor", "targets")
-        called = (Parameters.of(kind.__call__, without=given), Parameters.of(kind.forward, without=given))
-        return (
-            Parameters.of(kind.__init__, without=(*_MODEL, "reshape_transform", "base_method")),
-            tuple(dict.fromkeys(name for parameters in called for name in parameters.names)),
-        )
+    @classmethod
+    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Attribute:
+        targets = require("pytorch_grad_cam.utils.model_targets", extra=cls.extra, purpose=cls.name)
+
+        def attribute(images: Tensor, labels: Tensor) -> Any:
+            wanted = [targets.ClassifierOutputTarget(int(label)) for label in labels]
+            return made(input_tensor=images, targets=wanted, **options)
+
+        return attribute
 
     @contextmanager
-    def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
-        options, made = self.call.options, self._parameters()[0].names
+    def opened(
+        self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
+    ) -> Iterator[Attribute]:
+        kind, options = self.class_named(self.call.name), self.call.options
         options.pop("layer", None)
-        given = {name: options.pop(name) for name in made if name in options}
-        cam = self.class_named(self.call.name)(subject.module, subject.layers, **given)
+        given = {name: options.pop(name) for name in self._made_with(kind) if name in options}
+        cam = kind(module, layers, **given)
         with cam if hasattr(cam, "__enter__") else nullcontext(cam):
-            yield lambda images, labels: grad_cam_maps(cam, images, labels, **options)
+            yield self.attributing(cam, options)
 
 
 @METHODS.register
@@ -87,14 +93,19 @@ class TorchCam(LibraryMethod):
     reference = "Fernandez 2020"
     needs = frozenset({"layer"})
     package = "torchcam"
+    root = "torchcam"
     place = "torchcam.methods"
     extra = "torch-cam"
     example = "SmoothGradCAMpp"
-    random_classes = RANDOM_TORCH_CAM
+    random_classes = frozenset({"SSCAM", "SmoothGradCAMpp"})
 
     @property
     def signed(self) -> bool:  # type: ignore[override]
-        return self.call.name == "CAM"  # the others are rectified
+        return self.has_signs(self.call.name, {})
+
+    @classmethod
+    def has_signs(cls, name: str, options: Mapping[str, Any]) -> bool:
+        return name == "CAM"  # the others are rectified
 
     @classmethod
     def serves(cls, kind: Any) -> bool:
@@ -102,35 +113,26 @@ class TorchCam(LibraryMethod):
         return issubclass(kind, base) and kind is not base
 
     def check(self, call: Call) -> None:
-        made = self._parameters()
-        self.check_options(call, ("layer", *made.names), made.required)
-
-    def takes_layer(self) -> bool:
-        return True
-
-    def _parameters(self) -> Parameters:
         given = ("model", "target_layer", "input_shape", "reshape_transform", "enable_hooks")
-        return Parameters.of(self.class_named(self.call.name).__init__, without=given)
+        made = parameters(self.class_named(call.name).__init__, *given)
+        self.check_options(call, {"layer": False, **made})
+
+    @classmethod
+    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Attribute:
+        def attribute(images: Tensor, labels: Tensor) -> Tensor:
+            scores = made.model(
+                images
+            )  # once; the maps come from the values that the object's hooks recorded
+            maps: list[Tensor] = made(labels.tolist(), scores, normalized=False, **options)
+            return maps[0] if len(maps) == 1 else made.fuse_cams(maps)
+
+        return attribute
 
     @contextmanager
-    def opened(self, subject: LibraryNet) -> Iterator[Attribute]:
+    def opened(
+        self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
+    ) -> Iterator[Attribute]:
         options = self.call.options
         options.pop("layer", None)
-        with self.class_named(self.call.name)(subject.module, target_layer=subject.layers, **options) as cam:
-            yield lambda images, labels: torch_cam_maps(cam, images, labels)
-
-
-def grad_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Any:
-    """The maps ``(n, H, W)`` that an object of pytorch-grad-cam makes of images ``(n, *shape)`` for labels ``(n,)``."""
-    targets = require("pytorch_grad_cam.utils.model_targets", extra="grad-cam", purpose="pytorch-grad-cam")
-    wanted = [targets.ClassifierOutputTarget(int(label)) for label in labels]
-    return cam(input_tensor=images, targets=wanted, **options)
-
-
-def torch_cam_maps(cam: Any, images: Tensor, labels: Tensor, **options: Any) -> Tensor:
-    """The maps ``(n, h, w)`` that an object of torch-cam makes of images ``(n, *shape)`` for labels ``(n,)``. The model runs once;
-    the maps come from the values that the object's hooks recorded.
-    """
-    scores = cam.model(images)
-    maps: list[Tensor] = cam(labels.tolist(), scores, normalized=False, **options)
-    return maps[0] if len(maps) == 1 else cam.fuse_cams(maps)
+        with self.class_named(self.call.name)(module, target_layer=layers, **options) as cam:
+            yield self.attributing(cam, {})

@@ -1,4 +1,6 @@
-"""Shared code of the adapters of other libraries: find a class by name, parse its options, give it a module, call it once per label."""
+"""Methods of other libraries, by the name of their class or as an object: find the class, parse its options, give it a module, call it once
+per label.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import re
 import sys
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partialmethod
@@ -27,8 +29,10 @@ from proofmap.core.errors import InputError, ProofmapError, require
 from proofmap.core.text import did_you_mean
 from proofmap.methods.cams import find_layer
 from proofmap.methods.from_function import given_maps, returned_maps
-from proofmap.methods.method import Method
-from proofmap.plugins.settings import check_names, required
+from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
+from proofmap.methods.method import ADOPTED, Method
+from proofmap.plugins.identity import identity
+from proofmap.plugins.settings import check_names, required, setting
 from proofmap.plugins.values import split_outside_brackets
 from proofmap.session import Session
 
@@ -81,39 +85,19 @@ def _value(text: str) -> Any:
         return text
 
 
-@dataclass(frozen=True)
-class Parameters:
-    """The parameters of a function: all of them, those without a default, and whether it accepts other keywords."""
-
-    names: tuple[str, ...]
-    required: tuple[str, ...]
-    any_other: bool
-
-    @classmethod
-    def of(cls, function: Callable[..., Any], without: Collection[str] = ()) -> Parameters:
-        kinds = inspect.Parameter
-        listed = [
-            p for p in inspect.signature(function).parameters.values() if p.name not in ("self", *without)
-        ]
-        plain = [p for p in listed if p.kind not in (kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD)]
-        return cls(
-            tuple(p.name for p in plain),
-            tuple(p.name for p in plain if p.default is kinds.empty),
-            any(p.kind is kinds.VAR_KEYWORD for p in listed),
-        )
+def parameters(function: Callable[..., Any], *without: str) -> dict[str, bool]:
+    """The parameters of a function by name, and whether each must be given; ``**`` stands for any other keyword."""
+    found = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            found["**"] = False
+        elif parameter.kind is not parameter.VAR_POSITIONAL and name not in ("self", *without):
+            found[name] = parameter.default is parameter.empty
+    return found
 
 
 Attribute = Callable[[Tensor, Tensor], Any]
 """(images (n, *shape), labels (n,)) -> what the library returns."""
-
-
-@dataclass(frozen=True)
-class LibraryNet:
-    """The net in the form that a library's class gets: a module, and the chosen layers in it."""
-
-    classifier: Classifier
-    module: nn.Module
-    layers: list[nn.Module]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +142,12 @@ class LibraryMethod(NamedClass):
     layer, ``layer`` is its name (several names are joined by +); if ``layer`` is left out, a layer is chosen automatically.
     """
 
+    root: ClassVar[str]
+    """The name of the library's Python package."""
     place: ClassVar[str]
     """The Python module that contains the library's classes."""
+    called: ClassVar[str] = "__call__"
+    """The name of the function of an object that computes attributions."""
     extra: ClassVar[str]
     random_classes: ClassVar[frozenset[str]] = frozenset()
     """The names of the classes that draw random numbers."""
@@ -170,52 +158,77 @@ class LibraryMethod(NamedClass):
     def stochastic(self) -> bool:  # type: ignore[override]
         return self.call.name in self.random_classes
 
-    @classmethod
-    def class_named(cls, name: str) -> Any:
-        """The library's class of this name; the error for an unknown name suggests similar ones."""
-        there = require(cls.place, extra=cls.extra, purpose=f"the method {cls.name}:{name}")
-        found = getattr(there, name, None)
-        if not isinstance(found, type) or not cls.serves(found):
-            known = [
-                key
-                for key in dir(there)
-                if isinstance(kind := getattr(there, key), type) and cls.serves(kind)
-            ]
-            hint = did_you_mean(name, known) or f" There are: {', '.join(known)}"
-            raise InputError(f"{cls.package} has no class {name!r} that makes maps.{hint}")
-        return found
+    @property
+    def label_free(self) -> bool:  # type: ignore[override]
+        return self.ignores_labels(self.class_named(self.call.name))
+
+    # ---- what differs between libraries -------------------------------------------------------------------------
 
     @classmethod
     @abstractmethod
     def serves(cls, kind: Any) -> bool:
         """Whether this class of the library makes a map for a label."""
 
+    @classmethod
     @abstractmethod
-    def takes_layer(self) -> bool:
-        """Whether the class must be given a layer."""
+    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Attribute:
+        """The function that computes attributions with an object of the library; ``options`` are those of its call."""
 
     @abstractmethod
-    def opened(self, subject: LibraryNet) -> AbstractContextManager[Attribute]:
-        """A context manager that makes an object of the class for a net, and yields the function that computes attributions. The
-        object is closed at the end if the library supports this.
+    def opened(
+        self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
+    ) -> AbstractContextManager[Attribute]:
+        """A context manager that makes an object of the class for a classifier, given as a module, and the chosen layers in it. It yields
+        the function that computes attributions. The object is closed at the end if the library supports this.
         """
 
-    def check_options(self, call: Call, known: tuple[str, ...], lacking: tuple[str, ...]) -> None:
-        check_names(f"{self.package}'s {call.name}", call.options, known)
-        missing = [name for name in lacking if name not in call.options]
+    def takes_layer(self) -> bool:
+        """Whether the class must be given a layer."""
+        return True
+
+    @classmethod
+    def ignores_labels(cls, kind: Any) -> bool:
+        """Whether the maps of the class do not depend on the label."""
+        return False
+
+    @classmethod
+    def has_signs(cls, name: str, options: Mapping[str, Any]) -> bool:
+        """Whether attributions of the class ``name`` with these options may be negative."""
+        return False
+
+    @classmethod
+    def merge(cls, found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
+        """The library's result for one label, as maps ``(n, *grid)``; ``channels`` says how channels become one value."""
+        return returned_maps(found, title)
+
+    @classmethod
+    def baseline(cls, kind: Any, classifier: Classifier) -> tuple[Any, object]:
+        """The default baseline of a class, and its record; both None if the class takes no baseline."""
+        return None, None
+
+    # ---- what all share -----------------------------------------------------------------------------------------
+
+    @classmethod
+    def class_named(cls, name: str) -> Any:
+        """The library's class of this name; the error for an unknown name suggests similar ones."""
+        there = require(cls.place, extra=cls.extra, purpose=f"the method {cls.name}:{name}")
+        found = getattr(there, name, None)
+        if not isinstance(found, type) or not cls.serves(found):
+            kinds = ((key, getattr(there, key)) for key in dir(there))
+            known = [key for key, kind in kinds if isinstance(kind, type) and cls.serves(kind)]
+            hint = did_you_mean(name, known) or f" There are: {', '.join(known)}"
+            raise InputError(f"{cls.package} has no class {name!r} that makes maps.{hint}")
+        return found
+
+    def check_options(self, call: Call, known: Mapping[str, bool]) -> None:
+        """Raise an error for options that are not ``known``, or that are missing: ``known`` says which must be given."""
+        check_names(f"{self.package}'s {call.name}", call.options, [name for name in known if name != "**"])
+        missing = [name for name, needed in known.items() if needed and name not in call.options]
         if missing:
             raise InputError(
                 f"{self.package}'s {call.name} needs {' and '.join(missing)}: write "
                 f"{self.name}:{call.name}({','.join(f'{name}=...' for name in missing)})"
             )
-
-    def merged(self, found: Any, classifier: Classifier) -> Tensor:
-        """The library's result for one label, as maps ``(n, *grid)``."""
-        return returned_maps(found, self.title())
-
-    def found_for(self, classifier: Classifier) -> dict[str, object]:
-        """Further entries of the record, in addition to the options: arguments that the class gets for this net."""
-        return {}
 
     def prepare(self, session: Session) -> None:
         super().prepare(session)
@@ -224,31 +237,34 @@ class LibraryMethod(NamedClass):
     def layer_in(self, session: Session) -> str:
         """The name of the layer, given or found; empty if the class takes no layer."""
         layer = str(self.call.options.get("layer", ""))
-        return layer or (
-            session.memo((self, "layer"), lambda: self.found_layer(session.net)) if self.takes_layer() else ""
-        )
+        if layer or not self.takes_layer():
+            return layer
+        return session.memo((self, "layer"), lambda: self.found_layer(session.net))
 
     def found_layer(self, classifier: Classifier) -> str:
         """The name of the layer that a class gets if none is named."""
         return find_layer(classifier).name
 
     def record(self, session: Session) -> dict[str, object]:
-        found: dict[str, object] = {"library": f"{self.package} {version(self.package)}"}
-        found |= self.found_for(session.net)
         layer = self.layer_in(session)
-        return {**self.settings(), **found, **({"layer": layer} if layer else {})}
+        library = {"library": f"{self.package} {version(self.package)}"}
+        return {**self.settings(), **library, **({"layer": layer} if layer else {})}
 
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
-        net = session.net
-        with library_errors(self.title()), ExitStack() as stack:
-            module = net.as_module(dtype=self.precision)  # made again, for the net as it is now
-            subject = LibraryNet(net, module, layers_named(self.layer_in(session), module))
-            with quietly():
-                attribute = stack.enter_context(self.opened(subject))
-            return label_by_label(self, session, images, labels, attribute, self.merged)
+        net, title = session.net, self.title()
+        with ExitStack() as stack:
+            with in_library(title, 0, net.device):
+                module = net.as_module(dtype=self.precision)  # made again, for the net as it is now
+                layers = _layers_named(self.layer_in(session), module)
+                attribute = stack.enter_context(self.opened(net, module, layers))
+            return _label_by_label(self, session, images, labels, attribute, self.merged)
+
+    def merged(self, found: Any, classifier: Classifier) -> Tensor:
+        """The library's result for one label, as maps ``(n, *grid)``."""
+        return self.merge(found, classifier, "sum", self.title())
 
 
-def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
+def _layers_named(names: str, module: nn.Module) -> list[nn.Module]:
     """The layers of a module, given their names in the net, joined by +. The prefix ``net.`` of the module may be left out."""
     known = dict(module.named_modules())
     found = []
@@ -260,7 +276,7 @@ def layers_named(names: str, module: nn.Module) -> list[nn.Module]:
     return found
 
 
-def label_by_label(
+def _label_by_label(
     method: Method,
     session: Session,
     images: Tensor,
@@ -271,77 +287,206 @@ def label_by_label(
     """Maps ``(N, L, *positions)`` from one call per batch and label. If the class draws random numbers, there is one call per image and
     label, so that the random numbers of a pair depend only on its content and the seed.
     """
-    title, random_numbers, classifier = method.title(), method.stochastic, session.net
+    title, classifier = method.title(), session.net
     labels = torch.where(labels < 0, labels[:, :1].clamp_min(0), labels)
     with session.progress.task(title, labels.numel()) as task, torch.enable_grad():
 
         def run(start: int, stop: int) -> Tensor:
-            some = images[start:stop]
+            some, key = images[start:stop], 0
             columns = []
-            for j in range(labels.shape[1]):
-                asked = labels[start:stop, j]
-                key = (
-                    streams.key_of(streams.content_keys(some)[0], int(asked[0]), session.seed, title)
-                    if random_numbers
-                    else 0
-                )
-                with own_generators(key, classifier.device), quietly():
+            for asked in labels[start:stop].T:
+                if method.stochastic:
+                    key = streams.key_of(streams.content_keys(some)[0], int(asked[0]), session.seed, title)
+                with in_library(title, key, classifier.device):
                     found = attribute(some.detach().clone().requires_grad_(True), asked)
-                columns.append(merged(found, classifier).clone())
+                    columns.append(merged(found, classifier).clone())
                 task.advance(stop - start)
             return given_maps(torch.stack(columns, dim=1), classifier.inputs, title)
 
-        if random_numbers:
+        if method.stochastic:
             return torch.cat([run(i, i + 1) for i in range(len(images))])
         return torch.cat(in_batches(run, len(images), classifier.batches[1]))
 
 
 @contextmanager
-def own_generators(key: int, device: torch.device) -> Iterator[None]:
-    """Seed the global random generators of torch, NumPy and Python from a key, because libraries use them. Their states are restored at the
-    end.
+def in_library(title: str, key: int, device: torch.device) -> Iterator[None]:
+    """A context in which another library runs: its errors name the method ``title``, its warnings and tqdm bars are not shown, and the
+    global random generators of torch, NumPy and Python, which libraries use, are seeded from a key and restored at the end.
     """
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002 - libraries draw from it
     gpus = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=gpus):
-        # torch.manual_seed would seed other devices too
-        torch.default_generator.manual_seed(key & (2**63 - 1))
-        for gpu in gpus:
-            with torch.cuda.device(gpu):
-                torch.cuda.manual_seed(key & (2**63 - 1))
-        np.random.seed(key % 2**32)  # noqa: NPY002
-        random.seed(key)
-        try:
-            yield
-        finally:
-            random.setstate(python)
-            np.random.set_state(legacy)  # noqa: NPY002
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Suppress a library's warnings and its tqdm bars, because bars would mix with ours."""
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)
     usual = None if bars is None else bars.__init__
     if bars is not None:
         bars.__init__ = partialmethod(usual, disable=True)
     try:
-        with warnings.catch_warnings():
+        with torch.random.fork_rng(devices=gpus), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
+            # torch.manual_seed would seed other devices too
+            torch.default_generator.manual_seed(key & (2**63 - 1))
+            for gpu in gpus:
+                with torch.cuda.device(gpu):
+                    torch.cuda.manual_seed(key & (2**63 - 1))
+            np.random.seed(key % 2**32)  # noqa: NPY002
+            random.seed(key)
             yield
-    finally:
-        if bars is not None:
-            bars.__init__ = usual
-
-
-@contextmanager
-def library_errors(title: str) -> Iterator[None]:
-    """Raise errors of a library as an InputError that names the method."""
-    try:
-        yield
     except ProofmapError:
         raise
     except Exception as error:
         if is_out_of_memory(error):
             raise
         raise InputError(f"{title} fails on this net: {type(error).__name__}: {error}") from error
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002
+        if bars is not None:
+            bars.__init__ = usual
+
+
+# ---- objects ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FromObject(Method):
+    """An object of Captum, pytorch-grad-cam or torch-cam as a method. It must have been made with ``classifier.as_module()``.
+
+    ``options`` are passed to Captum's ``attribute``, or to the call of an object of the other libraries::
+
+        FromObject(of=Occlusion(f.as_module()), options={"sliding_window_shapes": (3, 8, 8)})
+
+    If the object takes baselines and ``options`` has none, it gets the input that normalises to zero, as with ``captum:NAME``.
+    """
+
+    name = "object"
+    family = "adapter"
+    description = "an object of Captum, pytorch-grad-cam or torch-cam"
+    revision = 2
+    of: Any = required("the object, made with classifier.as_module()")
+    options: Any = setting((), "keyword arguments for the object's attribute() or its call, as a dictionary")
+    channels: Channels = setting("sum", CHANNELS_HELP)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if _library_of(self.of) is None:
+            kinds = "Captum, pytorch-grad-cam or torch-cam"
+            raise InputError(f"{type(self.of).__name__} is not an object of {kinds}")
+        given = self.options.items() if isinstance(self.options, Mapping) else self.options
+        object.__setattr__(self, "options", tuple(given))
+
+    @property
+    def library(self) -> type[LibraryMethod]:
+        found = _library_of(self.of)
+        assert found is not None, "checked when the method was made"
+        return found
+
+    @property
+    def inner(self) -> type:
+        """The class of the attribution object. If it wraps another one, as a NoiseTunnel does, the class of the wrapped object."""
+        return type(getattr(self.of, "attribution_method", self.of))
+
+    @property
+    def signed(self) -> bool:  # type: ignore[override]
+        return self.library.has_signs(self.inner.__name__, dict(self.options))
+
+    @property
+    def stochastic(self) -> bool:  # type: ignore[override]
+        return not self.library.random_classes.isdisjoint(kind.__name__ for kind in type(self.of).__mro__)
+
+    @property
+    def label_free(self) -> bool:  # type: ignore[override]
+        return self.library.ignores_labels(type(self.of))
+
+    def settings(self) -> dict[str, object]:
+        """The settings that identify the object: the library's version, options, plain attributes, and the code of the user's class."""
+        package, plain = self.library.package, (bool, int, float, str)
+        options = {key: value if isinstance(value, plain) else _written(value) for key, value in self.options}
+        attributes = {
+            key.lstrip("_"): value for key, value in vars(self.of).items() if isinstance(value, plain)
+        }
+        own = _root(type(self.of)) != self.library.root
+        return {
+            "method": self._title_name(),
+            "library": f"{package} {version(package)}",
+            **({"code": identity(type(self.of))} if own else {}),
+            **({"attributes": attributes} if attributes else {}),
+            **({"options": options} if options else {}),
+            "channels": self.channels,
+        }
+
+    def _title_name(self) -> str:
+        return type(self.of).__name__
+
+    def prepare(self, session: Session) -> None:
+        super().prepare(session)
+        models = (getattr(self.of, name, None) for name in ("forward_func", "model"))
+        model = next((model for model in models if model is not None), None)
+        if model is not None and not _is_of(model, session.net):
+            raise InputError(
+                f"the {self._title_name()} was not made for this classifier: its model does not return the "
+                f"classifier's logits. Make it with {self._title_name()}(classifier.as_module(), ...), which takes images "
+                "in [0, 1]"
+            )
+
+    def _baseline(self, classifier: Classifier) -> tuple[Any, object]:
+        """The baseline that the object gets because its options have none, and its record; both None if it takes none or has one."""
+        given = "baselines" in dict(self.options)
+        return (None, None) if given else self.library.baseline(self.inner, classifier)
+
+    def record(self, session: Session) -> dict[str, object]:
+        """The settings, and the baseline that is passed to Captum."""
+        _, record = self._baseline(session.net)
+        return {**self.settings(), **({} if record is None else {"baselines": record})}
+
+    def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
+        title, (baseline, _) = self._title_name(), self._baseline(session.net)
+        given = {} if baseline is None else {"baselines": baseline}
+        attribute = self.library.attributing(self.of, {**dict(self.options), **given})
+
+        def merged(found: Any, classifier: Classifier) -> Tensor:
+            return self.library.merge(found, classifier, self.channels, title)
+
+        return _label_by_label(self, session, images, labels, attribute, merged)
+
+
+def _written(value: object) -> str:
+    """An option for the record: its text, or its type and a digest if the text would be incomplete."""
+    if isinstance(value, (tuple, list)) and all(isinstance(item, (int, float, str, tuple)) for item in value):
+        return str(value)
+    return f"{type(value).__name__} {identity(value)}"
+
+
+def _root(kind: type) -> str:
+    return kind.__module__.partition(".")[0]
+
+
+def _library_of(thing: Any) -> type[LibraryMethod] | None:
+    """The adapter of the library that an attribution object belongs to, also if its class is derived from a class of the library; None if
+    it belongs to no known library.
+    """
+    roots = {_root(kind) for kind in type(thing).__mro__}
+    libraries = (kind for kind in LibraryMethod.__subclasses__() if kind.root in roots)
+    return next((kind for kind in libraries if hasattr(thing, kind.called)), None)
+
+
+def _is_of(model: Any, classifier: Classifier) -> bool:
+    """Whether a model returns this classifier's logits or probabilities for a probe."""
+    probe = classifier.inputs.probe().to(classifier.device)
+    with torch.no_grad():
+        try:
+            found = torch.as_tensor(model(probe)).float()
+        except Exception:  # it takes something else
+            return False
+        logits = classifier(probe)
+        log_f = classifier.log_f(logits)
+    return any(
+        found.shape == own.shape
+        and bool(((found - own).abs() <= 1e-2 * (1 + own.abs()))[own.isfinite()].all())
+        for own in (logits, log_f, log_f.exp())
+    )
+
+
+def _from_object(thing: Any) -> Method | None:
+    return None if _library_of(thing) is None else FromObject(of=thing)
+
+
+ADOPTED.insert(0, _from_object)  # before functions: such objects can be called too

@@ -14,7 +14,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError, require
 from proofmap.core.inputs import Rows
 from proofmap.fills import Fill, Images
-from proofmap.methods.adapters.library import library_errors, own_generators, quietly
+from proofmap.methods.adapters.library import in_library
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
@@ -94,10 +94,10 @@ class LimeTabular(Method):
             given = torch.from_numpy(np.asarray(drawn, dtype=np.float32)).view(-1, *inputs.shape).to(images)
             return net.probabilities(given).cpu().double().numpy()
 
-        with session.progress.task(self.title(), len(images)) as task, library_errors(self.title()):
+        with session.progress.task(self.title(), len(images)) as task:
             for k, row in enumerate(rows):
                 key = int(streams.random_words(keys[k : k + 1], 1)[0, 0])
-                with own_generators(key, images.device), quietly():
+                with in_library(self.title(), key, images.device):
                     explainer = LimeTabularExplainer(
                         pool,
                         categorical_features=named,

@@ -19,7 +19,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
-from proofmap.methods.adapters.library import Call, NamedClass, library_errors, own_generators, quietly
+from proofmap.methods.adapters.library import Call, NamedClass, in_library
 from proofmap.methods.method import ADOPTED, METHODS, Cost, Method
 from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions
 from proofmap.plugins.settings import required
@@ -77,7 +77,7 @@ class Shap(NamedClass, RegionMethod):
     def maps(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         if self.call.name != _TREE:
             return super().maps(session, images, labels)
-        with library_errors(self.title()), quietly():
+        with in_library(self.title(), 0, images.device):
             values = self._of_trees(session.net, images)
         asked = torch.where(labels == NO_LABEL, labels[:, :1], labels)
         chosen = values.gather(1, asked[..., None].expand(-1, -1, values.shape[2]))
@@ -127,7 +127,7 @@ class Shap(NamedClass, RegionMethod):
                     return torch.cat(parts).cpu().double().numpy()
 
                 key = int(streams.random_words(net.keys[k : k + 1], 1)[0, 0])
-                with library_errors(self.title()), own_generators(key, device), quietly():
+                with in_library(self.title(), key, device):
                     found.append(explain(shap, read, count, options))
                 task.advance(1)
         stacked = np.stack(found) if found else np.zeros((0, count, net.labels.shape[1]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, cast
 
 from torch import Tensor
@@ -20,28 +21,35 @@ from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods.cams import GradCAM
 from proofmap.methods.gradients.plain import GradientInput
 from proofmap.methods.masks.belief_problem import (
-    BeliefParts,
     BeliefProblem,
-    BeliefSettings,
     CurveProblem,
-    Target,
 )
-from proofmap.methods.masks.method import WholeNet
+from proofmap.methods.masks.method import MaskMethod, WholeNet
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.methods.perturbation.belief_order import BeliefOrder
-from proofmap.methods.perturbation.belief_order import OrderSearch, scan_sets
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
-Closing = Literal["fit", "order"]
-
 _FEW = 128
 """Largest number of positions at which a search over orders corrects the last errors of masks by default."""
+_LEARNED = 0.1
+"""Share of the passes that learn the mask with gradients, if a search over orders follows."""
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What belief masks use for one net: the fills that suit its inputs, the method whose maps are the initial masks, and the search over
+    orders that corrects the last errors; None if the closing fit does this.
+    """
+
+    fills: tuple[Fill, ...]
+    start: Method
+    closer: BeliefOrder | None
 
 
 @METHODS.register
-class BeliefMask(WholeNet, BeliefSettings):
+class BeliefMask(WholeNet, MaskMethod):
     """Masks learned until the area under the insertion curve equals f, for several fills at once. The defaults are the preset ``fast``.
 
     f is the net's probability of the label for the whole input. A fill is the background that hidden positions show.
@@ -90,7 +98,7 @@ class BeliefMask(WholeNet, BeliefSettings):
         "weight of the mask's total variation, in full only once areas match f, the net's probability; larger gives smoother masks",
         least=0,
     )
-    target: Target = setting(
+    target: Literal["f", "curve", "strongest", "weakest"] = setting(
         "f",
         "f: the area under the insertion curve must equal f, the net's probability; curve: every point of the curve must; strongest and "
         "weakest: as large or small an area as possible",
@@ -113,7 +121,7 @@ class BeliefMask(WholeNet, BeliefSettings):
         above=0,
         most=1,
     )
-    closing: Closing | None = setting(
+    closing: Literal["fit", "order"] | None = setting(
         None,
         "how the last errors of the area are corrected: fit uses gradients, order searches without them; none: order for at most 128 "
         "words, columns or segments with one fill that is not random, else fit",
@@ -140,6 +148,10 @@ class BeliefMask(WholeNet, BeliefSettings):
         """Number of sets of positions that the search over orders may show for each label, in addition to the sets of its first scan."""
         return self.passes - self.steps_with(1, by_order=True)
 
+    def steps_with(self, fills: int, *, by_order: bool = False) -> int:
+        """Number of Adam steps with this number of fills; fewer if a search over orders follows."""
+        return (max(1, round(_LEARNED * self.passes)) if by_order else self.passes) // fills
+
     def prepare(self, session: Session) -> None:
         super().prepare(session)
         parts = self.parts_in(session)
@@ -148,20 +160,20 @@ class BeliefMask(WholeNet, BeliefSettings):
         if parts.closer is not None:
             session.prepare(parts.closer)
 
-    def parts_in(self, session: Session) -> BeliefParts:
+    def parts_in(self, session: Session) -> _Parts:
         """The fills, the first maps and the search over orders that are used for this net."""
 
-        def find() -> BeliefParts:
+        def find() -> _Parts:
             inputs = session.inputs
             fills = _possible(self.fills, session)
             closer = self._search(fills, inputs, math.prod(inputs.positions))
-            return BeliefParts(fills, _first_maps(session), closer)
+            return _Parts(fills, _first_maps(session), closer)
 
         return session.memo((self, "parts"), find)
 
     def _search(self, fills: tuple[Fill, ...], inputs: Inputs, count: int) -> BeliefOrder | None:
         """The search over orders that corrects the last errors of masks with ``count`` positions; None if the closing fit is used instead."""
-        needed = OrderSearch.least_sets(count, BeliefOrder().curve_points(count), given=True)
+        needed = BeliefOrder().least_sets(count, given=True)
         lacking = {
             "target=f": self.target != "f",
             "one fill, and not a random one": len(fills) > 1 or fills[0].random,
@@ -172,7 +184,7 @@ class BeliefMask(WholeNet, BeliefSettings):
             raise InputError(f"closing=order needs {next(what for what, yes in lacking.items() if yes)}")
         if any(lacking.values()) or self.closing == "fit" or (self.closing is None and count > _FEW):
             return None
-        return BeliefOrder(fill=fills[0], budget=scan_sets(count) + self.sets)
+        return BeliefOrder(fill=fills[0], budget=BeliefOrder.scan_sets(count) + self.sets)
 
     def record(self, session: Session) -> dict[str, object]:
         parts, inputs = self.parts_in(session), session.inputs
@@ -187,7 +199,7 @@ class BeliefMask(WholeNet, BeliefSettings):
 
     def problem(self, session: Session, fast: Classifier) -> BeliefProblem:
         kind = CurveProblem if self.target == "curve" else BeliefProblem
-        return kind(self, session, fast, self.parts_in(session))
+        return kind(self, session, fast)
 
     def closed(self, session: Session, images: Tensor, labels: Tensor, maps: Tensor) -> Tensor:
         search = self.parts_in(session).closer
@@ -200,7 +212,7 @@ class BeliefMask(WholeNet, BeliefSettings):
         if parts.closer is None:
             return self.cost_with(len(parts.fills), labels)
         count = math.prod(session.inputs.positions)
-        searched = Cost(forward=scan_sets(count) + labels * self.sets if count > 1 else 0)
+        searched = Cost(forward=BeliefOrder.scan_sets(count) + labels * self.sets if count > 1 else 0)
         return self.cost_with(1, labels, by_order=True) + searched
 
     def cost_with(self, fills: int, labels: int, *, by_order: bool = False) -> Cost:

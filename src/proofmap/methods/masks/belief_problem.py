@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
@@ -57,13 +57,13 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Silent
-from proofmap.fills import Fill
 from proofmap.methods.grids import enlarged, shrunk
 from proofmap.methods.masks.engine import Slots, adam_step
-from proofmap.methods.masks.method import CompositeProblem, MaskMethod, total_variation
-from proofmap.methods.method import Method
-from proofmap.methods.perturbation.belief_order import BeliefOrder
+from proofmap.methods.masks.method import CompositeProblem, total_variation
 from proofmap.session import Session
+
+if TYPE_CHECKING:
+    from proofmap.methods.masks.belief import BeliefMask
 
 _BELIEVED, _FLOOR, _SPARED = 0.01, 0.0005, 0.25
 """A label with f below BELIEVED is strengthened only if log A is below log f by more than _SPARED. No proof is weakened below the area
@@ -176,27 +176,14 @@ def share_thresholds(maps: Tensor, shares: Tensor) -> Tensor:
     return values.gather(1, place)
 
 
-def top_share(maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-    """Hard masks ``(P, K, *positions)``: 1 where a map ``(P, *positions)`` is above its threshold ``(P, K)``, else 0.
-
-    The gradient of the masks is that of sigmoid((map - threshold) / temperature).
-
-    >>> maps = torch.tensor([[0.0, 1.0]], requires_grad=True)
-    >>> top_share(maps, torch.tensor([[0.5]]), 1.0).sum().backward()
-    >>> maps.grad  # the logistic function's slope half a temperature from its middle, twice
-    tensor([[0.2350, 0.2350]])
-    """
-    return cast(Tensor, _TopShare.apply(maps[:, None], threshold, temperature))  # type: ignore[no-untyped-call]
-
-
 def revealed(
     maps: Tensor, threshold: Tensor, temperature: float, inputs: Inputs, shown: Tensor, hidden: Tensor
 ) -> Tensor:
     """Composites ``(P, K, *shape)``: ``shown`` ``(P, *shape)`` where a map is above its threshold, ``hidden`` ``(P, K, *shape)`` elsewhere.
 
-    Maps are ``(P, 1, *positions)``, or ``(P, K, *positions)`` with one map for each threshold ``(P, K)``. The result is
-    ``inputs.composite`` of :func:`top_share`, but it is computed in one pass over memory, without copies of inputs that are already
-    normalised and in half precision.
+    Maps are ``(P, 1, *positions)``, or ``(P, K, *positions)`` with one map for each threshold ``(P, K)``. The
+    gradient is that of masks sigmoid((map - threshold) / temperature). The result is computed in one pass over memory, without copies of
+    inputs that are already normalised and in half precision.
 
     >>> from proofmap.core.inputs import Rows
     >>> rows = Rows(columns=2, mean=(0, 0), std=(1, 1))
@@ -211,19 +198,6 @@ def revealed(
     tensor([[[1.1750, 1.4100]]])
     """
     return cast(Tensor, _Revealed.apply(maps, threshold, temperature, inputs, shown[:, None], hidden))  # type: ignore[no-untyped-call]
-
-
-class _TopShare(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, maps: Tensor, threshold: Tensor, temperature: float) -> Tensor:
-        ctx.save_for_backward(maps, threshold)
-        ctx.temperature = temperature
-        return (_above(maps, threshold) > 0).to(maps.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        maps, threshold = ctx.saved_tensors
-        return _softly(gradients[0], maps, threshold, ctx.temperature), None, None
 
 
 class _Revealed(torch.autograd.Function):
@@ -352,10 +326,6 @@ def least_change(slopes: Tensor, errors: Tensor) -> Tensor:
     return (change * (_FARTHEST / length.clamp_min(_FARTHEST))).view_as(slopes[:, 0])
 
 
-Target = Literal["f", "curve", "strongest", "weakest"]
-
-_LEARNED = 0.1
-"""Share of the passes that learn the mask with gradients, if a search over orders follows."""
 _GAIN = 2.0
 """Factor of the error log A_k - log f in c_k."""
 _DRAWN = 0.8
@@ -375,35 +345,6 @@ _SLACK_OF_POINTS = 0.3
 """With ``target=curve``: the mean error of a curve's points at which smoothing has half its weight."""
 
 
-@dataclass(frozen=True)
-class BeliefParts:
-    """What belief masks use for one net: the fills that suit its inputs, the method whose maps are the initial masks, and the search over
-    orders that corrects the last errors; None if the closing fit does this.
-    """
-
-    fills: tuple[Fill, ...]
-    start: Method
-    closer: BeliefOrder | None = None
-
-
-class BeliefSettings(MaskMethod):
-    """The settings of :class:`~proofmap.methods.masks.belief.BeliefMask` that :class:`BeliefProblem` reads."""
-
-    passes: int
-    grid: int
-    smoothness: float
-    target: Target
-    tolerance: float
-    pull: float
-    pull_below: float
-    learning_rate: float
-    temperature: float
-
-    def steps_with(self, fills: int, *, by_order: bool = False) -> int:
-        """Number of Adam steps with this number of fills; fewer if a search over orders follows."""
-        return (max(1, round(_LEARNED * self.passes)) if by_order else self.passes) // fills
-
-
 class BeliefProblem(CompositeProblem):
     """Plays the insertion games of P (image, label) pairs with K fills, and changes the masks of the pairs until the areas of the games equal
     f.
@@ -413,9 +354,8 @@ class BeliefProblem(CompositeProblem):
     parts = 5
     """Number of equal parts of the curve. The latest value in each part is stored."""
 
-    def __init__(
-        self, settings: BeliefSettings, session: Session, fast: Classifier, parts: BeliefParts
-    ) -> None:
+    def __init__(self, settings: BeliefMask, session: Session, fast: Classifier) -> None:
+        parts = settings.parts_in(session)
         super().__init__(session, fast, *parts.fills, grid=settings.grid)
         self.settings, self.exact, self.start = settings, session.net.frozen(), parts.start
         self.quiet = session.like(progress=Silent())

@@ -134,16 +134,6 @@ def _first_least(values: Tensor) -> Tensor:
 # ---- the first scan: what each region adds -------------------------------------------------------------------------
 
 
-def _default_budget(regions: int) -> int:
-    """The number of sets that may be shown for each label if no budget is given."""
-    return max(500, 10 * regions)
-
-
-def scan_sets(regions: int, patches: int = 0) -> int:
-    """The number of sets in the first scan. It shows ``patches`` patches for each region, or each region alone if ``patches`` is 0."""
-    return 2 + regions + regions * (patches or 1)
-
-
 def _scanned(regions: int, images: int, centres: Tensor | None, each: int) -> Tensor:
     """The sets of regions ``(N, S, K)`` that the first scan shows: nothing, everything without each region, each region alone, everything. If
     the centres of regions ``(N, K, D)`` are given, ``each`` patches for each region take the place of single regions.
@@ -273,11 +263,6 @@ class OrderSearch:
         ends = torch.cat([self.empty[:, None], self.f[:, None].expand(-1, len(self.nodes))], dim=1)
         for order in orders if given is None else [given, *orders]:
             self._keep_better(order, self._measured(order, everyone, ends))
-
-    @staticmethod
-    def least_sets(regions: int, points: int, *, given: bool = False) -> int:
-        """The number of sets that the start of a search shows, with or without a given order."""
-        return (2 if given else 3) * (min(points, regions) - 1)
 
     def weights(self, order: Tensor) -> Tensor:
         """For each order ``(P, K)``, the weights ``(P, M + 1)`` of the points of its curve. The weighted sum of the points is the area."""
@@ -483,10 +468,19 @@ class BeliefOrder(RegionMethod):
 
     def sets_for(self, regions: int) -> int:
         """Number of sets of regions that may be shown for each label."""
-        return _default_budget(regions) if self.budget is None else int(self.budget) // self.drawn
+        return max(500, 10 * regions) if self.budget is None else int(self.budget) // self.drawn
 
     def curve_points(self, regions: int) -> int:
         return regions if regions <= _FEW else self.points
+
+    @staticmethod
+    def scan_sets(regions: int, patches: int = 0) -> int:
+        """The number of sets in the first scan. It shows ``patches`` patches for each region, or each region alone if ``patches`` is 0."""
+        return 2 + regions + regions * (patches or 1)
+
+    def least_sets(self, regions: int, *, given: bool = False) -> int:
+        """The number of sets that the start of a search shows, with or without a given order."""
+        return (2 if given else 3) * (min(self.curve_points(regions), regions) - 1)
 
     def patches_on(self, inputs: Inputs) -> int:
         """Number of patches for each region of these inputs."""
@@ -494,7 +488,7 @@ class BeliefOrder(RegionMethod):
 
     def passes(self, inputs: Inputs, labels: int) -> int:
         count = self.count(inputs)
-        most, scan = self.sets_for(count), scan_sets(count, self.patches_on(inputs))
+        most, scan = self.sets_for(count), self.scan_sets(count, self.patches_on(inputs))
         if count == 1:
             return 0
         if _can_be_exact(count, most):
@@ -536,8 +530,8 @@ class BeliefOrder(RegionMethod):
             return torch.ones(*net.labels.shape, 1, device=net.images.device)
         exactly = start is None and _can_be_exact(count, most)
         points, each_patches = self.curve_points(count), self.patches_on(net.inputs)
-        scan = scan_sets(count, each_patches)
-        least = scan + OrderSearch.least_sets(count, points, given=start is not None)
+        scan = self.scan_sets(count, each_patches)
+        least = scan + self.least_sets(count, given=start is not None)
         if not exactly and most < least:
             several = f" and {draws} draws of the fill" if draws > 1 else ""
             raise InputError(
