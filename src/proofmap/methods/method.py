@@ -229,6 +229,11 @@ class Method(Plugin):
             "reference": cls.reference,
         }
 
+    @property
+    def own_cost(self) -> Cost | None:
+        """The passes for one image if the maps of :attr:`source` exist already; None if there is no source."""
+        return None
+
     def in_batches(
         self,
         session: Session,

@@ -67,7 +67,7 @@ def unit_cost(
     each label, or of the first label if no metric reads the others (``Metric.reads``). ``taken`` says that the maps come from another method,
     ``planned`` that the method is not prepared: its cost is then the one that its settings give without a net.
     """
-    own = method.own_cost if isinstance(method, Wrapper) and taken else None
+    own = method.own_cost if taken else None
     made = own or method.cost(labels, None if planned else session)
     beyond = [metric.cost(labels if metric.reads == "all" else 1, made) for metric in metrics]
     if made is None or any(cost is None for cost in beyond):
