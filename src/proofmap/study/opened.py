@@ -17,8 +17,8 @@ from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_record, record_of
 from proofmap.data.specs import is_open_csv, open_data, read_for, rebuild_dataset
 from proofmap.data.table_rows import TableData
-from proofmap.methods.method import Method
 from proofmap.methods.controls import shared_methods
+from proofmap.methods.method import Method
 from proofmap.metrics.metric import Metric, RunMetric, split_metrics
 from proofmap.models import ModelSpec, load_classifier
 from proofmap.plugins.failures import exit_as_error
