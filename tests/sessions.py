@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.loop import Row, Subjects, judge_blocks
 from proofmap.methods import Method
 from proofmap.metrics import Metric
@@ -49,7 +49,7 @@ class Bound:
         return self.thing.cost(labels, self.session)
 
     def _set(self, seed: int = 0, progress: Progress | None = None) -> None:
-        self.session.seed, self.session.progress = seed, progress or Silent()
+        self.session.seed, self.session.progress = seed, progress or Progress()
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.thing, name)

@@ -21,7 +21,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap import judging
 from proofmap.classifier import Classifier
-from proofmap.core.errors import DiskFull, InputError, ModelError
+from proofmap.core.errors import InputError, ModelError, NotWritable
 from proofmap.fills import Blur, Gray, Images, Noise
 from proofmap.judging import evaluate, explain
 from proofmap.methods import LearnedMask, Method, Random, TopLabel, make_method
@@ -437,10 +437,10 @@ def test_all_files_are_written_or_none(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(display, "save", disk_full)
-    with pytest.raises(DiskFull, match=r"cannot be written: No space left on device\. Free some space"):
+    with pytest.raises(NotWritable, match=r"cannot be written: No space left on device\. Free some space"):
         explain(f, images, method="random", labels="top1").save(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(DiskFull):
+    with pytest.raises(NotWritable):
         explain(f, images, method="random", labels="top1").save(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.core.errors import DiskFull, InputError, NotWritable, ProofmapError
+from proofmap.core.errors import InputError, NotWritable, ProofmapError
 from proofmap.core.files import (
     atomic_write,
     check_ends,
@@ -243,7 +243,7 @@ def test_what_a_killed_process_was_writing_together_is_removed(tmp_path: Path) -
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_a_full_disk_says_what_to_do(tmp_path: Path, number: int) -> None:
-    with pytest.raises(DiskFull, match=r"a.txt cannot be written: .+\. Free some space") as caught:
+    with pytest.raises(NotWritable, match=r"a.txt cannot be written: .+\. Free some space") as caught:
         with atomic_write(tmp_path / "a.txt"):
             raise OSError(number, os.strerror(number))
     assert isinstance(caught.value, ProofmapError) and caught.value.errno == number

@@ -20,7 +20,8 @@ from torch import Tensor
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import decode_image, eight_bits, fit, fitted_size, read_image, to_pixels
+from proofmap.core.inputs.pictures import _to_pixels, fit, fitted_size
+from proofmap.core.pictures import decode_image, eight_bits, read_image
 from proofmap.data import load_dataset
 from proofmap.data.photos import CropWarning, find_photos, load_images
 from proofmap.judging import evaluate, explain
@@ -94,9 +95,9 @@ def test_transparent_pixels_show_the_classifiers_gray(tmp_path: Path) -> None:
 
 def test_half_transparent_pixels_are_mixed() -> None:
     image = Image.new("RGBA", (2, 2), (*RED, 51))  # a fifth
-    mixed = to_pixels(image, (0.0, 0.5, 1.0))[:, 0, 0]
+    mixed = _to_pixels(image, (0.0, 0.5, 1.0))[:, 0, 0]
     torch.testing.assert_close(mixed, torch.tensor([0.2, 0.4, 0.8]))
-    torch.testing.assert_close(to_pixels(image)[:, 0, 0], torch.tensor([0.6, 0.4, 0.4]))  # mid-gray
+    torch.testing.assert_close(_to_pixels(image)[:, 0, 0], torch.tensor([0.6, 0.4, 0.4]))  # mid-gray
 
 
 @pytest.mark.parametrize("mode", ["P", "L", "RGB"])

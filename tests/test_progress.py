@@ -9,7 +9,7 @@ from rich.console import Console
 
 from proofmap.cli.console import Bars, progress_for
 from proofmap.core import progress
-from proofmap.core.progress import Lines, Progress, Silent
+from proofmap.core.progress import Lines, Progress
 
 
 class Clock:
@@ -63,7 +63,7 @@ def test_lines_go_to_the_error_stream_unless_told_otherwise(capsys: pytest.Captu
 
 
 def test_silence_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    with Silent().task("gradient", 4) as task:
+    with Progress().task("gradient", 4) as task:
         task.advance(4, "loss")
     assert capsys.readouterr() == ("", "")
 
@@ -83,7 +83,7 @@ def test_a_bar_shows_the_name_and_the_latest_note() -> None:
     assert "loss 0.5" in shown  # an advance without a note keeps the last one
 
 
-@pytest.mark.parametrize("every", [Silent(), Lines(io.StringIO()), Bars(terminal())])
+@pytest.mark.parametrize("every", [Progress(), Lines(io.StringIO()), Bars(terminal())])
 def test_an_error_passes_through_every_kind_of_progress(every: Progress) -> None:
     def fail() -> None:
         with every.task("gradient", 4):
@@ -96,7 +96,7 @@ def test_an_error_passes_through_every_kind_of_progress(every: Progress) -> None
 def test_a_bar_is_for_terminals_and_lines_are_for_logs() -> None:
     stream = io.StringIO()
     assert isinstance(progress_for(terminal(), quiet=False), Bars)
-    assert isinstance(progress_for(terminal(), quiet=True), Silent)
+    assert isinstance(progress_for(terminal(), quiet=True), Progress)
     lines = progress_for(Console(file=stream), quiet=False)
     assert isinstance(lines, Lines)
     assert lines.stream is stream

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import proofmap as pm
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.inputs import Text, inputs_of
-from proofmap.core.inputs.words import characters, sentences, words
+from proofmap.core.inputs.text import SPLITS
 from proofmap.fills import make_fill
 from proofmap.methods.method import make_method
 from proofmap.metrics.playing import curves
@@ -55,7 +55,7 @@ def net(length: int = 24, **settings: Any) -> pm.Classifier:
 
 
 @given(st.text().filter(lambda text: text.strip()))
-@pytest.mark.parametrize("split", [words, characters, sentences])
+@pytest.mark.parametrize("split", SPLITS.values())
 def test_positions_make_up_the_text(split: Callable[[str], list[str]], text: str) -> None:
     assert "".join(split(text)) == text
     assert all(split(text))

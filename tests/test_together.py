@@ -17,7 +17,7 @@ from proofmap.classifier import together
 from proofmap.core.batching import BatchSize
 from proofmap.core.errors import BatchSizeWarning, InputError
 from proofmap.core.inputs import Text
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from tests.sessions import bound
 from tests.toy_tokens import toy_classifier
 
@@ -207,7 +207,7 @@ def test_lengths_inside_of_lengths_run_one_after_the_other() -> None:
     def outer(n: int, places: Tensor, progress: Progress) -> list[Tensor]:
         return together.each_length(f, [(n, places)], ask)
 
-    found = together.each_length(f, groups(4, 1, 7), outer, progress=Silent())
+    found = together.each_length(f, groups(4, 1, 7), outer, progress=Progress())
     expected = f.logits(f.inputs.encode(TEXTS[:3]))
     assert torch.allclose(torch.cat([one for (one,) in found]), expected, atol=1e-5)
 

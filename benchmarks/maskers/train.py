@@ -34,7 +34,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import atomic_write, output_file
 from proofmap.core.inputs import Pictures
-from proofmap.core.progress import Lines, Progress, Silent
+from proofmap.core.progress import Lines, Progress
 from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.methods.maskers.trained import COUNTER, HEADER, net_digest
 from proofmap.methods.masks.engine import HALF_SCALE
@@ -87,7 +87,7 @@ def train_masker(
     file = output_file(out, such_as="masker.safetensors")
     with outside_inference_mode():
         training = Training(recipe, classifier, images, truth)
-        training.run(progress or Silent())
+        training.run(progress or Progress())
     write_masker(file, training, data)
     return file
 

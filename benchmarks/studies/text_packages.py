@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.core.inputs import Text, Tokens
-from proofmap.core.inputs.words import SPLITS
+from proofmap.core.inputs.text import SPLITS
 from proofmap.models.token_nets import TokenNet
 
 LONGEST = 200

@@ -16,7 +16,7 @@ from proofmap.classifier.kernels import outside_inference_mode
 from proofmap.classifier.randomised import Layer, grouped, layers_of, randomised
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.core.text import counted
 from proofmap.data.distractors import from_images
 from proofmap.data.given import images_as_tensor
@@ -96,7 +96,7 @@ def sanity_checks(
     opened = prepare_study(
         Study(methods=methods, seed=seed), classifier, lambda: from_images(images, classifier.inputs)
     )
-    opened.session.progress = progress or Silent()
+    opened.session.progress = progress or Progress()
     titles, judged = list(opened.methods), list(opened.methods.values())
     table = classifier.choose_labels(images, labels)
     steps = list(_steps(classifier, orders, groups, relabelled))

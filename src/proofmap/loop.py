@@ -20,7 +20,7 @@ from proofmap.core.batching import OutOfMemory
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.methods.from_function import check_labels_used
 from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves, join_lengths, masked_batch
@@ -110,7 +110,7 @@ def judge_blocks(
                 _check(session, method, metrics, block, None if maps is not None else rule)
         for name, method in methods.items():
             began = time.monotonic()
-            session.progress = progress or Silent()
+            session.progress = progress or Progress()
             session.watch = None if watch is None else shifted(watch, first)
             one = _Block(session, name, method, metrics, maps, keep_maps - first, curves)
             try:
@@ -121,7 +121,7 @@ def judge_blocks(
                     raise
                 rows = [Row(name, tuple(range(len(block))), failure=reason_of(error))]
             finally:
-                session.progress, session.watch = Silent(), None
+                session.progress, session.watch = Progress(), None
             seconds = time.monotonic() - began
             yield from (replace(row, seconds=seconds / len(rows)) for row in rows)
         first += len(block)

@@ -17,7 +17,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.labels import NO_LABEL, check_labels
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.core.ranking import as_maps, in_float32
 from proofmap.core.tensors import private_copy
 from proofmap.core.text import counted
@@ -86,7 +86,7 @@ class Session:
         shared: frozenset[Method] = frozenset(),
     ) -> None:
         self.net, self.seed, self.role, self.shared = net, seed, role, shared
-        self.progress: Progress = progress or Silent()
+        self.progress: Progress = progress or Progress()
         self.watch, self.watch_every = watch, watch_every
         self.whole: Session | None = None
         """For inputs of one length: the session of inputs of any length that this one was made from."""

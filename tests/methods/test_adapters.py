@@ -21,7 +21,7 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.inputs import Rows, Series
-from proofmap.core.progress import ProgressTask, Silent
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods import Captum, FromFunction, FromObject, make_method, per_label
 from proofmap.methods.adapters.library import parameters
 from proofmap.methods.controls import Inverse
@@ -378,7 +378,7 @@ def test_what_a_library_cannot_do_is_an_input_error_that_names_it(captum: Module
 def test_bars_of_a_library_are_not_drawn_across_ours(
     pytorch_grad_cam: ModuleType, f: Classifier, images: Tensor, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    class Announced(Silent):
+    class Announced(Progress):
         def task(self, what: str, passes: int) -> ProgressTask:
             print(f"task {what}", file=sys.stderr)
             return super().task(what, passes)

@@ -19,7 +19,7 @@ from proofmap.core import streams
 from proofmap.core.batching import BatchSize
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series
-from proofmap.core.progress import Silent
+from proofmap.core.progress import Progress
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
@@ -648,7 +648,7 @@ def test_inputs_and_nets_without_pictures_or_layers(kind: str) -> None:
         "function": ["gray", "blur", "images"],
     }
     assert [fill.name for fill in ready.parts_in().fills] == expected[kind]
-    maps = ready(images, labels, progress=Silent())
+    maps = ready(images, labels, progress=Progress())
     assert ratios(f, images, maps, labels).log().abs().mean() < 0.05
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Series
-from proofmap.core.progress import Silent
+from proofmap.core.progress import Progress
 from proofmap.methods import ExtremalPerturbation
 from tests.mask_toys import SIZE, gradient_of, in_and_out, lively, logits_of, patch_task, seated, unnormalised
 from tests.sessions import bound
@@ -147,7 +147,7 @@ def test_a_net_that_ignores_its_input_gets_a_constant_map() -> None:
 def test_areas_are_summed_and_smoothed() -> None:
     f, image = lively(), pixels(1, SIZE)
     s = S.changed(steps=3)
-    masks = bound(s, f).each_mask(image, torch.tensor([[1]]), seed=0, progress=Silent())
+    masks = bound(s, f).each_mask(image, torch.tensor([[1]]), seed=0, progress=Progress())
     assert masks.shape == (1, 1, 2, *SIZE)
     expected = masks.sum(dim=2)[0, 0].double().numpy()
     for axis in (0, 1):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.progress import ProgressTask, Silent
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.methods import LearnedMask
 from proofmap.methods.grids import enlarged
@@ -448,7 +448,7 @@ def test_merging_takes_the_largest_or_the_sum_of_the_masks() -> None:
     f, images, labels = lively(), pixels(2, SIZE), torch.tensor([[0, 2], [1, -1]])
     for merge in ("max", "sum"):
         s = LearnedMask(steps=3, masks=3, scale=3, init_noise=1.0, fill=Noise(), merge=merge)
-        masks = bound(s, f).each_mask(images, labels, seed=0, progress=Silent())
+        masks = bound(s, f).each_mask(images, labels, seed=0, progress=Progress())
         assert masks.shape == (2, 2, 3, *SIZE)
         merged = masks.amax(dim=2) if merge == "max" else masks.sum(dim=2)
         torch.testing.assert_close(s(f, images, labels), merged, rtol=0, atol=1e-6)
@@ -461,7 +461,7 @@ def test_each_mask_is_where_its_start_was_after_a_step_that_moves_nothing() -> N
     for p in range(2):
         problem, slots = problem_of(s, f, images[p : p + 1], labels[p : p + 1], Noise())
         start = problem.masks(slots["weights"])
-        learned = ready.each_mask(images[p : p + 1], labels[p : p + 1, None], seed=0, progress=Silent())
+        learned = ready.each_mask(images[p : p + 1], labels[p : p + 1, None], seed=0, progress=Progress())
         torch.testing.assert_close(learned[:, 0], start, rtol=0, atol=1e-6)
 
 
@@ -483,7 +483,7 @@ def test_each_labels_mask_finds_the_patch_that_proves_it(preset: str, scale: int
         assert map_[own].mean() > 4 * outside.nanmean() and map_[own].mean() > 8 * map_[other].mean()
 
 
-class Notes(Silent):
+class Notes(Progress):
     """Progress that keeps the losses it is told."""
 
     def __init__(self) -> None:

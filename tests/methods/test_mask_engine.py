@@ -12,7 +12,7 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.batching import BatchSize, BatchSizeWarning, OutOfMemory
-from proofmap.core.progress import SilentTask
+from proofmap.core.progress import ProgressTask
 from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Pairs, Slots, decayed
 from proofmap.methods.masks.method import _bears, chosen_precision
 from proofmap.session import Snapshot
@@ -57,7 +57,7 @@ def pairs_of(n: int) -> Pairs:
     return Pairs(torch.zeros(1, 1), torch.zeros(n, dtype=torch.long), torch.arange(n) - 2, keys)
 
 
-class Counted(SilentTask):
+class Counted(ProgressTask):
     def __init__(self) -> None:
         self.done = 0
 

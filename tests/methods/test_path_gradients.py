@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError
-from proofmap.core.progress import SilentTask
+from proofmap.core.progress import ProgressTask
 from proofmap.fills import make_fill
 from proofmap.methods import Gradient, GradientInput, IntegratedGradients, Method, SmoothGrad, make_method
 from proofmap.methods.gradients.paths import Each, SumRuleWarning, gap, sums_over_points
@@ -108,7 +108,7 @@ def test_points_may_be_spread_over_batches_that_end_in_the_middle_of_an_image(ba
     def points(image: Tensor, point: Tensor) -> tuple[Tensor, Each]:
         return images[image] * (1 + point.view(-1, 1, 1, 1)), lambda gradient: gradient
 
-    sums = sums_over_points(f, LABELS, 3, points, SilentTask())
+    sums = sums_over_points(f, LABELS, 3, points, ProgressTask())
     expected = sum(input_gradients(f.frozen(), images * (1 + k), LABELS) for k in range(3))
     torch.testing.assert_close(sums, expected, rtol=1e-4, atol=1e-6)
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.errors import InputError, ProofmapError
-from proofmap.core.progress import ProgressTask, Silent
+from proofmap.core.progress import Progress, ProgressTask
 from proofmap.fills import Blur, Fill, Gray, Images, Noise
 from proofmap.metrics import (
     CURVES,
@@ -489,7 +489,7 @@ def test_maps_that_differ_in_one_value_are_two_maps(f: Classifier, images: Tenso
     assert played.auc[0, 0] != played.auc[0, 1]
 
 
-class Recorder(Silent):
+class Recorder(Progress):
     """Progress that remembers what was announced and what was done."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import fit, fitted_size, seen_part
+from proofmap.core.inputs.pictures import fit, fitted_size
 from proofmap.report.pictures import framed, original_of
 from tests.command import run
 from tests.test_cli import MODEL, NET
@@ -25,7 +25,7 @@ LABELS = ("--labels", "top2", "--method", "gradient", "--quiet")
 
 @given(given=st.tuples(st.integers(4, 400), st.integers(4, 400)), resize=st.sampled_from([None, 16, 20, 31]))
 def test_the_part_that_is_seen_is_what_fit_cuts_out(given: tuple[int, int], resize: int | None) -> None:
-    left, top, right, bottom = seen_part(given, (16, 16), resize)
+    left, top, right, bottom = Pictures(size=16, resize=resize).seen_part(Image.new("RGB", given))
     (wide, high), (x, y) = fitted_size(given, (16, 16), resize)
     assert (left * wide, top * high) == pytest.approx((x, y))
     assert ((right - left) * wide, (bottom - top) * high) == pytest.approx((16, 16))

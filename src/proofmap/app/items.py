@@ -23,7 +23,7 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Rows, Series
-from proofmap.core.inputs.table_files import read_frame
+from proofmap.core.inputs.frames import read_frame
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.pictures import FORMATS, UnreadableImage, decode_image
 from proofmap.core.text import counted, did_you_mean, one_line, shortened

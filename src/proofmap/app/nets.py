@@ -21,7 +21,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.label_names import canonical_name, close_names
+from proofmap.core.labels import canonical_name, close_names
 from proofmap.core.text import one_line
 from proofmap.data.dataset import Dataset
 from proofmap.data.distractors import Distractors, from_dataset, from_images

@@ -25,7 +25,7 @@ from proofmap.app.jobs import Cancelled, MapJob, NetWorker
 from proofmap.app.nets import Nets
 from proofmap.core.files import distinct_names
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import CallbackTask, ProgressTask
+from proofmap.core.progress import CallbackTask, Progress, ProgressTask
 from proofmap.core.ranking import rank
 from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
@@ -116,7 +116,7 @@ class RateLimit:
         return True
 
 
-class _Watcher:
+class _Watcher(Progress):
     """Adds events about the progress and the masks of one method to a job. Between steps it lets the worker answer questions, and stops the
     job if it was cancelled."""
 

@@ -40,9 +40,9 @@ from proofmap.classifier.view import (
 from proofmap.core.batching import BatchSize, in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
+from proofmap.core.inputs.pictures import Fit, Interpolation
 from proofmap.core.labels import LabelRule, Labels, is_by_probability, wrong_keys
 from proofmap.core.outputs import is_independent
-from proofmap.core.pictures import Fit, Interpolation
 from proofmap.core.text import counted
 from proofmap.plugins.identity import identity
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import InputError
-from proofmap.core.label_names import label_index
+from proofmap.core.labels import label_index
 from proofmap.core.outputs import is_independent
 
 

@@ -36,7 +36,7 @@ from proofmap.classifier.outputs import check_rows
 from proofmap.classifier.view import has_hooks
 from proofmap.core.batching import BatchSize, is_out_of_memory
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import JointProgress, Progress, Silent
+from proofmap.core.progress import JointProgress, Progress
 
 if TYPE_CHECKING:
     from proofmap.classifier import Classifier
@@ -69,11 +69,11 @@ def each_length(
     input. Returns the results in the order of ``groups``. Work at length n must use ``classifier.at_length(n)``.
     """
     if _lane() is not None:  # the lanes of a lane would not be answered
-        return [work(n, places, progress or Silent()) for n, places in groups]
+        return [work(n, places, progress or Progress()) for n, places in groups]
     found: list[T] = []
     most = classifier.batches[1].size
     for some in _bunches(groups, labels, most):
-        total, joint = sum(len(places) for _, places in some), JointProgress(progress or Silent())
+        total, joint = sum(len(places) for _, places in some), JointProgress(progress or Progress())
         shares = [len(places) / total for _, places in some]
         parts = [joint.part(share) for share in shares]
         works = [partial(work, *group, part) for group, part in zip(some, parts, strict=True)]

@@ -6,7 +6,6 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.progress import Task as RichTask
 from rich.text import Text
 
 from proofmap.core.files import has_working_folder
-from proofmap.core.progress import Lines, Progress, ProgressTask, Silent, seconds_between_lines
+from proofmap.core.progress import Lines, Progress, ProgressTask, seconds_between_lines
 from proofmap.core.text import one_line, terminal_text
 
 
@@ -66,7 +65,7 @@ def print_written(paths: Sequence[Path]) -> None:
 def progress_for(console: Console, quiet: bool) -> Progress:
     """The progress display for a console: a live bar on a terminal, otherwise lines of text; one that shows nothing if ``quiet``."""
     if quiet:
-        return Silent()
+        return Progress()
     return Bars(console) if console.is_terminal else Lines(console.file, seconds_between_lines())
 
 
@@ -76,7 +75,7 @@ class _Rate(ProgressColumn):
         return Text("" if speed is None else f"{speed:,.0f} passes/s")
 
 
-class Bars:
+class Bars(Progress):
     """A live progress bar for one task at a time: share done, passes per second, time left, latest note."""
 
     def __init__(self, console: Console) -> None:
@@ -86,7 +85,7 @@ class Bars:
         return _Bar(self.console, what, passes)
 
 
-class _Bar:
+class _Bar(ProgressTask):
     def __init__(self, console: Console, what: str, passes: int) -> None:
         columns = (
             TextColumn("{task.description}", markup=False),
@@ -108,7 +107,5 @@ class _Bar:
         self.bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.bar.stop()

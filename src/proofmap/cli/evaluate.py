@@ -19,7 +19,7 @@ from proofmap.cli.tracking import TRACKERS, trackers_of
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_file, write_text
 from proofmap.core.inputs import TextInputs
-from proofmap.core.pictures import Fit
+from proofmap.core.inputs.pictures import Fit
 from proofmap.core.text import counted, size_text
 from proofmap.methods.method import default_method, make_method
 from proofmap.models import ModelSpec, load_classifier

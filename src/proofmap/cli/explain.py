@@ -18,7 +18,8 @@ from proofmap.cli import options
 from proofmap.cli.console import SafeConsole, print_result, print_written, progress_for, stderr, table_width
 from proofmap.core.files import Taken, check_output, written_together
 from proofmap.core.inputs import Pictures
-from proofmap.core.pictures import RESULTS, Fit
+from proofmap.core.inputs.pictures import Fit
+from proofmap.core.pictures import RESULTS
 from proofmap.core.text import did_you_mean, one_line, terminal_text
 from proofmap.data.dataset import Dataset
 from proofmap.data.loader import load_blocks

@@ -12,7 +12,7 @@ import typer
 
 from proofmap.core.deferred import torch
 from proofmap.core.errors import InputError
-from proofmap.core.pictures import Fit
+from proofmap.core.inputs.pictures import Fit
 from proofmap.core.text import did_you_mean
 
 FAILED = 3

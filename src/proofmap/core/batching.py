@@ -31,7 +31,9 @@ class BatchSize:
     size: int
     warned: bool = field(default=False, repr=False)
 
-    def halve(self, item: str) -> None:
+    def shrink(self, failed: int, *, cost: int, item: str) -> None:
+        """Halve the batch size after ``failed`` items of ``cost`` passes each ran out of memory, and free cached memory."""
+        self.size = 1 if failed == 1 else min(self.size, failed * cost)
         if self.size <= 1:
             raise OutOfMemory(
                 f"the device runs out of memory with a single {item} at a time. "
@@ -45,6 +47,9 @@ class BatchSize:
                 stacklevel=4,
             )
             self.warned = True
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 _OUT_OF_MEMORY = (
@@ -101,14 +106,5 @@ def in_batches(
             start = stop
             continue
         # outside the except block, so that the traceback no longer keeps the failed batch's tensors alive
-        shrink(batch, failed, cost=cost, item=item)
+        batch.shrink(failed, cost=cost, item=item)
     return results
-
-
-def shrink(batch: BatchSize, failed: int, *, cost: int, item: str) -> None:
-    """Halve the batch size after ``failed`` items of ``cost`` passes each ran out of memory, and free cached memory."""
-    batch.size = 1 if failed == 1 else min(batch.size, failed * cost)
-    batch.halve(item)
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()

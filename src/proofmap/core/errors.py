@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 from types import ModuleType
 
 __all__ = [
     "BatchSizeWarning",
-    "DiskFull",
     "InputError",
     "MissingExtra",
     "ModelError",
@@ -32,19 +32,18 @@ class ModelError(ProofmapError):
 class NotWritable(ProofmapError, OSError):
     """A file cannot be written. No partial file is left behind."""
 
-    advice = "Write to another place, or fix its permissions"
-
     def __init__(self, path: object, error: OSError) -> None:
         super().__init__(error.errno, error.strerror, str(path))
 
     def __str__(self) -> str:
-        return f"{self.filename} cannot be written: {self.strerror}. {self.advice}"
+        advice = "Write to another place, or fix its permissions"
+        if is_disk_full(self):
+            advice = "Free some space, or write to another disk"
+        return f"{self.filename} cannot be written: {self.strerror}. {advice}"
 
 
-class DiskFull(NotWritable):
-    """The disk has no space for a file."""
-
-    advice = "Free some space, or write to another disk"
+def is_disk_full(error: OSError) -> bool:
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class MissingExtra(ProofmapError, ImportError):

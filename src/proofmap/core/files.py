@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from proofmap.core.errors import DiskFull, InputError, NotWritable
+from proofmap.core.errors import InputError, NotWritable, is_disk_full
 from proofmap.core.text import one_line, suggest_names
 
 _LONGEST_PART = 255  # bytes of one name in a path
@@ -49,7 +49,7 @@ def atomic_write(path: Path) -> Iterator[Path]:
         sync_folder(path.parent)
     except OSError as error:
         if is_disk_full(error):
-            raise DiskFull(path, error) from None
+            raise NotWritable(path, error) from None
         raise
     finally:
         part.unlink(missing_ok=True)
@@ -84,17 +84,13 @@ def written_together(path: str | Path, *, new: str = "") -> Iterator[Path]:
         done = True
     except OSError as error:
         if is_disk_full(error):
-            raise DiskFull(folder, error) from None
+            raise NotWritable(folder, error) from None
         raise
     finally:
         shutil.rmtree(part, ignore_errors=True)
         if missing and not done:
             with suppress(OSError):  # it has other files by now
                 folder.rmdir()
-
-
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def remove_parts(folder: Path) -> None:

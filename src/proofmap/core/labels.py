@@ -13,6 +13,7 @@ An image with u = 1 has no far label, and one with u = 0 has no wrong label.
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -24,7 +25,6 @@ from numpy.typing import NDArray
 
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
-from proofmap.core.label_names import label_index
 from proofmap.core.text import counted, shortened
 
 __all__ = ["NO_LABEL", "LabelRule", "Labels", "check_labels", "label_index"]
@@ -237,7 +237,7 @@ class LabelRule:
                 f"labels has {counted(len(self.rows), 'row')} for {counted(n_images, item)}; a tensor, an array or a list of "
                 f"lists has one row of labels for each {item}.{hint}"
             )
-        return check_labels(label_table(self.rows), n_images, n_outputs, label_set, item)
+        return check_labels(torch.from_numpy(label_array(self.rows)), n_images, n_outputs, label_set, item)
 
     def __str__(self) -> str:
         if self.kind == "given":
@@ -310,11 +310,6 @@ def label_array(labels: Sequence[Sequence[int]]) -> NDArray[np.int64]:
     return np.array([[*row, *[NO_LABEL] * (widest - len(row))] for row in labels], dtype=np.int64)
 
 
-def label_table(labels: Sequence[Sequence[int]]) -> Tensor:
-    """The table of :func:`label_array` as a tensor."""
-    return torch.from_numpy(label_array(labels))
-
-
 def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
     """The true labels of each image as a tensor ``(N,)``, or ``(N, T)`` if an image has several, padded with ``NO_LABEL``. None if no
     label is known.
@@ -324,7 +319,7 @@ def truth_table(truths: Sequence[Sequence[int]]) -> Tensor | None:
     """
     if not any(map(len, truths)):
         return None
-    table = label_table(truths)
+    table = torch.from_numpy(label_array(truths))
     return table[:, 0] if table.shape[1] == 1 else table
 
 
@@ -356,3 +351,80 @@ def check_labels(
         if len(outside):
             raise InputError(f"label {int(outside[0])} is not in the classifier's label set")
     return labels
+
+
+# ---- names of labels --------------------------------------------------------------------------------------------
+
+_LONGEST_NAME = 200
+"""Maximum length of an unknown name for which similar names are searched. The search takes time."""
+
+
+def label_index(label: Any, names: Sequence[str]) -> int:
+    """The output index of a label given by index or by name (case and ``_`` do not matter).
+
+    >>> label_index("Tiger cat", ["tabby", "tiger cat"]), label_index(0, ["tabby", "tiger cat"])
+    (1, 0)
+    """
+    if getattr(label, "ndim", None) == 0:
+        label = label.item()  # a number of NumPy or a tensor without dimensions
+    if isinstance(label, bool) or not isinstance(label, (int, str)):
+        raise InputError(f"a label is an index (a whole number) or a name, not {shortened(repr(label), 100)}")
+    if isinstance(label, int) and 0 <= label < len(names):
+        return label
+    text = str(label).strip()
+    known = [canonical_name(name) for name in names]
+    found = [i for i, name in enumerate(known) if name == canonical_name(text)]
+    if re.fullmatch(r"[+-]?\d+", text):
+        index = int(text)
+        if isinstance(label, str) and found and found != [index]:
+            raise InputError(
+                f"label {text!r} is the name of output {found[0]} and the index of another; pass {found[0]}"
+            )
+        if not 0 <= index < len(names):
+            raise InputError(f"label {index} is out of range: the net has outputs 0 to {len(names) - 1}")
+        return index
+    if len(found) == 1:
+        return found[0]
+    if len(found) > 1:
+        raise InputError(
+            f"label {text!r} names {len(found)} outputs ({', '.join(map(str, found))}); give the index"
+        )
+    close = [repr(names[i]) for i in close_names(canonical_name(text), known)]
+    some = " and ".join(repr(shortened(name, 30)) for name in names[:2])
+    hint = (
+        f"Did you mean {', '.join(close)}?"
+        if close
+        else f"Labels are named as {some} are, or by their numbers: 0 to {len(names) - 1}"
+    )
+    raise InputError(f"no label is named {shortened(text[: _LONGEST_NAME + 1], 100)!r}. {hint}")
+
+
+def close_names(text: str, known: Sequence[str]) -> list[int]:
+    """Indices of up to three names in ``known`` that are similar to ``text``.
+
+    Names that contain ``text`` as whole words are returned. If there are none, names with a word that begins with ``text``. If there
+    are none either, names with a similar spelling.
+
+    >>> (
+    ...     close_names("cat", ["oystercatcher", "catamaran", "tiger cat"]),
+    ...     close_names("cata", ["oystercatcher", "catamaran"]),
+    ... )
+    ([2], [1])
+    """
+    if not text or len(text) > _LONGEST_NAME:
+        return []
+    for form in (rf"(?<!\w){re.escape(text)}(?!\w)", rf"(?<!\w){re.escape(text)}"):
+        if found := [i for i, name in enumerate(known) if re.search(form, name)]:
+            return found[:3]
+    spelt = {word: i for i, name in reversed(list(enumerate(known))) for word in name.split()}
+    spelt.update({name: i for i, name in enumerate(known)})
+    return list(dict.fromkeys(spelt[word] for word in difflib.get_close_matches(text, spelt, n=3)))
+
+
+def canonical_name(name: str) -> str:
+    """A label name in the form used for comparison: lower case, ``_`` as a space, single spaces.
+
+    >>> canonical_name("Tiger_Cat")
+    'tiger cat'
+    """
+    return " ".join(name.replace("_", " ").lower().split())

@@ -7,8 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
-from typing import IO, Any, Protocol, Self
+from typing import IO, Any, Self
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import one_line
@@ -17,30 +16,11 @@ EVERY = "PROOFMAP_PROGRESS_EVERY"
 """Environment variable: seconds between two plain lines of progress."""
 
 
-class ProgressTask(Protocol):
-    """One running job; a context manager."""
+class ProgressTask:
+    """One running job; a context manager. This base class reports nothing."""
 
     def advance(self, passes: int, note: str = "") -> None:
         """Report that ``passes`` more passes are done. ``note`` is a value to show, such as the loss."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-
-class Progress(Protocol):
-    """Receives the progress of jobs. ``passes`` counts images through the net, so rates of different methods can be compared."""
-
-    def task(self, what: str, passes: int) -> ProgressTask: ...
-
-
-class SilentTask:
-    """A job that reports nothing; base class of jobs that report."""
-
-    def advance(self, passes: int, note: str = "") -> None:
-        pass
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +29,15 @@ class SilentTask:
         pass
 
 
-class CallbackTask(SilentTask):
+class Progress:
+    """Receives the progress of jobs; this base class, the default in the library, reports nothing. ``passes`` counts images through the
+    net, so rates of different methods can be compared."""
+
+    def task(self, what: str, passes: int) -> ProgressTask:
+        return ProgressTask()
+
+
+class CallbackTask(ProgressTask):
     """A job that calls ``advanced`` after each step with the number of passes."""
 
     def __init__(self, advanced: Callable[[int], None]) -> None:
@@ -59,22 +47,15 @@ class CallbackTask(SilentTask):
         self.advanced(passes)
 
 
-class Silent:
-    """Reports nothing; the default in the library."""
-
-    def task(self, what: str, passes: int) -> ProgressTask:
-        return SilentTask()
-
-
 class JointProgress:
     """Progress of a job whose parts take turns. Tasks of the same name in different parts are shown as one task.
 
     Only one task is shown at a time. Its total is estimated from the first part and that part's share of the work.
 
-    >>> class Shown(Silent):
+    >>> class Shown(Progress):
     ...     def task(self, what, passes):
     ...         print(what, passes)
-    ...         return SilentTask()
+    ...         return ProgressTask()
     >>> joint = JointProgress(Shown())
     >>> with joint.part(0.25).task("gradient", 10), joint.part(0.75).task("gradient", 30):
     ...     pass
@@ -91,7 +72,7 @@ class JointProgress:
         return _Part(self, share)
 
 
-class _Part:
+class _Part(Progress):
     def __init__(self, joint: JointProgress, share: float) -> None:
         self.joint, self.share = joint, share
 
@@ -99,7 +80,7 @@ class _Part:
         return _PartTask(self.joint, what, round(passes / self.share))
 
 
-class _PartTask(SilentTask):
+class _PartTask(ProgressTask):
     def __init__(self, joint: JointProgress, what: str, passes: int) -> None:
         self.joint, self.what, self.passes = joint, what, passes
 
@@ -132,7 +113,7 @@ def seconds_between_lines() -> float:
         raise InputError(f"{EVERY} must be a number of seconds, not {os.environ[EVERY]!r}") from None
 
 
-class Lines:
+class Lines(Progress):
     """Prints progress as plain lines, at most one in ``every`` seconds, for logs and pipes.
 
     >>> with Lines(sys.stdout, every=0).task("gradient", 4) as task:
@@ -147,7 +128,7 @@ class Lines:
         return _LinesTask(what, passes, self.stream or sys.stderr, self.every)
 
 
-class _LinesTask(SilentTask):
+class _LinesTask(ProgressTask):
     def __init__(self, what: str, total: int, stream: IO[str], every: float) -> None:
         self.what, self.total, self.stream, self.every = what, total, stream, every
         self.done, self.began = 0, time.monotonic()

@@ -63,7 +63,12 @@ class Registry(Generic[T]):
         if name in self._broken:
             raise InputError(self._broken[name])
         if name not in self._known:
-            raise InputError(self._not_known(name))
+            name = shortened(name, _LONGEST)
+            nearest = sorted(difflib.get_close_matches(name.lower(), self._known, n=_SHOWN, cutoff=0))
+            left = len(self._known) - len(nearest)
+            more = f", and {left} more; proofmap list {self.kind}s lists them" if left else ""
+            hint = did_you_mean(name, self._known)
+            raise InputError(f"no {self.kind} is named {name!r}.{hint} Known are: {', '.join(nearest)}{more}")
         return self._known[name]
 
     def _not_known(self, name: str) -> str:

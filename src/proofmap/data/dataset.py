@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Pictures
-from proofmap.core.label_names import canonical_name
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL, canonical_name
 from proofmap.core.text import counted, did_you_mean
 
 

@@ -28,7 +28,8 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures
-from proofmap.core.pictures import fit, read_image
+from proofmap.core.inputs.pictures import fit
+from proofmap.core.pictures import read_image
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, random_choice
 from proofmap.data.loader import load_listed

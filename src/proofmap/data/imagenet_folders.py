@@ -14,7 +14,6 @@ from PIL import Image
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, parse_json
-from proofmap.core.pictures import resize_shorter_side
 from proofmap.data.dataset import Dataset, reader
 from proofmap.data.folders import ImageFiles, existing_folder, files_below
 from proofmap.data.tables import image_csv, text_of
@@ -104,7 +103,12 @@ class Corners(Dataset):
 
     def read(self, i: int) -> Image.Image:
         corner = self.corner(i)
-        image = resize_shorter_side(self.pictures.read(i), self.RESIZED)
+        whole: Image.Image = self.pictures.read(i)
+        shorter = min(whole.size)
+        width, height = (
+            self.RESIZED if side == shorter else int(self.RESIZED * side / shorter) for side in whole.size
+        )
+        image = whole.resize((width, height), Image.Resampling.BILINEAR)
         x = (image.width - self.CORNER) * (corner % 2)
         y = (image.height - self.CORNER) * (corner // 2)
         cut = image.crop((x, y, x + self.CORNER, y + self.CORNER))

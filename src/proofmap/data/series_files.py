@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Series
-from proofmap.core.inputs.table_files import check_header
+from proofmap.core.inputs.frames import check_header
 from proofmap.data.dataset import numbered, reader
 from proofmap.data.tables import table_rows, text_of
 from proofmap.data.tensors import TensorData

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import distinct_names
-from proofmap.core.inputs.table_files import PARQUET
+from proofmap.core.inputs.frames import PARQUET
 from proofmap.core.pictures import SUFFIXES
 from proofmap.core.text import did_you_mean
 from proofmap.data import (  # noqa: F401 - each registers the kinds that it reads

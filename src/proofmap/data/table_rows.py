@@ -11,9 +11,8 @@ import numpy as np
 from proofmap.core.errors import InputError
 from proofmap.core.files import digest_of, distinct_names, suggest_path
 from proofmap.core.inputs import Columns, Rows
-from proofmap.core.inputs.frames import column_names, library_of, row_names
+from proofmap.core.inputs.frames import column_names, is_missing, library_of, read_frame, row_names
 from proofmap.core.inputs.rows import FrameRows, TableRow
-from proofmap.core.inputs.table_files import is_missing, read_frame
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, numbered, reader
 

@@ -11,7 +11,7 @@ from typing import Any
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import digest_of, distinct_names, parse_json, suggest_path
 from proofmap.core.inputs import Text
-from proofmap.core.inputs.table_files import PARQUET
+from proofmap.core.inputs.frames import PARQUET
 from proofmap.core.inputs.text import checked_text
 from proofmap.core.text import did_you_mean
 from proofmap.data.dataset import Dataset, numbered, reader

@@ -18,7 +18,7 @@ from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box, Inputs
 from proofmap.core.labels import NO_LABEL, check_labels
-from proofmap.core.progress import Silent
+from proofmap.core.progress import Progress
 from proofmap.core.tensors import private_copy
 from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves, play_on
@@ -246,7 +246,7 @@ class Judged:
         """
         image, place = (self.labels != NO_LABEL).nonzero(as_tuple=True)
         found = torch.full((*self.labels.shape, each), torch.nan, device=self.images.device)
-        progress = self.session.progress if title else Silent()
+        progress = self.session.progress if title else Progress()
         with steady_kernels(tf32=False), progress.task(title, len(image) * each) as task:
 
             def run(start: int, stop: int) -> None:

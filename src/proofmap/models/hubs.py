@@ -26,7 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.core.errors import MissingExtra, ModelError, ProofmapError, require
-from proofmap.core.pictures import Interpolation
+from proofmap.core.inputs.pictures import Interpolation
 from proofmap.core.text import did_you_mean
 from proofmap.models.hub_access import ask_hugging_face, folder_or_repository
 from proofmap.models.names import distinct

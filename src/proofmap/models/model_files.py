@@ -16,8 +16,7 @@ from proofmap.classifier.probability_models import takes_texts
 from proofmap.core.errors import InputError, ModelError, ProofmapError, require
 from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Text
-from proofmap.core.inputs.frames import library_of
-from proofmap.core.inputs.table_files import read_frame
+from proofmap.core.inputs.frames import library_of, read_frame
 from proofmap.core.text import counted
 from proofmap.models.spec import ModelSpec, read_names
 from proofmap.plugins.failures import reason_of

@@ -32,8 +32,8 @@ from torch import Tensor, nn
 
 from proofmap.core.errors import InputError, MissingExtra, ModelError, require
 from proofmap.core.inputs import Text, Tokens
+from proofmap.core.inputs.text import SPLITS
 from proofmap.core.inputs.tokens import Piece
-from proofmap.core.inputs.words import SPLITS
 from proofmap.models.hub_access import load_transformer, special_tokens
 from proofmap.models.names import distinct
 from proofmap.models.spec import ModelSpec

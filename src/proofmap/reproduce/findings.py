@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.core.text import counted
 from proofmap.report.figures import Figure
 from proofmap.reproduce.recipe import Recipe
@@ -153,7 +153,7 @@ class Job:
     images_seed: int | None = None
     """Seed for the choice of images; by default the recipe's."""
     device: str | None = None
-    progress: Progress = field(default_factory=Silent)
+    progress: Progress = field(default_factory=Progress)
     watchers: Sequence[Watcher] = ()
     command: str = ""
 

@@ -25,7 +25,7 @@ import torch
 from proofmap.core.environment import environment
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.core.files import DATA_FOLDER, check_output, write_text, written_together
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.core.text import counted
 from proofmap.report.figures import draw
 from proofmap.report.html import templates_of
@@ -132,7 +132,7 @@ def reproduce(
         seed=seed,
         images_seed=images_seed,
         device=device,
-        progress=progress or Silent(),
+        progress=progress or Progress(),
         watchers=watchers,
         command=command or f"proofmap reproduce {name}{' --quick' if quick else ''}",
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import suggest_path
-from proofmap.core.inputs.table_files import PARQUET
+from proofmap.core.inputs.frames import PARQUET
 from proofmap.core.pictures import SUFFIXES
 from proofmap.core.text import counted, one_line
 from proofmap.data.folders import files_below, image_folder

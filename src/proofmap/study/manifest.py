@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proofmap.core.environment import environment, other_versions
-from proofmap.core.errors import InputError
-from proofmap.core.files import check_ends, is_disk_full, parse_json, write_text
+from proofmap.core.errors import InputError, is_disk_full
+from proofmap.core.files import check_ends, parse_json, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.plugins.source import HERE_ONLY
 from proofmap.study.selection import Selection

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import digest_of
-from proofmap.core.labels import NO_LABEL, LabelRule, label_table, wrong_keys
+from proofmap.core.labels import NO_LABEL, LabelRule, label_array, wrong_keys
 from proofmap.data.dataset import Dataset, choose_names, random_choice, true_outputs
 from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
@@ -142,7 +143,7 @@ class Survey:
             return self.rule.choose(f, self.classifier.label_set, keys=keys)
         members = set(self.classifier.label_set)
         rows = [[label for label in self.truths[i] if label in members] for i in block.indices]
-        return label_table([row or [NO_LABEL] for row in rows]).to(f.device)
+        return torch.from_numpy(label_array([row or [NO_LABEL] for row in rows])).to(f.device)
 
     def _unreadable(self, index: int, reason: str) -> ImageRow:
         try:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from proofmap.core.environment import environment
 from proofmap.core.errors import ProofmapError
-from proofmap.core.labels import LabelRule, label_table, truth_table
+from proofmap.core.labels import LabelRule, label_array, truth_table
 from proofmap.data.dataset import output_places
 from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
 from proofmap.loop import Row, Subjects, judge_blocks
@@ -116,7 +116,9 @@ class Worker:
             judged = [unit.subjects[place] for place in places]
             subjects = Subjects(
                 loaded.images,
-                label_table([subject.labels for subject in judged]).to(self.classifier.device),
+                torch.from_numpy(label_array([subject.labels for subject in judged])).to(
+                    self.classifier.device
+                ),
                 truth_table([subject.true_labels for subject in judged]),
                 [
                     true_boxes(objects, s.true_labels)

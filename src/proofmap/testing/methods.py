@@ -333,7 +333,7 @@ def the_global_random_state_is_not_touched(method: Method) -> None:
 # ---- what it reports ---------------------------------------------------------------------------------------
 
 
-class CountedProgress:
+class CountedProgress(Progress):
     """A progress object that counts the passes that a method announces and the passes that it reports as done."""
 
     def __init__(self) -> None:

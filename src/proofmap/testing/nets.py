@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.inputs import Inputs, Pictures, Rows, Series, Text, TextInputs, Tokens
+from proofmap.core.inputs.text import SPLITS
 from proofmap.core.inputs.tokens import Piece
-from proofmap.core.inputs.words import SPLITS
 
 Net = TypeVar("Net", bound=nn.Module)
 MEAN, STD = (0.5, 0.4, 0.3), (0.25, 0.2, 0.3)

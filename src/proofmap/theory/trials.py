@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.progress import Progress, Silent
+from proofmap.core.progress import Progress
 from proofmap.core.streams import key_of, permutations
 from proofmap.theory.linear import greedy_reach, interval_sums
 from proofmap.theory.linear_data import LinearInput, made_input
@@ -155,7 +155,7 @@ def grid(
     """Simulate theorem 5.1: a :class:`Cell` for every combination of synthetic input, d, gamma and delta."""
     made = [(name, d, gamma) for name in inputs for d in ds for gamma in gammas]
     cells: list[Cell] = []
-    with (progress or Silent()).task("grid of theorem 5.1", trials * len(made)) as task:
+    with (progress or Progress()).task("grid of theorem 5.1", trials * len(made)) as task:
         for name, d, gamma in made:
             cells += _cells(made_input(name, d, gamma, seed=seed), deltas, trials, seed)
             task.advance(trials)

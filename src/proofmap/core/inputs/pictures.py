@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from PIL import Image
@@ -12,8 +13,20 @@ from PIL import Image
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Box, Inputs, read_box
-from proofmap.core.pictures import Fit, Interpolation, fit, fitted_size, in_colour, seen_part, to_pixels
+from proofmap.core.pictures import in_colour
 
+Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box"]
+Fit = Literal["crop", "pad", "squash"]
+_NARROWEST = 100
+"""Largest ratio of the pixels of a resized picture to those kept by the crop. Without a limit, a narrow strip in a file of 200 bytes
+took 400 MB."""
+_RESAMPLING = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
 _BRIGHTNESS = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
@@ -111,7 +124,7 @@ class Pictures(Inputs):
         item = in_colour(item, "the picture")
         gray = self.neutral.expand(3).tolist()
         fitted = fit(item, self.size, None if cropped else self.resize, self.interpolation, self.fit, gray)
-        pixels = to_pixels(fitted, gray if item.mode == "RGBA" else None)
+        pixels = _to_pixels(fitted, gray if item.mode == "RGBA" else None)
         if self.channels == 1:
             pixels = (pixels * pixels.new_tensor(_BRIGHTNESS).view(3, 1, 1)).sum(dim=0, keepdim=True)
         return pixels
@@ -160,7 +173,11 @@ class Pictures(Inputs):
 
     def seen_part(self, item: Image.Image, *, cropped: bool = False) -> Box:
         """The part of a photo that the net sees: left, top, right, bottom, as fractions of the photo's sides."""
-        return seen_part(item.size, self.size, None if cropped else self.resize, self.fit)
+        (wide, high), (left, top) = fitted_size(
+            item.size, self.size, None if cropped else self.resize, self.fit
+        )
+        right, bottom = left + self.size[1], top + self.size[0]
+        return max(0, left) / wide, max(0, top) / high, min(wide, right) / wide, min(high, bottom) / high
 
     def seen_share(self, item: Image.Image, *, cropped: bool = False) -> float:
         """The share of a photo's area that the net sees."""
@@ -178,3 +195,84 @@ class Pictures(Inputs):
 
     def picture_size(self) -> tuple[int, int]:
         return self.size
+
+
+# ---- resizing and cropping --------------------------------------------------------------------------------------
+
+
+def fit(
+    image: Image.Image,
+    size: tuple[int, int],
+    resize: int | None,
+    interpolation: Interpolation,
+    how: Fit = "crop",
+    background: Sequence[float] = (0.5, 0.5, 0.5),
+) -> Image.Image:
+    """The picture changed to ``size`` (height, width), in one of three ways:
+
+    - ``crop``: the picture is resized so that its shorter side is ``resize`` (the input size if None), and its centre is cut out, pixel
+      for pixel as by torchvision's ``Resize`` and ``CenterCrop`` if ``size`` is a square. If it is not, the picture is resized until it
+      covers ``resize / min(size)`` times ``size``, as timm does it;
+    - ``pad``: the picture is resized until all of it fits, and ``background`` is added around it;
+    - ``squash``: the picture is resized to ``size``, and its proportions change.
+
+    >>> fit(Image.new("RGB", (400, 300)), (224, 224), 256, "bilinear").size
+    (224, 224)
+    """
+    scaled, (left, top) = fitted_size(image.size, size, resize, how)
+    if how == "crop":
+        kept = (size[1], size[0]) if resize is None else (max(resize, size[1]), max(resize, size[0]))
+        _check_proportions(image.size, scaled, kept)
+    image = image.resize(scaled, _RESAMPLING[interpolation])
+    if how != "pad":
+        return image.crop((left, top, left + size[1], top + size[0]))
+    colour = tuple(round(255 * value) for value in background)
+    page = Image.new(image.mode, (size[1], size[0]), (*colour, 255) if image.mode == "RGBA" else colour)
+    page.paste(image, (-left, -top))
+    return page
+
+
+def fitted_size(
+    given: tuple[int, int], size: tuple[int, int], resize: int | None, how: Fit = "crop"
+) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Width and height of a picture after :func:`fit` has resized it, and the number of pixels that are then cut off at the left and at the
+    top (negative if a border is added). ``given`` is the picture's original (width, height).
+
+    >>> fitted_size((400, 300), (224, 224), 256)
+    ((341, 256), (58, 16))
+    >>> fitted_size((400, 300), (224, 224), 256, "pad")
+    ((224, 168), (0, -28))
+    """
+    (given_width, given_height), (height, width) = given, size
+    if how == "squash":
+        return (width, height), (0, 0)
+    margin = 1.0 if resize is None or how == "pad" else resize / min(size)
+    tall, wide = height * margin, width * margin
+    # the side that decides gets its length exactly, the other one is rounded down, as torchvision does it
+    if (wide * given_height >= tall * given_width) == (how == "crop"):
+        scaled = (round(wide), int(wide * given_height / given_width))
+    else:
+        scaled = (int(tall * given_width / given_height), round(tall))
+    scaled = (max(1, scaled[0]), max(1, scaled[1]))
+    if how == "crop":
+        scaled = (max(width, scaled[0]), max(height, scaled[1]))
+    return scaled, (round((scaled[0] - width) / 2), round((scaled[1] - height) / 2))
+
+
+def _check_proportions(given: tuple[int, int], scaled: tuple[int, int], kept: tuple[int, int]) -> None:
+    """Raise if a very narrow picture would be resized to far more pixels than the crop keeps."""
+    if math.prod(scaled) > min(_NARROWEST * math.prod(kept), Image.MAX_IMAGE_PIXELS or math.inf):
+        raise InputError(
+            f"a picture of {given[0]} x {given[1]} pixels is too narrow: resized until its shorter side fits, it would have "
+            f"{scaled[0]} x {scaled[1]}, more than {_NARROWEST} times what is kept; crop it first"
+        )
+
+
+def _to_pixels(image: Image.Image, background: Sequence[float] | None = None) -> Tensor:
+    """The picture as a float tensor ``(3, H, W)`` in [0, 1]. Transparent pixels show ``background`` (mid-gray if None)."""
+    pixels = torch.from_numpy(np.asarray(image, dtype=np.float32).copy() / 255.0).permute(2, 0, 1)
+    if pixels.shape[0] == 4:
+        colour = torch.tensor([0.5, 0.5, 0.5] if background is None else list(background)).view(3, 1, 1)
+        alpha = pixels[3:]
+        pixels = alpha * pixels[:3] + (1 - alpha) * colour
+    return pixels

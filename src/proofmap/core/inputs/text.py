@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
@@ -13,9 +15,9 @@ from PIL import Image, ImageDraw, ImageFont
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import Inputs
-from proofmap.core.inputs.words import SPLITS, Units, bare, gap_of, in_pieces
 from proofmap.core.text import counted, one_line, shortened
 
+Units = Literal["words", "characters", "sentences", "tokens"]
 Longer = Literal["refuse", "cut", "windows"]
 _WIDTHS = {"words": 24, "tokens": 24, "characters": 8, "sentences": 400}
 _LENGTHS = {"sentences": 64}  # others: 512
@@ -84,7 +86,7 @@ class TextInputs(Inputs):
 
     def names_of(self, x: Tensor) -> tuple[str, ...]:
         """The words of a text, without punctuation around them."""
-        return tuple(bare(one_line(word)) for word in self.words(x))
+        return tuple(_bare(one_line(word)) for word in self.words(x))
 
     # ---- texts of different lengths -----------------------------------------------------------------------------
 
@@ -299,7 +301,7 @@ class Text(TextInputs):
                 f"split must divide the whole text, white space included: it turned {shortened(text, 40)!r} into "
                 f"{shortened(''.join(found), 40)!r}"
             )
-        return in_pieces([each for each in found if each], self.width)
+        return _in_pieces([each for each in found if each], self.width)
 
     def _encoded(self, positions: Sequence[str]) -> Tensor:
         spelt = "".join(position.ljust(self.width, "\0") for position in positions)
@@ -399,3 +401,93 @@ def up_to_last(there: Tensor) -> Tensor:
     """For each of the N rows of the boolean mask ``there``, the number of entries up to and including the last true one, at least 1.
     The result is ``(N,)``."""
     return (there * torch.arange(1, there.shape[-1] + 1, device=there.device)).amax(dim=-1).clamp_min(1)
+
+
+# ---- words, characters, sentences -------------------------------------------------------------------------------
+
+_IDEOGRAPHS = (
+    "\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_CLOSING = "\u3001\u3002\uff01\uff0c\uff0e\uff1a\uff1b\uff1f\u300d\u300f\u3011\u3009\u300b\uff09\u30fc"
+_WORD = re.compile(rf"\s*(?:[{_IDEOGRAPHS}][{_CLOSING}]*|[^\s{_IDEOGRAPHS}]+)\s*")
+_SENTENCE = re.compile(
+    r".+?(?:[.!?\u2026\u061f]+[\"'\u201d\u2019)\]]*\s+|[\u3002\uff01\uff1f]+[\u300d\u300f\uff09]*\s*|\n\s*|\Z)",
+    re.DOTALL,
+)
+_JOINERS = "\u200d\ufe0e\ufe0f"
+
+
+def _words(text: str) -> list[str]:
+    """The words of a text, split at white space. Ideographs and kana are written without spaces, so each of them is a word.
+
+    >>> _words("It works, mostly."), _words("我爱 Berlin。")
+    (['It ', 'works, ', 'mostly.'], ['我', '爱 ', 'Berlin。'])
+    """
+    return _WORD.findall(text)
+
+
+def _characters(text: str) -> list[str]:
+    """The characters of a text as people see them: with their accents, and joined emoji as one.
+
+    >>> _characters("né a")
+    ['n', 'é ', 'a']
+    """
+    return list(_clusters(text))
+
+
+def _clusters(text: str) -> Iterator[str]:
+    held = ""
+    for letter in text:
+        joined = letter in _JOINERS or held.endswith("\u200d") or "\U0001f3fb" <= letter <= "\U0001f3ff"
+        if held.strip() and not (joined or letter.isspace() or unicodedata.category(letter)[0] == "M"):
+            yield held
+            held = ""
+        held += letter
+    if held:
+        yield held
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of a text: they end at ``. ! ?`` before white space, at their full-width forms, and at the end of a line.
+
+    >>> _sentences("It rains. Does it? Yes.")
+    ['It rains. ', 'Does it? ', 'Yes.']
+    """
+    return _SENTENCE.findall(text)
+
+
+SPLITS: dict[str, Callable[[str], list[str]]] = {
+    "words": _words,
+    "characters": _characters,
+    "sentences": _sentences,
+}
+"""Functions that divide a text into positions. Joined, the positions are the text; white space belongs to the position before it."""
+
+
+def _in_pieces(positions: list[str], width: int) -> list[str]:
+    """The positions, with each one that is longer than ``width`` characters, such as a web address, split into several.
+
+    >>> _in_pieces(["ab ", "abcde "], 3)
+    ['ab ', 'abc', 'de ']
+    """
+    return [p[k : k + width] for p in positions for k in range(0, len(p), width)]
+
+
+def gap_of(position: str) -> str:
+    """The white space at the end of a position.
+
+    >>> gap_of("word, ")
+    ' '
+    """
+    return position[len(position.rstrip()) :]
+
+
+def _bare(position: str) -> str:
+    """A position without the white space and punctuation around it. A position of punctuation alone loses only the white space.
+
+    >>> _bare("film, "), _bare("?! ")
+    ('film', '?!')
+    """
+    word = position.strip()
+    inner = [k for k, letter in enumerate(word) if unicodedata.category(letter)[0] not in "PZ"]
+    return word[inner[0] : inner[-1] + 1] if inner else word or "-"

@@ -11,8 +11,7 @@ import numpy as np
 from proofmap.core.deferred import Tensor, torch
 from proofmap.core.errors import InputError
 from proofmap.core.inputs.base import MERGED
-from proofmap.core.inputs.text import TextInputs, checked_text, spelt, up_to_last
-from proofmap.core.inputs.words import gap_of
+from proofmap.core.inputs.text import TextInputs, checked_text, gap_of, spelt, up_to_last
 
 _STATE, _ID, _LETTERS, _FIRST = 0, 1, 8, 10
 """Channels of a slot, which is a column of a text's tensor and holds one token: the index of its state, the index of the vocabulary id, the

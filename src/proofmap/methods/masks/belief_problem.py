@@ -56,7 +56,7 @@ from proofmap.classifier import Classifier
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
-from proofmap.core.progress import Silent
+from proofmap.core.progress import Progress
 from proofmap.methods.grids import enlarged, shrunk
 from proofmap.methods.masks.engine import Slots, adam_step
 from proofmap.methods.masks.method import CompositeProblem, total_variation
@@ -358,7 +358,7 @@ class BeliefProblem(CompositeProblem):
         parts = settings.parts_in(session)
         super().__init__(session, fast, *parts.fills, grid=settings.grid)
         self.settings, self.exact, self.start = settings, session.net.frozen(), parts.start
-        self.quiet = session.like(progress=Silent())
+        self.quiet = session.like(progress=Progress())
         self.cost = len(parts.fills)
         by_order = parts.closer is not None
         self.steps = settings.steps_with(self.cost, by_order=by_order)

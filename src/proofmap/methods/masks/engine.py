@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from proofmap.core.batching import BatchSize, is_out_of_memory, shrink
+from proofmap.core.batching import BatchSize, is_out_of_memory
 from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
 from proofmap.session import Snapshot
@@ -152,7 +152,7 @@ class MaskEngine:
                 if not is_out_of_memory(error):
                     raise
             # outside the except block, so that the traceback no longer keeps the failed step's tensors alive
-            shrink(self.batch, seats, cost=self.problem.cost, item="map")
+            self.batch.shrink(seats, cost=self.problem.cost, item="map")
         return torch.stack([results[pair] for pair in range(len(pairs))])
 
     def _seats(self, waiting: int) -> int:

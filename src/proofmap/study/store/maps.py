@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proofmap.core.deferred import Tensor, torch
-from proofmap.core.files import atomic_write, digest_of, is_disk_full, sync_folder
+from proofmap.core.errors import is_disk_full
+from proofmap.core.files import atomic_write, digest_of, sync_folder
 from proofmap.study.store.database import FILE as SCORES
 from proofmap.study.store.errors import StoreError, damaged, disk_full
 

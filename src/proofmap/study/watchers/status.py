@@ -19,7 +19,7 @@ from typing import Literal, Protocol
 
 import torch
 
-from proofmap.core.progress import CallbackTask, ProgressTask
+from proofmap.core.progress import CallbackTask, Progress, ProgressTask
 from proofmap.core.text import counted
 from proofmap.plugins.failures import exit_as_error
 
@@ -161,7 +161,7 @@ class Watchers:
             warnings.warn(problem, RuntimeWarning, stacklevel=3)
 
 
-class UnitProgress:
+class UnitProgress(Progress):
     """Counts the passes of all running units, from any thread.
 
     The callback ``tick`` is called after passes, at most once in ``every`` seconds and never twice at the same time, by the thread that
