@@ -23,10 +23,9 @@ from proofmap.bench import (
     task,
     task_names,
 )
-from proofmap.bench.leaderboard import ALL, MEANS, UNSEEN, Board, write_page
-from proofmap.bench.passes import passes_of
+from proofmap.bench.leaderboard import ALL, UNSEEN, Board, write_page
 from proofmap.bench.record import images_digest, values_of
-from proofmap.bench.running import files_of, record_path
+from proofmap.bench.running import files_of, passes_of, record_path
 from proofmap.bench.submission import chosen_images
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
@@ -202,26 +201,16 @@ def test_a_good_record_enters_the_leaderboard_once(made: Mapping[str, Record], t
         submit(made["gradient"], tmp_path, data=NO_DATA)
 
 
-def test_a_record_that_is_not_recomputed_says_so_and_is_marked(
+def test_a_row_of_which_less_than_a_tenth_was_recomputed_is_marked(
     made: Mapping[str, Record], tmp_path: Path
 ) -> None:
-    edited = raised(made["gradient"])  # found only by computing it again
-    record = Record.read(submit(edited, tmp_path, data=NO_DATA, number=0))
-    assert record.check["images"] == [] and "largest_difference" not in record.check
-    assert record.check["recomputed"] == f"0 of {len(record.images)}"
-    (row,) = Leaderboard(tmp_path).board("mini").rows()
-    assert row.hardly_checked == record.check["recomputed"] and row.rule == ""
-    assert "gradient?" in Leaderboard(tmp_path).board("mini").table()
-    assert "not recomputed" in Leaderboard(tmp_path).board("mini").table()
+    none = {"recomputed": "0 of 4", "images": []}
+    replace(made["gradient"], check=none).write(tmp_path / "mini" / "gradient.json")
+    board = Leaderboard(tmp_path).board("mini")
+    (row,) = board.rows()
+    assert row.hardly_checked and row.recomputed == "0 of 4" and row.checked == "no value was computed again"
+    assert "gradient?" in board.table() and "not recomputed" in board.table()
     assert ">not recomputed</span>" in write_page(Leaderboard(tmp_path), tmp_path / "page.html").read_text()
-    whole = check_record(made["gradient"], data=NO_DATA)
-    assert whole.check["recomputed"] == f"1 of {len(record.images)}"
-    with pytest.raises(InputError, match="other labels or probabilities"):  # all else is checked
-        check_record(easier_beliefs(made["gradient"]), data=NO_DATA, number=0)
-    with pytest.raises(InputError, match="--recompute takes 0 to"):
-        check_record(made["gradient"], data=NO_DATA, number=-1)
-    with pytest.raises(InputError, match="brings the code of its method, so at least 1 image must"):
-        check_record(made["mine"], data=NO_DATA, allow_code=True, number=0)
 
 
 def test_code_of_others_runs_only_if_it_is_allowed(made: Mapping[str, Record], tmp_path: Path) -> None:
@@ -245,10 +234,8 @@ def other_images(record: Record) -> Record:
 
 
 def easier_beliefs(record: Record) -> Record:
-    """One image has other probabilities, and it may not be one that is computed again."""
-    return replace(
-        record, images=[{**record.images[0], "f": record.images[0]["f"][::-1]}, *record.images[1:]]
-    )
+    """The images have other probabilities."""
+    return replace(record, images=[{**image, "f": image["f"][::-1]} for image in record.images])
 
 
 def metric_settings(record: Record) -> Record:
@@ -256,12 +243,6 @@ def metric_settings(record: Record) -> Record:
     about = record.metrics[score]
     changed = {**about, "settings": {**about["settings"], "e2": 0.5}}
     return replace(record, metrics={**record.metrics, score: changed})
-
-
-def with_value(record: Record, value: float | None) -> Record:
-    """One image has this value."""
-    score = "completeness (gray)"
-    return replace(record, values={**record.values, score: [value, *record.values[score][1:]]})
 
 
 def with_about(record: Record, **facts: Any) -> Record:
@@ -279,43 +260,32 @@ def uncounted(record: Record) -> Record:
 
 FRAUDS: Mapping[str, tuple[Callable[[Record], Record], str]] = {
     "edited numbers": (raised, "the numbers are not those that the method gives: insertion"),
-    "values left out": (uncounted, "has no value of soundness .gray., and it counts"),
-    "one value left out": (
-        lambda r: with_value(r, None),
-        "has no value of completeness .gray., and it counts",
-    ),
-    "an impossible value": (
-        lambda r: with_value(r, 9.0),
-        "has 9 of completeness .gray., whose limits are 0 and 1",
-    ),
-    "another direction": (
-        lambda r: with_about(r, better="lower"),
-        "another kind, direction or limits of completeness .gray.",
-    ),
-    "wider limits": (
-        lambda r: with_about(with_value(r, 9.0), limits=[0.0, 10.0]),
-        "the numbers are not those|another kind, direction or limits of completeness .gray.",
-    ),
+    "values left out": (uncounted, "soundness .gray.: an image counts in one and not in the other"),
+    "another direction": (lambda r: with_about(r, better="lower"), "completeness .gray.: better"),
+    "wider limits": (lambda r: with_about(r, limits=[0.0, 10.0]), "completeness .gray.: limits"),
     "one map for all labels": (
         lambda r: replace(r, method={**r.method, "label_free": True}),
-        "wrong about gradient: whether it has one map for all labels",
+        "was of another gradient, with other settings or code: label_free",
     ),
     "other images": (other_images, "has other pictures than the task mini"),
     "other probabilities": (easier_beliefs, "other labels or probabilities"),
     "no labels": (
-        lambda r: replace(r, images=[{**r.images[0], "labels": [], "f": []}, *r.images[1:]]),
+        lambda r: replace(r, images=[{**image, "labels": [], "f": []} for image in r.images]),
         "other labels or probabilities",
     ),
     "other task settings": (
         lambda r: replace(r, task_digest="0"),
         "made with other settings than the task mini",
     ),
-    "other metric settings": (metric_settings, "judged with other settings of soundness .gray.: e2"),
+    "other metric settings": (
+        metric_settings,
+        "judged with other settings of soundness .gray.: settings.*e2",
+    ),
     "another version": (lambda r: replace(r, bench="proofbench-0"), "belongs to proofbench-0"),
     "another net": (lambda r: replace(r, net="0"), "about another net"),
     "other settings of the method": (
         lambda r: replace(r, method={**r.method, "settings": {**r.method["settings"], "channels": "sum"}}),
-        "other settings or code here: channels",
+        "other settings or code: settings.*channels",
     ),
     "the name of another method": (
         lambda r: named(r, "belief-mask"),
@@ -340,20 +310,6 @@ def test_a_record_that_is_not_what_it_says_is_refused(
     with pytest.raises(InputError, match=message):
         submit(Record.read(path), tmp_path / "board", data=NO_DATA)
     assert not (tmp_path / "board").exists()
-
-
-def test_a_record_of_a_version_without_a_setting_is_checked_as_any_other(made: Mapping[str, Record]) -> None:
-    """Its method gives what it gave before, or else its revision was raised."""
-    settings = {key: value for key, value in made["gradient"].method["settings"].items() if key != "channels"}
-    assert settings != made["gradient"].method["settings"]
-    older = {**made["gradient"].method, "settings": settings}
-    assert check_record(replace(made["gradient"], method=older), data=NO_DATA, number=0).check["images"] == []
-    for hidden in (
-        {**older, "spec": "gradient:channels=sum"},
-        {**older, "settings": {**settings, "revisions": {"method gradient": 9}}},
-    ):
-        with pytest.raises(InputError, match="other settings or code here"):
-            check_record(replace(made["gradient"], method=hidden), data=NO_DATA, number=0)
 
 
 def test_maps_that_saw_the_judges_pool_are_refused(made: Mapping[str, Record], tmp_path: Path) -> None:
@@ -396,21 +352,6 @@ def test_a_record_with_entries_of_other_types_is_no_record(
             Record.read(path)
 
 
-def test_passes_count_where_the_net_is_not_called_as_a_whole() -> None:
-    from proofmap.bench import nets
-
-    classifier, image, labels = nets.smoke(), torch.rand(1, 3, 32, 32), torch.tensor([[0, 1]])
-
-    def hidden(f: Classifier, images: Tensor, labels: Tensor) -> Tensor:
-        with torch.no_grad():
-            assert isinstance(f.net, torch.nn.Sequential)
-            f.net.forward(images.repeat(30, 1, 1, 1))
-        return images.mean(dim=1, keepdim=True).expand(-1, labels.shape[1], -1, -1)
-
-    passes = passes_of(Session(classifier), make_method(hidden), image, labels)
-    assert passes == 10  # a third: no gradient was taken
-
-
 def test_passes_of_a_model_without_gradients_are_counted() -> None:
     classifier = Classifier(lambda rows: np.full((len(rows), 2), 0.5), data=np.eye(9, 3))
 
@@ -426,23 +367,6 @@ def elsewhere(record: Record) -> Record:
     return replace(record, machine={**record.machine, "device": "cuda", "device_name": "a GPU"})
 
 
-def test_single_values_may_differ_where_means_agree(made: Mapping[str, Record], tmp_path: Path) -> None:
-    """Values of one image that are .2 higher and .2 lower by turns, as of a mask that was learned on another device."""
-    score = "insertion (gray)"
-    places = chosen_images(made["gradient"], 4)
-    column = [
-        (value or 0.0) + (0.2 if k % 2 else -0.2) for k, value in enumerate(made["gradient"].values[score])
-    ]
-    moved = replace(made["gradient"], values={**made["gradient"].values, score: column})
-    assert places == [0, 1, 2, 3]
-    for record in (moved, elsewhere(moved)):
-        check = check_record(record, data=NO_DATA, number=4).check
-        assert check["rule"] == MEANS and check["largest_difference"] == pytest.approx(0.2, abs=1e-3)
-        assert check["largest_mean_difference"] <= 1e-4
-    row_of = Leaderboard(submit(moved, tmp_path, data=NO_DATA, number=4).parents[1]).board("mini")
-    assert "gradient~" in row_of.table() and "means by at most 0.0" in row_of.rows()[0].rule_words
-
-
 @pytest.mark.parametrize("by, here, there", [(0.004, True, True), (0.02, False, True), (0.2, False, False)])
 def test_raised_means_are_refused_within_the_stated_tolerance(
     by: float, here: bool, there: bool, made: Mapping[str, Record]
@@ -450,12 +374,35 @@ def test_raised_means_are_refused_within_the_stated_tolerance(
     record = raised(made["gradient"], by)
     for one, accepted in ((record, here), (elsewhere(record), there)):
         if accepted:
-            assert check_record(one, data=NO_DATA, number=4).check["images"]
+            check = check_record(one, data=NO_DATA).check
+            assert check["largest_mean_difference"] == pytest.approx(by, abs=1e-3)
         else:
             with pytest.raises(
-                InputError, match=r"insertion .gray.: over 4 images its mean differs by 0\.\d+"
+                InputError, match=r"insertion .gray.: over 1 image its mean differs by 0\.\d+"
             ):
-                check_record(one, data=NO_DATA, number=4)
+                check_record(one, data=NO_DATA)
+
+
+def test_a_package_adds_a_task_by_an_entry_point(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Point:
+        """An entry point as an installed package has it."""
+
+        name = "theirs"
+
+        def load(self) -> Path:
+            return tmp_path / "theirs.toml"
+
+    text = (folder / "tasks" / "mini.toml").read_text().replace("{tasks}", str(folder / "tasks"))
+    (tmp_path / "theirs.toml").write_text(text)
+    monkeypatch.setattr(task, "entry_points", lambda group: [Point()] * (group == "proofmap.tasks"))
+    found = Task.named("theirs")
+    assert "theirs" in task_names() and found.folder == str(tmp_path)
+    assert run_task(found, "random", tmp_path / "run", data=NO_DATA).task == "theirs"
+    (tmp_path / "theirs.toml").write_text("title = 3")
+    with pytest.raises(InputError, match="the task theirs does not state"):
+        Task.named("theirs")
 
 
 # ---- the leaderboard --------------------------------------------------------------------------------------------

@@ -32,10 +32,6 @@ from proofmap.results.paired import fewest_images, holm, sign_flip_p
 from proofmap.results.statistics import Score, mean_score
 
 FOLDER = Path("leaderboard")
-EACH, MEANS = "each value", "means"
-"""How the recomputed values of a record agree with it."""
-TOLERANCE = 0.005
-"""Largest allowed difference of a recomputed value."""
 SHARE = 0.1
 """The share of a record's images that is computed again before the record is added; at least one image."""
 DECIDED = ("completeness", "soundness", "steadiness")
@@ -64,29 +60,25 @@ class Row:
         return self.record.name
 
     @property
-    def rule(self) -> str:
-        """The rule by which recomputed values agree with the record (see :mod:`proofmap.bench.submission`). Empty if none were recomputed."""
-        return str(self.record.check.get("rule", EACH)) if self.record.check.get("images") else ""
-
-    @property
-    def rule_words(self) -> str:
-        """A sentence that says how the record was checked."""
-        check, n = self.record.check, len(self.record.images)
-        if not self.rule:
+    def checked(self) -> str:
+        """How many images were computed again, and how the record agrees with them."""
+        check = self.record.check
+        if not check.get("images"):
             return "no value was computed again"
-        found = f"{len(check['images'])} of {n} computed again on {check['machine']['device']}"
-        if self.rule == EACH:
-            return f"{found}; no value differs by more than {TOLERANCE:g}"
-        single = f"{found}; single values differ by up to {check['largest_difference']:.2f}"
-        if "largest_mean_difference" not in check:
-            return f"{single}; checked by a rule of an earlier version"
-        return f"{single}, and means by at most {check['largest_mean_difference']:.4f}"
+        found = f"{self.recomputed} computed again on {check['machine']['device']}"
+        single = f"single values differ by up to {check['largest_difference']:.4f}"
+        means = check.get("largest_mean_difference")
+        return f"{found}: {single}" + ("" if means is None else f", and means by at most {means:.4f}")
 
     @property
-    def hardly_checked(self) -> str:
-        """The number of recomputed images, such as ``0 of 40``, if fewer than a tenth were recomputed; otherwise empty."""
-        n, recomputed = len(self.record.images), len(self.record.check.get("images", ()))
-        return "" if recomputed >= SHARE * n else f"{recomputed} of {n}"
+    def recomputed(self) -> str:
+        """The number of images that were computed again, such as ``4 of 40``."""
+        return f"{len(self.record.check.get('images', ()))} of {len(self.record.images)}"
+
+    @property
+    def hardly_checked(self) -> bool:
+        """Whether fewer than a tenth of the images were computed again."""
+        return len(self.record.check.get("images", ())) < SHARE * len(self.record.images)
 
     @property
     def lesser(self) -> float:
@@ -142,16 +134,11 @@ class Board:
         return sorted(rows, key=lambda row: (-row.lesser, row.name))
 
     @property
-    def methods(self) -> int:
-        """The number of different methods in the rows. Rows that differ only in settings have the same method; each class of another library
-        and each wrapper is a separate method.
-        """
-        return len({_method_of(record) for record in self.records})
-
-    @property
     def counts(self) -> str:
-        """The numbers of rows and methods as text, such as ``38 rows of 35 methods``."""
-        return f"{counted(len(self.records), 'row')} of {counted(self.methods, 'method')}"
+        """The numbers of rows and of different methods as text, such as ``38 rows of 35 methods``. Rows that differ only in settings have the
+        same method; each class of another library and each wrapper is a separate method."""
+        methods = len({_method_of(record) for record in self.records})
+        return f"{counted(len(self.records), 'row')} of {counted(methods, 'method')}"
 
     @property
     def is_undecidable(self) -> bool:
@@ -190,7 +177,7 @@ class Board:
         cells, rows = [], self.rows(view)
         for row in rows:
             marks = ("*" if row.learned_on else "") + ("!" if row.over_budget else "")
-            marks += "?" if row.hardly_checked else "~" if row.rule not in ("", EACH) else ""
+            marks += "?" if row.hardly_checked else ""
             decided = f"+{_total(row.better_than)} -{_total(row.worse_than)}"
             shown = [_text(row.scores[kind]) for kind in (*DECIDED, "best-effort")]
             cells.append([row.name + marks, *shown, f"{row.record.passes:,}", decided])
@@ -209,8 +196,6 @@ class Board:
             notes.append(f"!: over the budget of {self.task.budget:,} passes for an image.")
         if any(row.hardly_checked for row in rows):
             notes.append(f"?: not recomputed, or for fewer than a tenth of the {self.task.kind}.")
-        if any(row.rule not in ("", EACH) for row in rows):
-            notes.append("~: recomputed with other roundings, and means agree, not single values.")
         return "\n".join([notes[0], "", tables.aligned(header, cells), "", *notes[1:]])
 
 

@@ -1,29 +1,38 @@
-"""Runs a task of ProofBench as a study, in a run directory that can be continued after a stop, and makes the record."""
+"""Runs a task of ProofBench as a study, in a run directory that can be continued after a stop, and makes the record.
+
+Also counts the passes that a method needs for one image. A pass is one image through the net.
+"""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as torch_module
 
-from proofmap.bench.passes import passes_of
 from proofmap.bench.record import Record, images_digest, rounded, weights_digest
 from proofmap.bench.task import VERSION, Task
 from proofmap.classifier import Classifier
+from proofmap.classifier.frozen import Frozen
+from proofmap.classifier.probability_models import ProbabilityModel
+from proofmap.classifier.view import LogitsModule
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, file_name
 from proofmap.core.text import counted
-from proofmap.data.loader import ImageBlock, load_listed
-from proofmap.methods.method import make_method
+from proofmap.data.loader import load_blocks
+from proofmap.methods.method import Method, make_method
 from proofmap.plugins.source import source_files
 from proofmap.plugins.specs import with_files_in
 from proofmap.results.sharing import shared_settings
+from proofmap.session import Session
 from proofmap.study import Plan, Run, Study, Watcher, run_study
-from proofmap.study.opened import OpenStudy, open_study
+from proofmap.study.opened import open_study
 
 RECORDS = "records"
 """The name of the folder in a run directory that has the records made from the run."""
@@ -82,12 +91,13 @@ def run_task(
         raise InputError(
             f"{name} failed on {counted(outcome.failed, 'image')}, the first because: {first.reason}. A record needs all of them"
         )
-    return record_of(task, study, spec, name, out, device=device)
+    return _record_of(task, study, spec, name, out, device=device)
 
 
-def record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, device: str | None) -> Record:
+def _record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, device: str | None) -> Record:
     """The record of a method that was judged on all images of a run."""
     opened = open_study(study, device=device)
+    classifier = opened.classifier
     with Run(out) as run:
         result = run.evaluation(methods=[name]).results[0]
         images = _images(run)
@@ -110,16 +120,19 @@ def record_of(task: Task, study: Study, spec: str, name: str, out: Path, *, devi
         "label_free": registered.flag,
         "files": files_of(spec),
     }
+    first = opened.data.names.index(images[0]["name"])
+    (block,) = load_blocks(opened.data, classifier, [first], block_size=1)
+    labels = torch.tensor([images[0]["labels"]], device=classifier.device)
     return Record(
         bench=VERSION,
         task=task.name,
         task_digest=task.digest,
         method=method,
-        net=weights_digest(opened.classifier),
+        net=weights_digest(classifier),
         images=images,
         metrics=metrics,
         values=values,
-        passes=_counted(opened, name, images[0]),
+        passes=passes_of(opened.session, opened.methods[name], block.images, labels),
         seconds=round(result.seconds, 1),
         machine=machine,
     )
@@ -170,15 +183,62 @@ def _images(run: Run) -> list[dict[str, Any]]:
     ]
 
 
-def loaded(opened: OpenStudy, names: Sequence[Sequence[str]]) -> Iterator[ImageBlock]:
-    """Load images: yields one block for each list of image names, in order."""
-    at, net = {name: k for k, name in enumerate(opened.data.names)}, opened.classifier
-    listed = [[at[name] for name in block] for block in names]
-    return load_listed(opened.data, net.inputs, listed, device=net.device, ahead=0)
+def passes_of(session: Session, method: Method, image: Tensor, labels: Tensor) -> int:
+    """The number of passes that a method needs for one image ``(1, *shape)`` with labels ``(1, L)``.
+
+    Methods of Proofmap state their cost, which the contract tests of methods check. Any other method runs once on this image, and the images
+    that it gives to the net are counted; the larger number counts if it states a cost as well.
+    """
+    stated = method.cost(labels.shape[1], session)
+    if stated is not None and type(method).__module__.startswith("proofmap."):
+        return stated.passes
+    classifier = session.net
+    _ = classifier.batches, classifier.frozen().batches  # finding them takes passes, too
+    with _counted_passes(classifier) as given:
+        session.maps(method, image, labels)
+    return max(sum(given), 0 if stated is None else stated.passes)
 
 
-def _counted(opened: OpenStudy, name: str, image: Mapping[str, Any]) -> int:
-    """The number of passes that the study's method ``name`` needs for this image."""
-    (block,) = loaded(opened, [[image["name"]]])
-    labels = torch.tensor([image["labels"]], device=opened.classifier.device)
-    return passes_of(opened.session, opened.methods[name], block.images, labels)
+@contextmanager
+def _counted_passes(classifier: Classifier) -> Iterator[list[int]]:
+    """The numbers of images that go through the net of a classifier, its frozen copies, and its copies for other libraries.
+
+    Calls of a single layer or part of the net are not counted.
+    """
+    net, given, inside = classifier.net, list[int](), 0
+    kinds = (Frozen, LogitsModule, type(net))
+
+    def begin(module: nn.Module, inputs: Any) -> None:
+        nonlocal inside
+        if isinstance(module, kinds):
+            if inside == 0 and inputs:
+                given.append(len(inputs[0]))
+            inside += 1
+
+    def end(module: nn.Module, inputs: Any, output: Any) -> None:
+        nonlocal inside
+        if isinstance(module, kinds):
+            inside -= 1
+
+    if isinstance(net, ProbabilityModel):
+        call = net.call
+
+        def counted_call(inputs: Any) -> Any:
+            given.append(len(inputs))
+            return call(inputs)
+
+        net.call = counted_call
+        try:
+            yield given
+        finally:
+            net.call = call
+        return
+    hooks = [
+        torch_module.register_module_forward_pre_hook(begin),
+        torch_module.register_module_forward_hook(end, always_call=True),
+    ]
+    try:
+        yield given
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -22,6 +22,11 @@ unseen = ["noise", "images"]     # maps are judged on these as well; a method th
 [study]                          # as in a study file; {data} is the folder of --data, {tasks} the folder of this file
 
 Every task is judged by :data:`METRICS`, once with each fill.
+
+An installed package adds a task by an entry point in the group ``proofmap.tasks``, which names the path of such a file::
+
+    [project.entry-points."proofmap.tasks"]
+    my-task = "my_package:TASK"     # TASK = Path(__file__).parent / "my-task.toml"
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,20 +77,20 @@ class Task:
     learned: tuple[str, ...]
     unseen: tuple[str, ...]
     settings: Mapping[str, Any]
+    folder: str
+    """The folder of its file."""
 
     @classmethod
     def named(cls, name: str) -> Task:
-        """The task of this package with this name."""
-        check_known("task", name, task_names())
-        return cls.from_text(name, (_folder() / f"{name}.toml").read_text(encoding="utf-8"))
-
-    @classmethod
-    def from_text(cls, name: str, text: str) -> Task:
-        """The task that a TOML text describes."""
-        table = tomllib.loads(text)
+        """The task with this name, of this package or of another one that is installed."""
+        files_of_tasks = _files()
+        check_known("task", name, files_of_tasks)
+        file = files_of_tasks[name]
         try:
+            table = tomllib.loads(file.read_text(encoding="utf-8"))
             return cls(
                 name=name,
+                folder=str(file.parent),
                 title=table["title"],
                 kind=table["kind"],
                 budget=table["budget"],
@@ -96,6 +102,8 @@ class Task:
                 unseen=tuple(table["fills"]["unseen"]),
                 settings=table["study"],
             )
+        except (OSError, ValueError) as error:
+            raise InputError(f"the task {name} cannot be read from {file}: {error}") from None
         except KeyError as error:
             raise InputError(f"the task {name} does not state {error}") from None
 
@@ -123,7 +131,7 @@ class Task:
         """The study that judges one method on the task. If ``images`` has names, only on these images of the task."""
         from proofmap.study import Study
 
-        table = placed(dict(self.settings), {"tasks": str(_folder()), "data": str(data)})
+        table = placed(dict(self.settings), {"tasks": self.folder, "data": str(data)})
         if images:
             table["images"] = {**table.get("images", {}), "names": list(images), "number": None}
         method = {"method": spec, "name": name}
@@ -134,9 +142,14 @@ class Task:
 
 def task_names() -> list[str]:
     """The names of all tasks, the smallest first."""
-    names = [file.name.removesuffix(".toml") for file in _folder().iterdir() if file.name.endswith(".toml")]
-    return sorted(names, key=lambda name: (name != "smoke", name))
+    return sorted(_files(), key=lambda name: (name != "smoke", name))
 
 
-def _folder() -> Any:
-    return files("proofmap") / "bench" / "tasks"
+def _files() -> dict[str, Path]:
+    """The files of all tasks by name. Another package cannot replace a task of this one."""
+    installed = {point.name: Path(point.load()) for point in entry_points(group="proofmap.tasks")}
+    return installed | {file.stem: file for file in _folder().glob("*.toml")}
+
+
+def _folder() -> Path:
+    return Path(str(files("proofmap") / "bench" / "tasks"))

@@ -102,13 +102,6 @@ def bench(
         bool,
         typer.Option("--allow-code", help="Run the code that a submitted record brings. Read it first."),
     ] = False,
-    recompute: Annotated[
-        int | None,
-        typer.Option(
-            help="For submit: how many images to compute again; a row with fewer than a tenth is marked.",
-            show_default="a tenth",
-        ),
-    ] = None,
     device: Annotated[str | None, options.DEVICE] = None,
     quiet: Annotated[bool, options.QUIET] = False,
 ) -> None:
@@ -129,7 +122,6 @@ def bench(
             data=data,
             device=options.check_device(device),
             allow_code=allow_code,
-            number=recompute,
             watchers=watchers,
         )
         print_result(path)
