@@ -623,36 +623,6 @@ def test_what_does_not_fit_is_left_alone(conv: object) -> None:
     assert not FrozenConv2d.fits(conv)
 
 
-RELU = nn.ReLU()
-CHAINS = {
-    "a classifier": nn.Sequential(
-        conv(), norm(), RELU, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 5)
-    ),
-    "nothing": nn.Sequential(),
-    "chains in a chain": nn.Sequential(
-        nn.Sequential(conv(), RELU), RELU, nn.Sequential(conv(4), nn.Flatten())
-    ),
-    "a part that is looked into": nn.Sequential(
-        RELU, Made(added_in_place, conv=conv(), norm=norm(), other=conv(), relu=RELU)
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", CHAINS)
-def test_a_chain_of_layers_has_the_graph_that_torch_finds(kind: str) -> None:
-    found, expected = frozen._traced(CHAINS[kind]), fx.symbolic_trace(CHAINS[kind])
-    assert found is not None and type(found).__name__ == type(expected).__name__
-    assert found.code == expected.code and str(found.graph) == str(expected.graph)
-    assert [*dict(found.named_modules())] == [*dict(expected.named_modules())]
-    assert found.state_dict().keys() == expected.state_dict().keys()
-
-
-def test_a_chain_of_layers_is_not_traced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fx, "symbolic_trace", None)
-    traced = {kind: frozen._traced(net) is not None for kind, net in CHAINS.items()}
-    assert traced == {kind: kind != "a part that is looked into" for kind in CHAINS}
-
-
 def test_a_batch_norm_becomes_one_multiplication_and_addition() -> None:
     for norm in (nn.BatchNorm2d(4, eps=0.1), nn.BatchNorm2d(4, affine=False)):
         nn.init.uniform_(norm.running_mean, -1, 1)

@@ -12,8 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from proofmap.classifier.frozen import freeze
-from proofmap.classifier.frozen_conv import FrozenConv2d
-from proofmap.classifier.phases import Phases
+from proofmap.classifier.frozen_conv import FrozenConv2d, Phases
 from proofmap.models import load_classifier
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.classifier.classifier import as_classifier
 from proofmap.classifier.kernels import outside_inference_mode
-from proofmap.classifier.randomised import Layer, grouped, layers_of, randomised
+from proofmap.classifier.randomised import grouped, layers_of, randomised
 from proofmap.core.errors import InputError
 from proofmap.core.labels import NO_LABEL, LabelRule, Labels
 from proofmap.core.progress import Progress
@@ -157,7 +157,7 @@ def _steps(
         yield _Step("labels", 1, "a net trained on shuffled labels", of, of, (), relabelled)
 
 
-def _randomised_groups(order: Order, parts: Sequence[Layer]) -> list[Sequence[Layer]]:
+def _randomised_groups(order: Order, parts: Sequence[tuple[str, ...]]) -> list[Sequence[tuple[str, ...]]]:
     """For each step of ``order``, the groups of layers that are randomised."""
     if order == "last":
         return [parts[-1:]]
@@ -168,7 +168,7 @@ def _randomised_groups(order: Order, parts: Sequence[Layer]) -> list[Sequence[La
     return [parts[-k:] for k in range(1, len(parts) + 1)]
 
 
-def _layer_words(order: Order, taken: Sequence[Layer], drawn: int, of: int) -> str:
+def _layer_words(order: Order, taken: Sequence[tuple[str, ...]], drawn: int, of: int) -> str:
     """The layers of a step in words, such as ``all 53 layers`` or ``the last 9 layers``."""
     if drawn == of:
         return f"all {counted(of, 'layer')}"

@@ -5,16 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier.arguments import described_inputs, described_net
 from proofmap.classifier.frozen import freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
-from proofmap.classifier.label_set import chosen_labels
 from proofmap.classifier.memory import probe_batch_sizes
 from proofmap.classifier.outputs import (
     Outputs,
@@ -22,18 +20,18 @@ from proofmap.classifier.outputs import (
     check_declaration,
     check_finite,
     check_rows,
+    chosen_labels,
     names_of,
 )
-from proofmap.classifier.probability_models import ProbabilityModel, has_gradient
-from proofmap.classifier.steadiness import count_labels, outputs_on_noise
+from proofmap.classifier.probability_models import ProbabilityModel, described_inputs, described_net
+from proofmap.classifier.steadiness import count_labels
 from proofmap.classifier.together import ask, is_together, share_of
-from proofmap.classifier.versions import NetVersion, tensors_of
 from proofmap.classifier.view import (
     LogitsModule,
-    check_weights,
+    NetVersion,
     copy_net,
-    device_of,
-    dtype_of,
+    place_of,
+    tensors_of,
     usable_device,
     view_of,
 )
@@ -112,11 +110,11 @@ class Classifier:
         net, self.outputs, names = described_net(net, self.inputs, outputs, names, from_data=data is not None)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"batch_size must be at least 1, not {batch_size}")
-        check_weights(net)
-        self.device = usable_device(device) if device is not None else device_of(net)
+        self.device, self.dtype = place_of(net)
+        if device is not None:
+            self.device = usable_device(device)
         self.net = view_of(net, self.device) if isinstance(net, nn.Module) else net
         self._version = NetVersion(net)  # when the view was made
-        self.dtype = dtype_of(net)
         self.name = name or getattr(net, "__qualname__", type(net).__name__)
         self._source: Classifier | None = None  # the classifier that this one was frozen from
         self._mean, self._std = self.inputs.scale(self.device)
@@ -155,7 +153,16 @@ class Classifier:
     @cached_property
     def differentiable(self) -> bool:
         """Whether the net's outputs have a gradient with respect to the input. For a function, one pass is made to find out."""
-        return isinstance(self.net, nn.Module) or has_gradient(self.net, self.blank(1).to(self.dtype))
+        if isinstance(self.net, (nn.Module, ProbabilityModel)):
+            return isinstance(self.net, nn.Module)
+        with torch.enable_grad(), torch.inference_mode(False):
+            x = self.blank(1).to(self.dtype).requires_grad_(True)
+            try:
+                return bool(getattr(self.net(x.clone()), "requires_grad", False))
+            except RuntimeError as error:  # a function that calls NumPy refuses such an input
+                if "requires grad" not in str(error):
+                    raise
+                return False
 
     @property
     def independent(self) -> bool:
@@ -233,7 +240,7 @@ class Classifier:
         if self._source is not None:
             self.net = self._source.frozen(dtype=self.dtype, compile=self._compiled).net
         else:
-            self.net, self.dtype = view_of(original, self.device), dtype_of(original)
+            self.net, self.dtype = view_of(original, self.device), place_of(original)[1]
             self._frozen.clear()
 
     def state(self) -> Hashable:
@@ -286,9 +293,16 @@ class Classifier:
         out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:
             check_finite(out, self.inputs.singular)
-            check_declaration(out.detach(), self.outputs, partial(outputs_on_noise, self))
+            check_declaration(out.detach(), self.outputs, self._outputs_on_noise)
             self._checked, self.one_output = True, out.shape[1] == 1
         return as_logits(out, self.outputs)
+
+    def _outputs_on_noise(self) -> Tensor:
+        """The net's outputs for four inputs of strong noise, with autograd's graph."""
+        with torch.enable_grad():
+            x = self.inputs.strong_noise(4).to(self.device, self.dtype).requires_grad_(True)
+            out: Tensor = self.net(x.clone())  # a net may change its input, which a leaf does not allow
+            return out.float()
 
     def log_f(self, logits: Tensor) -> Tensor:
         """log f(x, a) for every label a, ``(N, A)``, from logits ``(N, A)``; minus infinity outside a renormalised label set."""

@@ -8,7 +8,6 @@ copy would differ, the net is used unchanged.
 
 from __future__ import annotations
 
-import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -21,8 +20,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from proofmap.classifier.frozen_conv import FrozenConv2d
 from proofmap.classifier.kernels import steady_kernels
-from proofmap.classifier.versions import tensors_of
-from proofmap.classifier.view import copy_net, has_hooks
+from proofmap.classifier.view import copy_net, has_hooks, tensors_of
 
 _RECTIFIERS: dict[object, tuple[float, float]] = {
     nn.ReLU: (0.0, math.inf),
@@ -225,32 +223,10 @@ class Affine(nn.Module):
 
 def _traced(net: nn.Module) -> fx.GraphModule | None:
     try:
-        if _is_chain(net):
-            return fx.GraphModule(net, _graph_of_chain(net), type(net).__name__)
         traced: fx.GraphModule = fx.symbolic_trace(net)
         return traced
     except Exception:  # fx refuses data-dependent control flow in many ways; folding is only a speed-up
         return None
-
-
-def _is_chain(net: nn.Module) -> bool:
-    """Whether a net is a sequence of torch's layers, which torch.fx does not look into, or of such sequences."""
-    return type(net) is nn.Sequential and all(
-        _is_chain(part) or fx.Tracer().is_leaf_module(part, "") for part in net
-    )
-
-
-def _graph_of_chain(net: nn.Module) -> fx.Graph:
-    """The graph that ``fx.symbolic_trace`` finds. To trace, torch changes the class of all modules, which takes milliseconds."""
-    graph, names = fx.Graph(), {part: name for name, part in net.named_modules()}
-
-    def behind(node: fx.Node, part: nn.Module) -> fx.Node:
-        if isinstance(part, nn.Sequential):
-            return functools.reduce(behind, part, node)
-        return graph.call_module(names[part], (node,))
-
-    graph.output(behind(graph.placeholder("input"), net))
-    return graph
 
 
 class _Calls:

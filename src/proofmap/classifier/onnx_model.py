@@ -22,12 +22,6 @@ _TYPES: Mapping[str, Any] = {
 }
 
 
-def is_session(thing: object) -> bool:
-    """Whether an object is an ``onnxruntime.InferenceSession``."""
-    kind = type(thing)
-    return kind.__name__ == "InferenceSession" and kind.__module__.partition(".")[0] == "onnxruntime"
-
-
 class OnnxModel:
     """An ONNX model as a function from an array, or a data frame, to its output of probabilities or logits ``(N, A)``.
 
@@ -57,10 +51,6 @@ class OnnxModel:
         self.output = chosen.name
         self.maps_labels = chosen.type.startswith("seq(map(")
         self.__qualname__ = "onnx"
-
-    @classmethod
-    def load(cls, path: str | Path) -> OnnxModel:
-        return cls(Path(path).read_bytes(), str(path))
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -95,13 +85,6 @@ class OnnxModel:
         if len(self.inputs) == 1:
             (only,) = self.inputs
             return {only.name: np.asarray(table).astype(_type_of(only))}
-        columns = list(getattr(table, "columns", ()))
-        lacking = [one.name for one in self.inputs if one.name not in columns]
-        if lacking:
-            raise ModelError(
-                f"the ONNX model takes the column {lacking[0]!r}, which the data does not have; it has "
-                f"{', '.join(map(str, columns)) or 'no names of columns'}"
-            )
         return {
             one.name: np.asarray(table[one.name]).astype(_type_of(one)).reshape(-1, 1) for one in self.inputs
         }

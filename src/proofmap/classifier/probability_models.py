@@ -1,5 +1,5 @@
-"""Models that return probabilities and are not torch nets: scikit-learn, XGBoost, LightGBM, CatBoost, ONNX, Keras, functions of a data
-frame.
+"""The arguments of a classifier that describe the net, and models that return probabilities and are not torch nets: scikit-learn, XGBoost,
+LightGBM, CatBoost, ONNX, Keras, functions of a data frame.
 
 These models have no gradients. Rows ``(N, columns)`` become a data frame or an array like the one that the model was fitted on; texts become
 a list of strings (:meth:`~proofmap.core.inputs.Inputs.decode`). The model is called once for a whole batch, because most of the time of a
@@ -10,17 +10,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from proofmap.classifier.onnx_model import OnnxModel, is_session
+from proofmap.classifier.onnx_model import OnnxModel
 from proofmap.classifier.outputs import Outputs
 from proofmap.core.errors import InputError, ModelError, ProofmapError
-from proofmap.core.inputs import Columns, Inputs, Rows, Text, TextInputs
+from proofmap.core.inputs import Columns, Inputs, Pictures, Rows, Text, TextInputs
 from proofmap.core.text import counted
 from proofmap.plugins.failures import reason_of
 
@@ -69,23 +69,9 @@ class ProbabilityModel:
     def _checked(self, found: Any, count: int) -> NDArray[np.float32]:
         """The probabilities ``(N, A)`` in ``found``, checked. A model with two labels may return only the probabilities of the second label."""
         name = self.__qualname__
-        if isinstance(found, list) and found and np.ndim(found[0]) == 2:
-            raise ModelError(
-                f"{name} has {counted(len(found), 'output')}; Proofmap explains one: pass a function that returns the probabilities of one"
-            )
         values = np.asarray(found.detach().cpu() if isinstance(found, Tensor) else found, dtype=np.float64)
         certain = self.outputs == "probabilities"
-        if self.declared == "probability" and values.ndim == 2 and values.shape[1] > 1:
-            raise ModelError(
-                f"outputs='probability' was declared, but {name} returned {values.shape[1]} columns. Leave outputs out if they are the "
-                "probabilities of all labels"
-            )
         if certain and values.ndim == 2 and values.shape[1] == 1:
-            if self.names is not None and len(self.names) == 1:
-                raise ModelError(
-                    f"{name} was fitted on one label, {self.names[0]!r}, and gives it the probability 1 for every {self.inputs.singular}: "
-                    "there is nothing to explain. Fit it on data with two labels or more"
-                )
             values = values[:, 0]
         if certain and values.ndim == 1:
             if self.declared is None and not is_probability_model(self.model):
@@ -130,10 +116,7 @@ class ProbabilityModel:
         if self.columns is None:
             return ""
         if not bool(rows.isnan().any()):
-            given = ", ".join(self.columns.names[:_SHOWN]) + (
-                ", ..." if len(self.columns.names) > _SHOWN else ""
-            )
-            return f" It was given the columns {given}: leave out those that it does not take"
+            return f" It was given the columns {', '.join(self.columns.names[:_SHOWN])}: leave out those that it does not take"
         column = self.columns.names[int(rows.isnan().any(dim=0).nonzero()[0])]
         return (
             f" The column {column!r} has missing values. If the model takes none, fit it in a pipeline after an imputer "
@@ -141,7 +124,93 @@ class ProbabilityModel:
         )
 
 
-def check_rounding(model: Any, data: Any, inputs: Rows) -> None:
+def described_net(
+    net: Any, inputs: Inputs, outputs: Outputs | None, names: Sequence[str] | None, *, from_data: bool
+) -> tuple[Any, Outputs, Sequence[str] | None]:
+    """The net in the form that the classifier calls, from tensors to tensors, its kind of outputs, and the names of its labels. If outputs or
+    names are not given, they are taken from the model if it states them.
+
+    Models that are not torch nets are wrapped. With ``from_data`` or for texts, functions are wrapped too.
+    """
+    if outputs not in (None, *get_args(Outputs)):
+        *others, last = map(repr, get_args(Outputs))
+        raise InputError(f"outputs must be {', '.join(others)} or {last}, not {outputs!r}")
+    if isinstance(net, ProbabilityModel):  # of another classifier
+        net = ProbabilityModel(net.model, inputs, net.declared if outputs is None else outputs)
+    elif is_probability_model(net) or (
+        (from_data or isinstance(inputs, Text)) and not isinstance(net, nn.Module)
+    ):
+        if isinstance(inputs, Rows) and inputs.table is None:
+            raise InputError(
+                f"a classifier of {_name_of(net)} needs data=, rows like those that it was fitted on: "
+                "pm.Classifier(model, data=frame). They say which columns there are"
+            )
+        net = ProbabilityModel(net, inputs, outputs)
+    if isinstance(net, ProbabilityModel):
+        return net, net.outputs, net.names if names is None else names
+    if outputs == "probability":
+        raise InputError(
+            "outputs='probability' is for a function of tables or texts. For a net with one output, pass outputs='sigmoid-probabilities' if it "
+            "ends in a sigmoid, and outputs='sigmoid' if it does not"
+        )
+    return net, outputs or "logits", names
+
+
+def described_inputs(
+    net: object, data: Any, inputs: Inputs | None, size: int | tuple[int, int] | None, **pictures: Any
+) -> Inputs:
+    """The kind of input that a net takes: ``inputs`` if given, otherwise the kind that ``data`` describe, otherwise pictures of the size
+    ``size`` with the settings in ``pictures``.
+    """
+    if not callable(net) and not is_probability_model(net):
+        raise InputError(
+            f"net must be a torch module, a function, or a model with predict_proba, not {type(net).__name__}"
+        )
+    if sum(each is not None for each in (data, inputs, size)) > 1:
+        raise InputError(
+            "give one of size= (of pictures), data= (rows like those that the model was fitted on) or inputs=, not both"
+        )
+    if data is not None:
+        is_texts = not isinstance(data, (str, bytes)) and Text().takes(data)
+        return Text.of(data) if is_texts else _rows(net, data)
+    if inputs is not None:
+        return inputs
+    if size is not None:
+        mean, std = tuple(pictures.pop("mean")), tuple(pictures.pop("std"))
+        return Pictures(size=size, mean=mean, std=std, **pictures)  # type: ignore[arg-type]
+    if takes_texts(net):
+        return Text()
+    if hasattr(net, "predict_proba"):
+        raise InputError(
+            f"a classifier of {type(net).__name__} needs data=, rows like those that it was fitted on: pm.Classifier(model, data=frame)"
+        )
+    raise InputError(
+        "a classifier needs size (of its pictures), data= (of its tables), or inputs= for other kinds of input"
+    )
+
+
+def _rows(net: object, data: Any) -> Rows:
+    """The description of rows like those of ``data``. Refuses rows that are all equal. If the model knows its columns, other columns are
+    refused too."""
+    inputs = Rows.of(data)
+    rows = inputs.examples
+    if rows is not None and bool((rows == rows[0]).all()):
+        raise InputError(
+            f"data has {counted(len(rows), 'row')}, {'all' if len(rows) > 1 else 'and'} equal to the mean that hidden columns show, so every map would "
+            "score 1. Give more rows like those that the model was fitted on: data=frame, or MODEL?data=FILE.csv&target=COLUMN in a model string"
+        )
+    fitted = getattr(net, "feature_names_in_", None)
+    extra = [] if fitted is None else [name for name in inputs.names if name not in set(map(str, fitted))]
+    if extra and inputs.table is not None and inputs.table.library is not None:
+        raise InputError(
+            f"the table has the column {extra[0]!r}, which the model was not fitted on. Leave it out: frame.drop(columns={extra[:6]!r})"
+        )
+    if not isinstance(net, nn.Module):
+        _check_rounding(net, data, inputs)
+    return inputs
+
+
+def _check_rounding(model: Any, data: Any, inputs: Rows) -> None:
     """Refuse a model whose outputs change if the rows of ``data`` are rounded to float32, the precision in which ``inputs`` stores rows.
 
     This matters if a column has more digits than float32 can hold and the model needs them, such as seconds since 1970. Up to 32
@@ -185,41 +254,8 @@ def is_probability_model(net: object) -> bool:
     """Whether an object is a model, but neither a torch net nor a function."""
     if isinstance(net, nn.Module):
         return False
-    return hasattr(net, "predict_proba") or _is_other_model(net)
-
-
-def as_function(net: Any, inputs: Inputs, outputs: Outputs | None, *, from_data: bool) -> Any:
-    """The net in the form that the classifier calls, from tensors to tensors. Models that are not torch nets are wrapped. With
-    ``from_data`` or for texts, functions are wrapped too. Other nets are returned unchanged.
-    """
-    if isinstance(net, ProbabilityModel):  # of another classifier
-        return ProbabilityModel(net.model, inputs, net.declared if outputs is None else outputs)
-    readable = from_data or isinstance(inputs, Text)
-    function_of_table = readable and callable(net) and not isinstance(net, nn.Module)
-    if not is_probability_model(net) and not function_of_table:
-        return net
-    if isinstance(inputs, Rows) and inputs.table is None:
-        raise InputError(
-            f"a classifier of {_name_of(net)} needs data=, rows like those that it was fitted on: "
-            "pm.Classifier(model, data=frame). They say which columns there are"
-        )
-    return ProbabilityModel(net, inputs, outputs)
-
-
-def has_gradient(net: Any, x: Tensor) -> bool:
-    """Whether the outputs of a function have a gradient with respect to its input. The function is called once with ``x`` to find out.
-
-    The result is False if the function refuses an input that requires a gradient, as a function that calls NumPy does.
-    """
-    if isinstance(net, ProbabilityModel):
-        return False
-    with torch.enable_grad(), torch.inference_mode(False):
-        try:
-            return bool(getattr(net(x.requires_grad_(True).clone()), "requires_grad", False))
-        except RuntimeError as error:
-            if "requires grad" not in str(error):
-                raise
-            return False
+    known = isinstance(net, OnnxModel) or _is_session(net) or _is_booster(net) or _is_keras(net)
+    return known or hasattr(net, "predict_proba")
 
 
 def _fitted(value: Any) -> Any:
@@ -237,8 +273,9 @@ def _fitted(value: Any) -> Any:
     return value if plain else type(value).__name__
 
 
-def _is_other_model(net: object) -> bool:
-    return is_session(net) or isinstance(net, OnnxModel) or _is_booster(net) or _is_keras(net)
+def _is_session(net: object) -> bool:
+    kind = type(net)
+    return kind.__name__ == "InferenceSession" and kind.__module__.partition(".")[0] == "onnxruntime"
 
 
 def _is_booster(net: object) -> bool:
@@ -265,7 +302,7 @@ def _call_of(model: Any) -> Callable[[Any], Any]:
         return model.predict_proba  # type: ignore[no-any-return]
     if isinstance(model, OnnxModel):
         return model
-    if is_session(model):
+    if _is_session(model):
         return OnnxModel(model)
     if _is_booster(model):
         if type(model).__module__.startswith("lightgbm"):

@@ -19,13 +19,11 @@ from proofmap.classifier.view import copy_net
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 
-Layer = tuple[str, ...]
-"""The names of a layer's modules: one with weights, then its normalisations."""
 _CHUNK = 1_000_000
 
 
-def layers_of(classifier: Classifier) -> list[Layer]:
-    """The layers of the net from its input to its output."""
+def layers_of(classifier: Classifier) -> list[tuple[str, ...]]:
+    """The layers of the net from its input to its output: for each, the names of its modules, one with weights and then its normalisations."""
     source = _source(classifier)
     net = _module_of(source)
     started: dict[str, int] = {}
@@ -51,7 +49,7 @@ def layers_of(classifier: Classifier) -> list[Layer]:
         latest = max(latest, when[name])
     owners = [name for name, module in net.named_modules() if module._parameters]
     owners.sort(key=when.__getitem__)
-    layers: list[Layer] = []
+    layers: list[tuple[str, ...]] = []
     for name in owners:
         begins = any(w is not None and w.ndim > 1 for w in net.get_submodule(name)._parameters.values())
         if begins or not layers:
@@ -63,7 +61,7 @@ def layers_of(classifier: Classifier) -> list[Layer]:
     return layers
 
 
-def grouped(layers: Sequence[Layer], groups: int) -> list[Layer]:
+def grouped(layers: Sequence[tuple[str, ...]], groups: int) -> list[tuple[str, ...]]:
     """The layers in at most ``groups`` groups of about equal size; the last layer is a group by itself.
 
     >>> grouped([("a",), ("b",), ("c", "c.norm"), ("d",)], 3)

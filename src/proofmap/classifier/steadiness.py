@@ -11,7 +11,6 @@ are wider, because the net of a study may be quantized in steps that depend on t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -37,40 +36,6 @@ class UnsteadyNet(ModelError):
     """The net is not a function of the image: its outputs differ between two calls, or depend on the other images."""
 
 
-def check_repeated(
-    logits: Callable[[Tensor], Tensor], x: Tensor, first: Tensor, dtype: torch.dtype, item: str = "image"
-) -> None:
-    """Refuse a net whose outputs for the batch ``x`` differ from ``first``, the outputs of an earlier call with ``x``. The message says
-    whether the net draws random numbers."""
-    moved = _largest_change(logits(x), first)
-    if moved <= _limit(dtype):
-        return
-    if _largest_change(_seeded(logits, x), _seeded(logits, x)) <= _limit(dtype):
-        cause = "It draws random numbers: look for a dropout that stays on in evaluation mode"
-    else:
-        cause = "It has a state that changes with every call (a counter, a running mean, a cache), or random numbers of its own"
-    raise UnsteadyNet(
-        f"two calls of the net on the same {item} give outputs that differ by {_size(moved, first)}, so f(x, a) is not defined. "
-        f"{cause}. Make it a function of its input alone."
-    )
-
-
-def check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
-    """Raise if a net's outputs for the same images differ between a batch with other images (``among``) and one without (``alone``)."""
-    moved = _largest_change(among, alone)
-    if moved > _OTHER_COMPANY:
-        one, others = ("a row", "rows") if isinstance(inputs, Rows) else ("an image", "images")
-        advice = (
-            "Look for a step that ranks or centers the rows that it is given, in place of values found when it was fitted."
-            if isinstance(inputs, Rows)
-            else "Look for a batch-norm in training mode or without running statistics (track_running_stats=False)."
-        )
-        raise UnsteadyNet(
-            f"the net's output for {one} depends on the other {others} of its batch: it moves by {_size(moved, alone)}, so "
-            f"f(x, a) is not defined. {advice}"
-        )
-
-
 def count_labels(classifier: Classifier) -> int:
     """The number of labels of a net, found by a pass of two test inputs. Raises an error if the net fails on these inputs, if two calls give
     different outputs, or if the outputs for an input depend on the other inputs of the batch.
@@ -78,33 +43,40 @@ def count_labels(classifier: Classifier) -> int:
     inputs = classifier.inputs
 
     @exit_as_error()
+    @torch.no_grad()
     def look(x: Tensor) -> Tensor:
-        return comparable(classifier(x), classifier.outputs)
+        return _comparable(classifier(x), classifier.outputs)
 
-    with torch.no_grad():
-        try:
-            ramp = inputs.probe().to(classifier.device)
-            pair = look(torch.cat([classifier.blank(1), ramp]))
-            alone = look(ramp)
-            check_repeated(look, ramp, alone, classifier.dtype, inputs.singular)
-        except ModelError:
-            raise
-        except Exception as error:
-            raise ModelError(
-                f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
-                f"{reason_of(error)}. {inputs.shape_hint()}"
-            ) from error
-    check_company(pair[1:], alone, inputs)
+    try:
+        ramp = inputs.probe().to(classifier.device)
+        pair, alone, again = look(torch.cat([classifier.blank(1), ramp])), look(ramp), look(ramp)
+    except ModelError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"the net fails on two {inputs.noun} of shape ({', '.join(map(str, inputs.shape))}): "
+            f"{reason_of(error)}. {inputs.shape_hint()}"
+        ) from error
+    if (moved := _largest_change(again, alone)) > _limit(classifier.dtype):
+        raise UnsteadyNet(
+            f"two calls of the net on the same {inputs.singular} give outputs that differ by {_size(moved, alone)}, so f(x, a) is not defined. Make it "
+            "a function of its input alone: look for a dropout that stays on in evaluation mode, other random numbers, or a state that changes with "
+            "every call (a counter, a running mean, a cache)."
+        )
+    _check_company(pair[1:], alone, inputs)
     return pair.shape[1]
 
 
-def outputs_on_noise(classifier: Classifier) -> Tensor:
-    """The outputs of a net for four inputs of strong noise, with autograd's graph."""
-    noise = classifier.inputs.strong_noise(4)
-    with torch.enable_grad():
-        x = noise.to(classifier.device, classifier.dtype).requires_grad_(True)
-        out: Tensor = classifier.net(x.clone())  # a net may change its input, which a leaf does not allow
-        return out.float()
+def _check_company(among: Tensor, alone: Tensor, inputs: Inputs) -> None:
+    """Raise if a net's outputs for the same inputs differ between a batch with other inputs (``among``) and one without (``alone``)."""
+    if (moved := _largest_change(among, alone)) > _OTHER_COMPANY:
+        advice = "a batch-norm in training mode or without running statistics (track_running_stats=False)."
+        if isinstance(inputs, Rows):
+            advice = "a step that ranks or centers the rows that it is given, in place of values found when it was fitted."
+        raise UnsteadyNet(
+            f"the net's output for one {inputs.singular} depends on the other {inputs.noun} of its batch: it moves by {_size(moved, alone)}, so "
+            f"f(x, a) is not defined. Look for {advice}"
+        )
 
 
 class FirstLook:
@@ -124,10 +96,10 @@ class FirstLook:
                 "between. Make it a function of its input alone; after training, call reset() of a Judge before update()."
             )
         mixed = torch.cat([self.classifier.blank(1), self.images.flip(0)])
-        check_company(self._outputs(mixed)[1:].flip(0), self._before, self.classifier.inputs)
+        _check_company(self._outputs(mixed)[1:].flip(0), self._before, self.classifier.inputs)
 
     def _outputs(self, images: Tensor) -> Tensor:
-        return comparable(self.classifier.logits(images), self.classifier.outputs)
+        return _comparable(self.classifier.logits(images), self.classifier.outputs)
 
 
 @torch.no_grad()
@@ -146,7 +118,7 @@ def difference_between_batches(classifier: Classifier, x: Tensor) -> float:
         parts = torch.cat([classifier(x[a:b]) for a, b in pairwise(cuts) if b > a])
     if not bool(whole.isfinite().all() and parts.isfinite().all()):
         return 0.0  # the game says so, with the inputs
-    one, other = (comparable(each, classifier.outputs) for each in (whole, parts))
+    one, other = (_comparable(each, classifier.outputs) for each in (whole, parts))
     size, largest = float((one - other).abs().max()), float(torch.maximum(one.abs(), other.abs()).max())
     moved = float((classifier.log_f(whole).exp() - classifier.log_f(parts).exp()).abs().max())
     if size > _MASKED_OUTPUT * largest or moved > _MASKED_F:
@@ -159,7 +131,7 @@ def difference_between_batches(classifier: Classifier, x: Tensor) -> float:
     return moved
 
 
-def comparable(logits: Tensor, outputs: str) -> Tensor:
+def _comparable(logits: Tensor, outputs: str) -> Tensor:
     """The net's outputs in a form that can be compared: logits, or probabilities if the net returns probabilities, because rounding changes
     the logit of a probability near 0 or 1.
     """
@@ -181,14 +153,3 @@ def _size(moved: float, outputs: Tensor) -> str:
 
 def _limit(dtype: torch.dtype) -> float:
     return _SAME_CALL if dtype in (torch.float32, torch.float64) else _SAME_CALL_IN_HALF
-
-
-def _seeded(logits: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """``logits(x)`` with torch's random generators seeded. The state of the generators is restored."""
-    devices = [x.device] if x.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        torch.default_generator.manual_seed(0)
-        for device in devices:
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(0)
-        return logits(x)

@@ -1,18 +1,21 @@
-"""Private copies of the user's net, so that the net itself is never touched."""
+"""Private copies of the user's net, so that the net itself is never touched, and whether the net has changed since, such as by training."""
 
 from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from proofmap.classifier.outputs import Outputs, as_logits
-from proofmap.classifier.versions import tensors_of
 from proofmap.core.errors import InputError, ModelError
 from proofmap.plugins.failures import reason_of
+
+_TORCHS_OWN = frozenset(vars(nn.Module()))  # the mode, weights, buffers, hooks
+_PLAIN = frozenset([bool, int, float, complex, str, bytes, type(None)])
+_LARGE = 100  # entries of a list or dictionary that are looked at
 
 
 def view_of(net: nn.Module, device: torch.device) -> nn.Module:
@@ -80,29 +83,19 @@ def usable_device(name: str | torch.device) -> torch.device:
     return torch.device(name)
 
 
-def check_weights(net: object) -> None:
-    """Refuse a net with weights on torch's meta device: they have a shape, but no values."""
-    if any(tensor.is_meta for tensor in tensors_of(net)):
+def place_of(net: object) -> tuple[torch.device, torch.dtype]:
+    """The device and the floating type of a net's weights; the CPU and float32 for a function or a net without weights. Raises a ModelError for
+    weights on torch's meta device, which have a shape, but no values.
+    """
+    tensors = tensors_of(net)
+    if any(tensor.is_meta for tensor in tensors):
         raise ModelError(
             f"weights of the net {type(net).__name__} are on torch's meta device, so they have no values. Load them first, such as by "
             "net.load_state_dict(state, assign=True), or build the net on the CPU"
         )
-
-
-def device_of(net: object) -> torch.device:
-    """The device of a net's weights; the CPU for a function or a net without weights."""
-    for tensor in tensors_of(net):
-        return tensor.device
-    return torch.device("cpu")
-
-
-def dtype_of(net: object) -> torch.dtype:
-    """The floating type of the net's weights; float32 for a function or a net without weights."""
-    if isinstance(net, nn.Module):
-        for weight in net.parameters():
-            if weight.is_floating_point():
-                return weight.dtype
-    return torch.float32
+    weights = net.parameters() if isinstance(net, nn.Module) else ()
+    dtypes = (weight.dtype for weight in weights if weight.is_floating_point())
+    return tensors[0].device if tensors else torch.device("cpu"), next(dtypes, torch.float32)
 
 
 class LogitsModule(nn.Module):
@@ -140,3 +133,100 @@ class LogitsModule(nn.Module):
         out: Tensor = self.net(((images - self.mean) / self.std).to(self.dtype))
         logits = as_logits(out.to(torch.float32, copy=True), self.outputs)
         return logits if self.outside is None else logits + self.outside
+
+
+# ---- changes of the net ----------------------------------------------------------------------------------------------
+
+
+class NetVersion:
+    """The weights, buffers, layers and plain attributes of a net at one moment.
+
+    Not noticed are changes of weights that torch does not track (``.data``, NumPy), and changes inside an attribute that is an object of
+    another kind, an array, or a list or dictionary of more than 100 entries. Another object in its place is noticed.
+    """
+
+    def __init__(self, net: object) -> None:
+        self.net = net if isinstance(net, nn.Module) else None
+        self.state: Hashable = _state_of(net)
+        self._counted: Sequence[tuple[Tensor, int]] = [
+            (tensor, tensor._version) for tensor in tensors_of(net) if not tensor.is_inference()
+        ]
+
+    def is_old(self) -> bool:
+        """Whether the net has changed since this object was made. Training changes batch-norm statistics without a new version of their
+        tensors, but it also increases a counter of batches, which is noticed.
+        """
+        return self.net is not None and self.state != _state_of(self.net)
+
+    def is_changed_in_place(self) -> bool:
+        """Whether one of the tensors was changed in place. This takes microseconds; :meth:`is_old` also notices replaced tensors."""
+        return any(tensor._version != version for tensor, version in self._counted)
+
+    def __getstate__(self) -> dict[str, object]:
+        """The state for a copy. A copy belongs to another net, which does not change when this one is trained."""
+        return {"net": None, "state": self.state, "_counted": ()}
+
+
+def tensors_of(net: object) -> list[Tensor]:
+    """The weights and then the buffers of a net, each once, in the order of its modules; empty for a function.
+
+    Every call of a classifier uses this function. Torch's ``parameters()`` and ``buffers()`` together take three times as long.
+    """
+    weights, buffers = dict[int, Tensor | None](), dict[int, Tensor | None]()
+    for module in _modules_of(net):
+        for weight in module._parameters.values():
+            weights[id(weight)] = weight
+        for buffer in module._buffers.values():
+            buffers[id(buffer)] = buffer
+    return [tensor for tensor in (*weights.values(), *buffers.values()) if tensor is not None]
+
+
+def _modules_of(net: object) -> Iterator[nn.Module]:
+    """The modules of a net, each once; none for a function."""
+    parts: list[nn.Module | None] = [net] if isinstance(net, nn.Module) else []
+    seen = set[nn.Module]()
+    while parts:
+        part = parts.pop()
+        if part is None or part in seen:
+            continue
+        seen.add(part)
+        yield part
+        parts += [*part._modules.values()][::-1]
+
+
+def _state_of(net: object) -> Hashable:
+    return tuple(map(_tensor_state, tensors_of(net))), tuple(map(_module_state, _modules_of(net)))
+
+
+def _module_state(module: nn.Module) -> Hashable:
+    """The class of a module, the names of its parts, and its attributes. Attributes are many, so plain ones cost no call."""
+    attributes = tuple(
+        [
+            value if type(value) in _PLAIN else _value_state(value)
+            for name, value in vars(module).items()
+            if name not in _TORCHS_OWN
+        ]
+    )
+    return type(module), tuple(module._modules.keys()), attributes
+
+
+def _value_state(value: object) -> Hashable:
+    """A plain value itself, or a value that stays equal as long as the object is the same."""
+    if type(value) in _PLAIN:
+        return value
+    if isinstance(value, Tensor):
+        return _tensor_state(value)
+    if isinstance(value, (list, tuple)) and len(value) <= _LARGE:
+        return tuple([_value_state(one) for one in value])
+    if isinstance(value, dict) and len(value) <= _LARGE:
+        return tuple([(_value_state(key), _value_state(one)) for key, one in value.items()])
+    return id(value)
+
+
+def _tensor_state(tensor: Tensor) -> tuple[int, int]:
+    """The address and the version of a tensor."""
+    try:
+        place = tensor.data_ptr()
+    except RuntimeError:  # some kinds of tensor, such as sparse ones, have no single place
+        place = id(tensor)
+    return place, 0 if tensor.is_inference() else tensor._version
