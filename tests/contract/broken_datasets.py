@@ -50,44 +50,56 @@ def nameless(self: Dataset, i: int) -> Image.Image:
     raise InputError("it cannot be read")
 
 
-DATASETS: dict[str, tuple[Dataset, str]] = {
-    "it_has_a_title_and_names_that_are_all_distinct": (
+DATASETS: list[tuple[str, Dataset, str]] = [
+    (
+        "it_has_a_title_distinct_names_and_a_kind",
         pictures(names=property(lambda self: ["a", "b"] * 3, lambda self, value: None)),
         "'a' is the name of 3 items",
     ),
-    "its_kind_is_one_that_nets_take": (pictures(kind="words"), "kind is 'words', expected one of pictures"),
-    "an_item_is_a_picture_or_an_array_as_the_kind_says": (
+    (
+        "it_has_a_title_distinct_names_and_a_kind",
+        pictures(kind="words"),
+        "kind is 'words', expected one of pictures",
+    ),
+    (
+        "an_item_is_what_the_kind_says_or_an_input_error_names_it",
         pictures(read=lambda self, i: Image.new("L", (4, 4))),
         "'image-00000' has the mode L",
     ),
-    "an_item_that_cannot_be_read_is_an_input_error_that_names_it": (
+    (
+        "an_item_is_what_the_kind_says_or_an_input_error_names_it",
         pictures(read=nameless),
         "the error of 'image-00000' does not name it: it cannot be read",
     ),
-    "reading_again_gives_the_same": (
+    (
+        "an_item_stays_the_same",
         pictures(read=Restless(lambda k: Image.new("RGB", (4, 4), (k, k, k)))),
-        "two reads of 'image-00000'",
+        r"read\('image-00000'\) differs from one time",
     ),
-    "threads_can_read_at_once": (Forgetful(), "4 threads that read at once get other items"),
-    "a_digest_is_32_hexadecimal_digits_and_stays": (
+    ("threads_can_read_at_once", Forgetful(), "4 threads that read at once get other items"),
+    (
+        "an_item_stays_the_same",
         pictures(digest=Restless(lambda k: f"{k:032x}")),
-        "two digests of 'image-00000'",
+        r"digest\('image-00000'\) differs from one time",
     ),
-    "items_that_differ_have_digests_that_differ": (
+    (
+        "a_digest_has_32_digits_and_differs_where_items_do",
         pictures(digest=lambda self, i: "0" * 32),
         "'image-00000' and 'image-00001' differ, but have the same digest",
     ),
-    "a_label_is_unknown_or_has_a_name": (
+    (
+        "a_label_has_a_name_and_a_box_lies_inside_its_picture",
         pictures(truth=lambda self, i: i),
         "the label of 'image-00002' is 2, but there are 2 label_names",
     ),
-    "boxes_lie_inside_their_picture": (
+    (
+        "a_label_has_a_name_and_a_box_lies_inside_its_picture",
         pictures(boxes=lambda self, i: [(0, 0, 5, 4), (1, 1, 4, 5)]),
         r"the box \(1, 1, 4, 5\) of 'image-00000' is empty or outside its 5 x 4 pixels",
     ),
-    "a_stamp_is_text_and_stays": (pictures(stamp=lambda self, i: 3), "stamp of 'image-00000' is 3"),
-    "its_settings_open_the_same_dataset_again": (
+    (
+        "its_settings_open_the_same_dataset_again",
         pictures(settings=lambda self: {"dataset": "samples"}),
         "opened again, its title is 'samples', not 'arrays'",
     ),
-}
+]

@@ -57,17 +57,6 @@ def restless() -> Fill:
     return fill(record=lambda self, session: {"fill": "gray", "time": next(times)})
 
 
-def eating() -> Fill:
-    """A fill that is called without the copies that others are given, and leaves nothing of the images."""
-
-    def call(self: Fill, session: Session, images: Tensor, keys: Tensor) -> Tensor:
-        shown = Gray.__call__(self, session, images, keys).clone()
-        images.zero_()
-        return shown
-
-    return fill(__call__=call)
-
-
 def remembering() -> Fill:
     """It keeps the gray of the first net that it was used for."""
 
@@ -84,43 +73,55 @@ def of_positions(images: Tensor, keys: Tensor, inputs: Inputs) -> Tensor:
     return images * torch.linspace(0.5, 1, len(images)).view(-1, *[1] * (images.ndim - 1))
 
 
-FILLS: dict[str, tuple[Fill, str]] = {
-    "its_settings_are_frozen_keyword_only_and_recorded": (
+FILLS: list[tuple[str, Fill, str]] = [
+    (
+        "it_is_known_by_its_name_and_its_settings",
         with_own_settings(),
-        r"these are not settings: share; decorate Mutable with @dataclass",
+        r"these are not settings: share; register Mutable",
     ),
-    "it_compares_by_its_settings_and_can_be_a_key": (
+    (
+        "it_is_known_by_its_name_and_its_settings",
         dataclasses.dataclass(frozen=True, eq=False)(
             type("Changed", (Gray,), {"__eq__": lambda a, b: a is b, "__hash__": lambda a: 0})
         )(),
         "with the same settings is not equal",
     ),
-    "it_has_a_name_and_a_description": (fill(description=""), "description must say in one line"),
-    "it_serves_a_kind_of_input_and_refuses_others_with_an_input_error": (
+    ("it_is_known_by_its_name_and_its_settings", fill(description=""), "description must say in one line"),
+    (
+        "it_shows_inputs_of_the_net_or_refuses_their_kind",
         showing(lambda images, *_: images.flip(2)),
-        "rows end in IndexError: .*; raise an InputError instead",
+        "rows: IndexError: .*; raise an InputError instead",
     ),
-    "its_record_is_plain_data_that_names_it_and_the_same_each_time": (restless(), "two records differ"),
-    "its_record_differs_where_its_backgrounds_do": (
+    ("its_record_is_plain_data_and_differs_where_its_backgrounds_do", restless(), "two records differ"),
+    (
+        "its_record_is_plain_data_and_differs_where_its_backgrounds_do",
         fill(record=lambda self, session: self.settings()),
         "different backgrounds, but the same record: {'fill': 'gray', 'color': None}",
     ),
-    "its_use_for_one_net_does_not_disturb_another": (
+    (
+        "a_background_depends_on_its_image_and_key_alone",
         remembering(),
         "used for another net before shows something else",
     ),
-    "backgrounds_are_inputs_of_the_net": (
+    (
+        "it_shows_inputs_of_the_net_or_refuses_their_kind",
         showing(lambda images, *_: images + 0.5),
         r"images must lie in \[0, 1\]",
     ),
-    "a_background_depends_on_its_image_and_key_alone": (showing(of_positions), "change with the order"),
-    "random_means_that_the_key_matters": (
+    ("a_background_depends_on_its_image_and_key_alone", showing(of_positions), "change with the order"),
+    (
+        "random_means_that_the_key_matters",
         fill(Noise, random=False),
         "random is False, but two keys give different backgrounds",
     ),
-    "images_and_keys_stay_as_they_are": (eating(), "the images were changed"),
-    "the_global_random_state_is_not_touched": (
+    (
+        "it_leaves_the_net_and_the_random_state_alone",
         careless(lambda images: torch.manual_seed(0)),
         "torch's global generator was used or seeded",
     ),
-}
+]
+RECORD = "its_record_is_plain_data_and_differs_where_its_backgrounds_do"
+RECORDS: list[tuple[str, Fill, str]] = [
+    (RECORD, fill(record=lambda self, session: {"color": (0.5,)}), "the record changes when JSON carries it"),
+    (RECORD, fill(record=lambda self, session: {"color": 0.5}), "expected 'fill': 'gray' in it"),
+]

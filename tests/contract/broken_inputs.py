@@ -34,43 +34,47 @@ def lopsided(self: Series, values: Tensor) -> Tensor:
     return values.unsqueeze(-2)
 
 
-INPUTS: dict[str, tuple[Inputs, str]] = {
-    "it_is_registered_and_has_words_for_messages": (rows(), "Rows is not registered"),
-    "its_record_is_plain_data_and_describes_it": (
-        rows(record=lambda self: {"inputs": "rows", "columns": 3, "mean": [0.0] * 3, "std": [1.0] * 3}),
-        "its record describes Rows",
-    ),
-    "every_value_belongs_to_one_position_and_every_position_has_values": (
+INPUTS: list[tuple[str, Inputs, str]] = [
+    ("it_is_registered_and_described_by_its_record", rows(), "Rows is not registered"),
+    (
+        "every_value_belongs_to_one_position_and_every_position_has_values",
         series(over_channels=lopsided),
         "6 positions, but values belong to 5",
     ),
-    "every_position_has_a_name_and_a_value_in_words": (
+    (
+        "every_position_has_a_name_and_a_value_in_words",
         rows(position_names=property(lambda self: ("a", "b", "a"))),
         "two positions have the same name",
     ),
-    "values_of_a_position_are_merged": (
+    (
+        "every_value_belongs_to_one_position_and_every_position_has_values",
         series(merged_channels=lambda self, values, how="sum": values.sum(dim=-2)),
         "the mean of position",
     ),
-    "its_own_examples_are_inputs": (
+    (
+        "it_takes_inputs_of_its_shape_and_no_others",
         rows(probe=lambda self: self.blank(1)),
         "must differ from the neutral input",
     ),
-    "wrong_inputs_are_refused_with_an_input_error": (
+    (
+        "it_takes_inputs_of_its_shape_and_no_others",
         rows(_check_finite=lambda self, inputs, problem: None),
         r"check\(\) takes infinity",
     ),
-    "it_reads_numbers_of_its_shape": (
+    (
+        "it_takes_inputs_of_its_shape_and_no_others",
         rows(prepare=lambda self, item, cropped=False: torch.as_tensor(item) * 2),
         r"prepare\(\) changes numbers",
     ),
-    "its_fills_show_inputs": (series(fills=("gray", "misty")), "no fill is named 'misty'"),
-    "its_picture_shows_every_position": (
+    ("its_fills_show_inputs", series(fills=("gray", "misty")), "no fill is named 'misty'"),
+    (
+        "its_picture_shows_every_position",
         rows(picture=lambda self, x: np.zeros((*self.picture_size(), 3), dtype=np.uint8)),
         "two inputs have the same picture",
     ),
-    "methods_are_judged_on_it": (
+    (
+        "methods_are_judged_on_it",
         rows(record=lambda self: {"inputs": "rows", "columns": 3, "mean": [0.0] * 3, "std": [1.0] * 3}),
         "a result describes Rows",
     ),
-}
+]

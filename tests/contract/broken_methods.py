@@ -93,84 +93,110 @@ def net_of(f: Any) -> Any:
     return next(f.net.children())
 
 
-METHODS: dict[str, tuple[Method, str]] = {
-    "its_settings_are_frozen_keyword_only_and_recorded": (with_own_settings(), "not keyword-only: power"),
-    "it_compares_by_its_settings_and_can_be_a_key": (
+METHODS: list[tuple[str, Method, str]] = [
+    (
+        "it_is_known_by_its_name_and_its_settings",
+        with_own_settings(),
+        "the settings of Positional are not keyword-only",
+    ),
+    (
+        "it_is_known_by_its_name_and_its_settings",
         method(__eq__=lambda a, b: a is b, __hash__=lambda a: 0),
         "with the same settings is not equal",
     ),
-    "it_has_a_name_and_a_description": (method(name="My Method"), "'My Method' must be lower case"),
-    "what_it_needs_is_known": (method(needs=frozenset({"luck"})), r"not \['luck'\]"),
-    "its_family_is_known": (method(family="magic"), "families are adapter, attention, .*, not 'magic'"),
-    "maps_are_finite_float32_one_per_label": (
+    ("it_is_known_by_its_name_and_its_settings", method(name="My Method"), "'My Method' must be lower case"),
+    ("its_family_and_needs_are_known", method(needs=frozenset({"luck"})), r"not \['luck'\]"),
+    (
+        "its_family_and_needs_are_known",
+        method(family="magic"),
+        "families are adapter, attention, .*, not 'magic'",
+    ),
+    (
+        "it_makes_one_finite_map_for_each_label",
         after(lambda maps: maps / 0),
         r"made a map with NaN or infinity for image 0, label 2 \(9 of 9 maps\)",
     ),
-    "maps_are_not_constant": (after(torch.ones_like), "9 of 9 maps have one value only"),
-    "one_image_with_one_label_is_enough": (
+    ("it_makes_one_finite_map_for_each_label", after(torch.ones_like), "every map has one value only"),
+    (
+        "a_map_depends_on_its_image_and_label_alone",
         after(lambda maps: maps.expand(maps.shape[0], 3, *maps.shape[2:])),
         r"returned maps \(1, 3, 8, 10\), expected \(1, 1, 8, 10\)",
     ),
-    "label_free_means_one_map_for_all_labels": (
+    (
+        "label_free_and_stochastic_are_true",
         computing(brightness),
         "label_free is False, but labels get the same maps",
     ),
-    "stochastic_means_that_the_seed_matters": (
+    (
+        "label_free_and_stochastic_are_true",
         method(Random, stochastic=False),
         "stochastic is False, but two seeds give different maps",
     ),
-    "places_without_a_label_are_zero_and_disturb_no_other": (
+    (
+        "a_map_depends_on_its_image_and_label_alone",
         computing(counting),
-        "maps change where another place has the label -1",
+        "maps change when a label is alone",
     ),
-    "series_and_rows_get_maps_or_are_refused": (
+    (
+        "other_inputs_get_maps_or_are_refused",
         computing(per_label),
-        "series end in RuntimeError: .*; raise an InputError instead",
+        "series: RuntimeError: .*; raise an InputError instead",
     ),
-    "inputs_that_lack_what_it_needs_are_refused": (
+    (
+        "other_inputs_get_maps_or_are_refused",
         method(needs=frozenset({"neighbours"}), prepare=lambda method, session: None),
         "it needs neighbours, which rows lack, but takes them",
     ),
-    "pictures_of_odd_sizes_and_of_1_or_4_channels_get_maps": (
+    (
+        "other_pictures_and_nets_get_maps_or_are_refused",
         computing(halved),
-        r"pictures of 3 channels and 7 x 9 pixels ends in InputError: .*returned maps \(1, 3, 6, 8\)",
+        r"pictures of 3 channels and 7 x 9 pixels: InputError: .*returned maps \(1, 3, 6, 8\)",
     ),
-    "nets_of_half_precision_get_maps": (
+    (
+        "other_pictures_and_nets_get_maps_or_are_refused",
         computing(in_its_precision),
-        r"a net of torch\.float16: every map has one value only",
+        r"a net of torch.float16: every map has one value only",
     ),
-    "nets_without_convolution_and_functions_get_maps_or_are_refused": (
+    (
+        "other_pictures_and_nets_get_maps_or_are_refused",
         careless(lambda f, x, labels: f.net[0].weight),
-        "a net without convolution ends in AttributeError: .*; raise an InputError instead",
+        "a net without convolution: AttributeError: .*; raise an InputError instead",
     ),
-    "a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused": (
+    (
+        "a_net_that_ignores_the_image_gets_a_constant_map_or_is_refused",
         computing(per_label),
         r"its map spreads over 0.88, those of a usual net over 0.88",
     ),
-    "the_batch_size_changes_nothing": (
+    (
+        "a_map_depends_on_its_image_and_label_alone",
         computing(lambda f, *rest: per_label(f, *rest) * f.batches[0].size),
         "maps change with batches of 1",
     ),
-    "the_order_of_images_and_labels_changes_nothing": (
+    (
+        "a_map_depends_on_its_image_and_label_alone",
         computing(lambda f, x, labels, *_: per_label(f, x, labels) * (1 + labels[:, :1, None, None])),
         "maps change with the order",
     ),
-    "an_image_alone_gets_the_map_it_gets_among_others": (
+    (
+        "a_map_depends_on_its_image_and_label_alone",
         computing(lambda f, x, labels, *_: per_label(f, x / x.mean(), labels)),
         "maps change when an image is alone",
     ),
-    "it_works_where_gradients_are_switched_off": (computing(enabling), "gradients are left switched on"),
-    "the_net_is_afterwards_what_it_was": (
+    ("it_works_where_gradients_are_switched_off", computing(enabling), "gradients are left switched on"),
+    (
+        "it_leaves_the_net_and_the_random_state_alone",
         careless(lambda f, x, labels: f.logits(x).sum() and next(f.net.parameters()).data.add_(1)),
         "these weights changed: ",
     ),
-    "no_hook_is_left_on_the_classifier": (
+    (
+        "it_leaves_the_net_and_the_random_state_alone",
         careless(lambda f, x, labels: net_of(f).register_forward_hook(print)),
-        r"a hook is left on classifier\.net",
+        "a hook is left on the net",
     ),
-    "the_global_random_state_is_not_touched": (
+    (
+        "it_leaves_the_net_and_the_random_state_alone",
         careless(lambda f, x, labels: torch.manual_seed(0)),
         "torch's global generator was used or seeded",
     ),
-    "progress_does_what_it_announced": (computing(announcing), "10 passes were announced and 9 done"),
-}
+    ("progress_does_what_it_announced", computing(announcing), "10 passes were announced and 9 done"),
+]

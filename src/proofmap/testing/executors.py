@@ -26,11 +26,9 @@ from numpy.typing import NDArray
 from proofmap.core.errors import InputError
 from proofmap.core.files import process_runs
 from proofmap.study.executors.executor import Executor
-from proofmap.testing.plugins import Contract, raises
+from proofmap.testing.plugins import Contract
 
 MakeExecutor = Callable[[], Executor]
-Where = tuple[int, int]
-"""The ids of a process and of a thread in it."""
 
 check_executor: Contract[MakeExecutor] = Contract("executor")
 """Checks a function that makes an executor: raises one AssertionError that names every broken promise."""
@@ -47,15 +45,23 @@ def until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
-def assert_nothing_is_left(threads_before: set[threading.Thread], process: int | None = None) -> None:
+def _assert_nothing_is_left(threads_before: set[threading.Thread], process: int) -> None:
     """Assert that this process has no threads other than ``threads_before``, and that the worker process ``process`` has ended."""
 
     def rest() -> set[threading.Thread]:
         return set(threading.enumerate()) - threads_before
 
     assert until(lambda: not rest()), f"these threads are left: {', '.join(t.name for t in rest())}"
-    if process not in (None, os.getpid()):
-        assert until(lambda: not process_runs(process)), f"process {process} is left"
+    assert process == os.getpid() or until(lambda: not process_runs(process)), f"process {process} is left"
+
+
+def _error_of(units: Iterator[Any]) -> BaseException | None:
+    """The error that ends the iteration."""
+    try:
+        list(units)
+    except BaseException as error:
+        return error
+    return None
 
 
 def drawn_ahead(executor: Executor, units: int = 5000) -> int:
@@ -79,53 +85,50 @@ def drawn_ahead(executor: Executor, units: int = 5000) -> int:
 # ---- workers, at module level because they are pickled --------------------------------------------------------------
 
 
+def _given(worker: Callable[[int], Any]) -> Callable[[int], Any]:
+    return worker
+
+
 def make_squarer() -> Callable[[int], int]:
     return lambda unit: unit * unit
 
 
-def make_noted(notes: Path) -> Callable[[int], int]:
+def _make_noted(notes: Path) -> Callable[[int], int]:
     with notes.open("a") as file:
         file.write(f"{os.getpid()}\n")
     return lambda unit: os.getpid()
 
 
-def make_failing(unit: Any) -> Callable[[Any], Any]:
-    def fail(given: Any) -> Any:
-        if given == unit:
-            raise InputError(f"no map for {unit}")
-        return given
-
-    return fail
+def _fail(given: int) -> int:
+    if given == 3:
+        raise InputError("no map for 3")
+    return given
 
 
-def cannot_be_made() -> Callable[[int], int]:
+def _cannot_be_made() -> Callable[[int], int]:
     raise InputError("there is no net of that name")
 
 
-def make_convolver() -> Callable[[int], NDArray[np.float32]]:
-    def convolve(seed: int) -> NDArray[np.float32]:
-        draw = torch.Generator().manual_seed(seed)
-        x, w = torch.randn(4, 8, 32, 32, generator=draw), torch.randn(16, 8, 3, 3, generator=draw)
-        parts = [torch.nn.functional.conv2d(x * k, w, padding=1) for k in range(1, 4)]
-        result: NDArray[np.float32] = torch.stack(parts).sum(dim=0).numpy()
-        return result
-
-    return convolve
+def _convolve(seed: int) -> NDArray[np.float32]:
+    draw = torch.Generator().manual_seed(seed)
+    x, w = torch.randn(4, 8, 32, 32, generator=draw), torch.randn(16, 8, 3, 3, generator=draw)
+    result: NDArray[np.float32] = torch.nn.functional.conv2d(x, w, padding=1).numpy()
+    return result
 
 
-def make_endless(started: Path) -> Callable[[int], Where]:
-    """A worker function. Unit 0 returns the ids of the process and the thread that computed it; other units never end."""
+def _make_endless(started: Path) -> Callable[[int], int]:
+    """A worker function. Unit 0 returns the id of the process that computed it; other units never end."""
 
-    def work(unit: int) -> Where:
+    def work(unit: int) -> int:
         if unit > 0:
             started.touch()
             until(lambda: False)
-        return os.getpid(), threading.get_ident()
+        return os.getpid()
 
     return work
 
 
-# ---- what comes back --------------------------------------------------------------------------------------------
+# ---- promises -----------------------------------------------------------------------------------------------------
 
 
 @check_executor.promise
@@ -133,25 +136,18 @@ def each_unit_comes_back_once_with_its_result(make_executor: MakeExecutor) -> No
     units = [*range(2000), 7, 7]  # also several times
     pairs = list(make_executor().run(make_squarer, iter(units)))
     assert len(pairs) == len(units), f"{len(units)} units went in, {len(pairs)} came back"
-    assert sorted(unit for unit, _ in pairs) == sorted(units), "other units came back than went in"
-    wrong = next(((unit, result) for unit, result in pairs if result != unit * unit), None)
-    assert wrong is None, f"unit {wrong[0]} came back with {wrong[1]!r}"
+    assert sorted(pairs) == sorted((unit, unit * unit) for unit in units), "other units or results came back"
 
 
 @check_executor.promise
-def a_worker_is_made_once_per_process(make_executor: MakeExecutor) -> None:
+def a_worker_is_made_once_per_process_that_has_units(make_executor: MakeExecutor) -> None:
     with TemporaryDirectory() as folder:
         notes = Path(folder, "notes")
-        worked = {process for _, process in make_executor().run(partial(make_noted, notes), range(20))}
+        worked = {process for _, process in make_executor().run(partial(_make_noted, notes), range(20))}
         made = [int(line) for line in notes.read_text().splitlines()]
     assert len(made) == len(set(made)), f"{len(made)} workers were made in {len(set(made))} processes"
     assert worked == set(made), "a process worked without a worker of its own, or did not work at all"
-
-
-@check_executor.promise
-def no_worker_is_made_for_no_units(make_executor: MakeExecutor) -> None:
-    results = list(make_executor().run(cannot_be_made, iter(())))
-    assert results == [], f"without units, {results} came back"
+    assert list(make_executor().run(_cannot_be_made, iter(()))) == [], "without units, a unit came back"
 
 
 @check_executor.promise
@@ -159,10 +155,8 @@ def results_are_those_of_this_process_bit_for_bit(make_executor: MakeExecutor) -
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        here = make_convolver()
-        for unit, there in make_executor().run(make_convolver, range(5)):
-            assert isinstance(there, np.ndarray), f"an array came back as {type(there).__name__}"
-            assert there.tobytes() == here(unit).tobytes(), f"the result of unit {unit} differs"
+        for unit, there in make_executor().run(partial(_given, _convolve), range(5)):
+            assert there.tobytes() == _convolve(unit).tobytes(), f"the result of unit {unit} differs"
             assert there.flags.writeable, "the result cannot be written to"
     finally:
         torch.set_num_threads(threads)
@@ -174,39 +168,25 @@ def units_are_drawn_in_the_consumers_thread_and_not_far_ahead(make_executor: Mak
     assert furthest <= FAR_AHEAD, f"{furthest} units more were drawn than handed back"
 
 
-# ---- errors -----------------------------------------------------------------------------------------------------
-
-
 @check_executor.promise
-def an_error_of_a_worker_comes_out_as_itself_and_ends_the_run(make_executor: MakeExecutor) -> None:
-    threads = set(threading.enumerate())
-    results = make_executor().run(partial(make_failing, 3), range(100))
-    with raises(InputError, r"^no map for 3$") as caught:
-        list(results)
-    assert type(caught.exception) is InputError, f"it came out as {type(caught.exception).__name__}"
-    assert_nothing_is_left(threads)
-    assert list(results) == [], "results came after the error"
+def an_error_comes_out_as_itself_and_ends_the_run(make_executor: MakeExecutor) -> None:
+    """An error of a worker, one while the worker is made, and one of the iterator of units."""
 
-
-@check_executor.promise
-def an_error_while_the_worker_is_made_comes_out_as_itself(make_executor: MakeExecutor) -> None:
-    with raises(InputError, r"^there is no net of that name$"):
-        list(make_executor().run(cannot_be_made, range(3)))
-
-
-@check_executor.promise
-def an_error_of_the_iterator_comes_out_as_itself(make_executor: MakeExecutor) -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise InputError("no more units")
 
     threads = set(threading.enumerate())
-    with raises(InputError, r"^no more units$"):
-        list(make_executor().run(make_squarer, broken()))
-    assert_nothing_is_left(threads)
-
-
-# ---- leaving early ----------------------------------------------------------------------------------------------
+    for make_worker, units, expected in (
+        (partial(_given, _fail), iter(range(100)), "no map for 3"),
+        (_cannot_be_made, iter(range(3)), "there is no net of that name"),
+        (make_squarer, broken(), "no more units"),
+    ):
+        results = make_executor().run(make_worker, units)
+        error = _error_of(results)
+        assert type(error) is InputError and str(error) == expected, f"{expected!r} came out as {error!r}"
+        assert list(results) == [], "results came after the error"
+    _assert_nothing_is_left(threads, os.getpid())
 
 
 @check_executor.promise
@@ -214,38 +194,34 @@ def closing_leaves_nothing_though_a_unit_is_under_way(make_executor: MakeExecuto
     threads = set(threading.enumerate())
     with TemporaryDirectory() as folder:
         started = Path(folder, "started")
-        results = make_executor().run(partial(make_endless, started), itertools.count())
-        process, thread = _where(next(results)[1])
-        if (process, thread) == (os.getpid(), threading.get_ident()):
-            assert not started.exists(), "the next unit was run before it was asked for"
-        else:  # its next unit is under way, now or soon
+        results = make_executor().run(partial(_make_endless, started), itertools.count())
+        process = next(results)[1]
+        assert isinstance(process, int), f"a unit was lost: {process}"
+        if process != os.getpid():  # its next unit is under way, now or soon
             until(started.exists)
         results.close()
-        assert_nothing_is_left(threads, process)
+        _assert_nothing_is_left(threads, process)
 
 
 @check_executor.promise
 def an_interrupt_comes_through_while_a_unit_is_under_way(make_executor: MakeExecutor) -> None:
-    threads = set(threading.enumerate())
+    threads, main = set(threading.enumerate()), threading.main_thread().ident or 0
     with TemporaryDirectory() as folder:
         started = Path(folder, "started")
-        finger = threading.Thread(target=_press_control_c, args=(started,))
-        with closing(make_executor().run(partial(make_endless, started), itertools.count())) as results:
-            process, _ = _where(next(results)[1])
-            with raises(KeyboardInterrupt, ""):
-                finger.start()  # the interrupt may come at any moment from now on
-                next(results)
+
+        def press_control_c() -> None:
+            if until(started.exists):
+                signal.pthread_kill(main, signal.SIGINT)
+
+        finger = threading.Thread(target=press_control_c)
+        with closing(make_executor().run(partial(_make_endless, started), itertools.count())) as results:
+            process = next(results)[1]
+
+            def interrupted() -> Iterator[Any]:
+                finger.start()
+                yield from itertools.islice(results, 1)
+
+            error = _error_of(interrupted())
         finger.join()
-        assert_nothing_is_left(threads, process)
-
-
-def _where(result: object) -> Where:
-    assert isinstance(result, tuple), f"a unit was lost: {result}"
-    return result
-
-
-def _press_control_c(started: Path) -> None:
-    main = threading.main_thread().ident
-    assert main is not None
-    if until(started.exists):
-        signal.pthread_kill(main, signal.SIGINT)
+        assert isinstance(error, KeyboardInterrupt), f"KeyboardInterrupt came out as {error!r}"
+        _assert_nothing_is_left(threads, process)

@@ -94,8 +94,10 @@ def conv_classifier(
     return Classifier(conv_net(labels, seed=seed), size=size, **{"mean": MEAN, "std": STD, **options})
 
 
-def picture_net(inputs: Pictures, labels: int = 4, *, attention: bool = False) -> nn.Module:
-    """A net for pictures: :func:`conv_net`, or, with ``attention``, :func:`token_net` for plug-ins that need attention layers."""
+def net_for(inputs: Inputs, labels: int = 4, *, attention: bool = False) -> nn.Module:
+    """A net for pictures, :func:`conv_net` or, with ``attention``, :func:`token_net`; for other kinds :func:`linear_net`."""
+    if not isinstance(inputs, Pictures):
+        return linear_net(inputs, labels)
     if attention:
         return token_net(inputs.size, labels, channels=inputs.channels)
     return conv_net(labels, channels=inputs.channels)
@@ -104,12 +106,8 @@ def picture_net(inputs: Pictures, labels: int = 4, *, attention: bool = False) -
 def classifier_of(
     inputs: Inputs, labels: int = 4, *, batch_size: int = 64, attention: bool = False
 ) -> Classifier:
-    """A classifier with a small net for ``inputs``: :func:`picture_net` for pictures, :func:`linear_net` for other kinds."""
-    if isinstance(inputs, Pictures):
-        net = picture_net(inputs, labels, attention=attention)
-    else:
-        net = linear_net(inputs, labels)
-    return Classifier(net, inputs=inputs, batch_size=batch_size)
+    """A classifier with the small net of :func:`net_for`."""
+    return Classifier(net_for(inputs, labels, attention=attention), inputs=inputs, batch_size=batch_size)
 
 
 def linear_net(inputs: Inputs, labels: int = 4) -> nn.Sequential:
