@@ -169,7 +169,7 @@ def test_on_ray_results_are_those_of_this_process(ray: ModuleType) -> None:
 @pytest.mark.parametrize(
     "check",
     promises(
-        "an_error_of_a_worker_comes_out_as_itself_and_ends_the_run",
+        "an_error_comes_out_as_itself_and_ends_the_run",
         "an_interrupt_comes_through_while_a_unit_is_under_way",
     ),
     ids=str,
