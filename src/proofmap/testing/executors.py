@@ -155,7 +155,8 @@ def results_are_those_of_this_process_bit_for_bit(make_executor: MakeExecutor) -
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        for unit, there in make_executor().run(partial(_given, _convolve), range(5)):
+        results: Iterator[Any] = make_executor().run(partial(_given, _convolve), range(5))
+        for unit, there in results:
             assert there.tobytes() == _convolve(unit).tobytes(), f"the result of unit {unit} differs"
             assert there.flags.writeable, "the result cannot be written to"
     finally:
@@ -215,7 +216,7 @@ def an_interrupt_comes_through_while_a_unit_is_under_way(make_executor: MakeExec
 
         finger = threading.Thread(target=press_control_c)
         with closing(make_executor().run(partial(_make_endless, started), itertools.count())) as results:
-            process = next(results)[1]
+            process: Any = next(results)[1]
 
             def interrupted() -> Iterator[Any]:
                 finger.start()

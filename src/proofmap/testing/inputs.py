@@ -110,7 +110,7 @@ def its_picture_shows_every_position(inputs: Inputs) -> None:
         assert drawn.shape == (height, width, 3) and drawn.dtype == np.uint8, (
             f"the picture is {drawn.shape} of {drawn.dtype}, expected ({height}, {width}, 3) of uint8"
         )
-    assert not np.array_equal(*pictures), "two inputs have the same picture"
+    assert not np.array_equal(pictures[0], pictures[1]), "two inputs have the same picture"
     places = inputs.pixel_positions()
     assert places.shape == (height, width), f"pixel_positions() are {tuple(places.shape)}"
     outside = int(places.min()) < 0 or int(places.max()) >= inputs.count
