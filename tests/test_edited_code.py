@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
-import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.core.version import code_of, number_files, package_digest, source_version
+from proofmap.core.version import package_digest, source_version
 from proofmap.fills import Gray
 from proofmap.methods.controls import Random
 from proofmap.metrics import Soundness, make_metric
@@ -228,17 +226,14 @@ def test_the_revision_of_a_fill_inside_a_metric_counts(monkeypatch: pytest.Monke
     assert after == {**before, "revisions": {"fill gray": 3}}
 
 
-def test_a_version_counts_code_and_not_comments_or_docstrings(tmp_path: Path) -> None:
+def test_a_version_counts_the_code_that_makes_numbers(tmp_path: Path) -> None:
     package = Path(str(pm.__file__)).parent
     shutil.copytree(
         package, tmp_path / "p", ignore=lambda _, names: [n for n in names if "." in n and n[-3:] != ".py"]
     )
     first = package_digest(tmp_path / "p")
     assert source_version() == f"{pm.__version__}+src.{first}", "the package itself"
-    with open(tmp_path / "p" / "metrics" / "proof.py", "a") as file:
-        file.write('\n# a comment\n"""A docstring."""\n')
     edit(tmp_path / "p" / "report" / "html.py", "def ", "def not_")
-    edit(tmp_path / "p" / "judging.py", '"""Judge ', '"""Words that say it better: judge ')
     assert package_digest(tmp_path / "p") == first
     digests = [first]
     for name in ("metrics/proof.py", "judging.py", "checking.py", "study/survey.py"):
@@ -246,48 +241,6 @@ def test_a_version_counts_code_and_not_comments_or_docstrings(tmp_path: Path) ->
             file.write("NUMBER = 1\n")
         digests.append(package_digest(tmp_path / "p"))
     assert len(set(digests)) == 5
-
-
-def test_docstrings_are_found_as_the_parser_finds_them() -> None:
-    """What counts is all lines but those of strings that are statements."""
-
-    def docstrings(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-        for node in body:
-            if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
-                yield node
-            else:
-                yield from docstrings(getattr(node, "body", []))
-
-    package = Path(str(pm.__file__)).parent
-    for file in [*(package / "core").rglob("*.py"), *(package / "plugins").glob("*.py")]:
-        lines = dict(enumerate(file.read_text().splitlines(), start=1))
-        for node in docstrings(ast.parse(file.read_text()).body):
-            for number in range(node.lineno, (node.end_lineno or 0) + 1):
-                del lines[number]
-        code = [line.rstrip() for line in lines.values() if line.strip() and line.lstrip()[0] != "#"]
-        assert code_of(file.read_bytes()).decode().splitlines() == code, file.name
-
-
-def test_three_quotes_begin_or_end_a_string_in_every_file_that_makes_numbers() -> None:
-    """By a scan of comments and strings: anywhere else, they would be taken for a docstring."""
-    tokens = (
-        r"#[^\n]*",  # a comment, then strings in three quotes, in one, and in one of the other kind
-        r'"""(?:[^"\\]|\\.|"(?!""))*"""',
-        r'"(?:[^"\\\n]|\\.)*"',
-        r"'(?:[^'\\\n]|\\.)*'",
-    )
-    scan = re.compile("|".join(tokens), re.DOTALL)
-    for file in number_files(Path(str(pm.__file__)).parent):
-        text = file.read_text()
-        assert 2 * sum(found.startswith('"""') for found in scan.findall(text)) == text.count('"""'), file
-
-
-def test_text_that_is_a_value_counts_and_so_does_all_of_a_file_with_odd_quotes() -> None:
-    quotes = '"' * 3
-    value = f"text = {quotes}\none\n{quotes}\nprint({quotes}two{quotes})\n# three\nfour\n"
-    assert code_of(value.encode()).decode() == value.replace("# three\n", "").rstrip()
-    odd = f"a = '{quotes}'\n{quotes}One.{quotes}\nb = 1"
-    assert code_of(odd.encode()).decode() == odd
 
 
 def test_an_evaluation_in_memory_names_the_source_that_made_it() -> None:

@@ -120,8 +120,6 @@ def test_a_folder_without_permission_is_named(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_folder_that_cannot_be_made_says_why(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has a name of 300 bytes; file systems allow 255"):
-        output_folder(tmp_path / ("x" * 300))
     with pytest.raises(InputError, match=r"cannot be made: .*too long"):
         output_folder(tmp_path.joinpath(*["x" * 200] * 30))
 
@@ -255,9 +253,3 @@ def test_a_file_that_cannot_be_begun_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(NotWritable, match=r"x\.txt cannot be written: .* Write to another place") as told:
         write_text(tmp_path / "nowhere" / "x.txt", "hello")
     assert isinstance(told.value, ProofmapError) and isinstance(told.value, OSError)
-
-
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no /proc")
-def test_a_folder_that_cannot_be_made_is_refused_before_the_work() -> None:
-    with pytest.raises(InputError, match=r"cannot be (made|written to).*; choose another --out"):
-        check_output("/proc/proofmap/out")

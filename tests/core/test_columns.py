@@ -200,7 +200,7 @@ def test_groups_that_do_not_fit_are_refused(groups: dict[str, list[str]], messag
         (lambda f: f.assign(age=[1.0, 2.5, 3.0]), "'age' must hold whole numbers.*2.5"),
         (lambda f: f.assign(age=["1", "2", "3"]), "'age' must hold numbers.*got (str|object)"),
         (lambda f: f.assign(city=[1, 2, 3]), "'city' must hold text or categories.*got int64"),
-        (lambda f: f.assign(member=[0, 1, 2]), "'member' must hold booleans, got 2"),
+        (lambda f: f.assign(member=[0, 1, 2]), "'member' is a boolean with the codes 0 to 1, got .0, 2."),
         (lambda f: f.assign(income=np.inf), "'income' has infinity"),
         (lambda f: f.assign(income=1e300), "too large for float32"),
         (lambda f: f.assign(age=2**24 + 1), r"16777217; above 2\*\*24 float32 is not exact"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -178,24 +177,6 @@ def test_numbers_that_are_no_indices_of_the_outputs_are_refused(labels: list[str
     ):
         true_outputs(data, ["0", "1"])
     assert true_outputs(data, labels) == [(0,), (1,)]
-
-
-def test_folders_of_numbers_are_outputs_and_another_order_is_named(tmp_path: Path) -> None:
-    """A net trained with torchvision's ImageFolder has the folders 0, 1, 10, 2, ... in this order."""
-    plain, padded = (
-        load_dataset(saved(tmp_path / name, *(f"{k:0{digits}}/1.png" for k in range(11))))
-        for name, digits in (("plain", 1), ("padded", 2))
-    )
-    outputs = [str(k) for k in range(11)]
-    with pytest.warns(UserWarning, match="folder 10 is output 10. torchvision's ImageFolder .* output 2;"):
-        assert true_outputs(plain, outputs)[2] == (10,)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert true_outputs(plain, sorted(outputs))[2] == (2,)  # named in that order
-        assert true_outputs(padded, outputs) == [(k,) for k in range(11)]  # both orders are one
-        assert true_outputs(plain, [str(k) for k in range(1000)], [2]) == [
-            (10,)
-        ]  # a few labels of a large net
 
 
 def test_ten_of_imagenets_names_find_their_outputs() -> None:

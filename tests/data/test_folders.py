@@ -442,11 +442,6 @@ def test_corners_keep_names_and_labels(tmp_path: Path) -> None:
     assert pictures.cropped and not photos.cropped
 
 
-def test_a_hair_is_refused_before_it_grows(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"30000 x 1 pixels is too narrow: .*crop it first"):
-        corners_of(tmp_path, (1, 30_000), 1).read(0)
-
-
 # ---- ImageNet -------------------------------------------------------------------------------------------------
 
 

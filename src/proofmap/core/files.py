@@ -19,7 +19,6 @@ from typing import Any
 from proofmap.core.errors import InputError, NotWritable, is_disk_full
 from proofmap.core.text import one_line, suggest_names
 
-_LONGEST_PART = 255  # bytes of one name in a path
 _LONGEST = 100  # bytes of a file name that we choose, before its suffix and the suffix of unfinished files
 
 DATA_FOLDER = Path("data")
@@ -201,17 +200,6 @@ def check_output(path: str | Path) -> Path:
         raise InputError(f"{nearest} is a file, not a folder; choose another --out")
     if not os.access(nearest, os.W_OK):
         raise InputError(f"the folder {nearest} cannot be written to; choose another --out")
-    if nearest != folder:
-        missing = nearest / folder.absolute().relative_to(nearest.absolute()).parts[0]
-        try:  # some systems of files, such as /proc, allow it and then refuse
-            missing.mkdir()
-            missing.rmdir()
-        except FileExistsError:  # made by another process just now
-            pass
-        except OSError as error:
-            raise InputError(
-                f"the folder {missing} cannot be made: {error.strerror}; choose another --out"
-            ) from None
     return folder.absolute()
 
 
@@ -246,9 +234,6 @@ def check_path(path: str | Path, what: str) -> Path:
         raise InputError(f"{what} is empty; name a file or folder")
     if "\0" in text:
         raise InputError(f"{what} has a NUL character, which no file name can have")
-    longest = max((os.fsencode(part) for part in Path(text).parts), key=len, default=b"")
-    if len(longest) > _LONGEST_PART:
-        raise InputError(f"{what} has a name of {len(longest)} bytes; file systems allow {_LONGEST_PART}")
     return Path(text)
 
 
@@ -315,10 +300,6 @@ def suggest_path(path: str | Path) -> str:
     missing = Path(path)  # the first part of the path that does not exist
     while not os.path.isdir(missing.parent) and missing != missing.parent:
         missing = missing.parent
-    if missing.is_symlink():
-        return (
-            f" {one_line(str(missing))} is a link to {one_line(os.readlink(missing))}, which does not exist."
-        )
     called = {name.lower(): name for name in _names_in(missing.parent)}
     names = get_close_matches(missing.name.lower(), called, n=2, cutoff=0.7)
     found = [missing.parent / called[name] for name in names]

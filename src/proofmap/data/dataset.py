@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -256,8 +255,6 @@ def true_outputs(
             f"({_some(outputs, 10)}); rename them as the net does, or give indices in a CSV file with the columns file and "
             "class_index; folders named by WordNet ids are read with imagenette:FOLDER or imagenet:FOLDER"
         )
-    if len(places) == len(outputs):
-        _warn_of_order(dataset, places)
     if strict:
         for i, labels in zip(chosen, own, strict=True):
             for label in labels:
@@ -269,21 +266,6 @@ def true_outputs(
     return [
         tuple(dict.fromkeys(at for label in labels if (at := places[label]) is not None)) for labels in own
     ]
-
-
-def _warn_of_order(dataset: Dataset, places: Sequence[int | None]) -> None:
-    """Warn if folders 0, 1, 2, ... are read as outputs 0, 1, 2, ..., where ``torchvision.datasets.ImageFolder`` reads 0, 1, 10, 11, 2, ..."""
-    names, indices = dataset.label_names, [*range(len(places))]
-    if (dataset._settings or {}).get("dataset") != "folder" or not all(name.isdecimal() for name in names):
-        return
-    if [*places] == [int(name) for name in names] != indices:
-        k = next(k for k, place in enumerate(places) if place != k)
-        warnings.warn(
-            f"the folders of {dataset.title} are numbers and are read as outputs: folder {names[k]} is output {places[k]}. "
-            f"torchvision's ImageFolder sorts them as text, which makes it output {k}; if the net was trained with ImageFolder, name "
-            "its outputs in that order (names=)",
-            stacklevel=2,
-        )
 
 
 def output_places(dataset: Dataset, outputs: Sequence[str]) -> tuple[int | None, ...] | None:

@@ -22,11 +22,11 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.tensors import names_of_files, private_copy
 from proofmap.core.text import counted
 from proofmap.data.arrays import checked_labels
-from proofmap.data.dataset import Dataset
+from proofmap.data.dataset import Dataset, match_labels
 from proofmap.data.specs import open_data
 from proofmap.data.tensors import TensorData
 from proofmap.data.texts import is_rows, texts_of_rows
-from proofmap.data.truth import Truth, check_order, label_rows, names_of_labels
+from proofmap.data.truth import Truth, label_rows
 
 
 def as_dataset(
@@ -68,10 +68,10 @@ def as_dataset(
     """
     found = _open(given, inputs)
     if truth is None and isinstance(found, BatchData) and outputs:
-        found.label_names = names_of_labels(given, outputs)
+        found.label_names = _names_of_labels(given, outputs)
     if names is None and truth is None:
         return found
-    check_order(truth, given)
+    _check_order(truth, given)
     if names is not None and len(names) != len(found):
         raise InputError(f"{len(names)} names were given for {counted(len(found), inputs.singular)}")
     return _Renamed(
@@ -290,7 +290,7 @@ def images_as_tensor(given: Any, inputs: Inputs, truth: Truth | None = None) -> 
     bytes, have their channels last, or be a single input. A data frame is encoded by its columns. ``truth`` must have the order of the
     images.
     """
-    check_order(truth, given)
+    _check_order(truth, given)
     if inputs.takes(given):
         return inputs.encode(given)
     if not is_in_memory(given, inputs):
@@ -354,3 +354,43 @@ def _digest(item: Image.Image | Tensor) -> str:
     if isinstance(item, Image.Image):
         return digest_of(f"{item.mode} {item.size}", item.tobytes())
     return digest_of(f"{tuple(item.shape)}", item.numpy().tobytes())
+
+
+# ---- true labels ------------------------------------------------------------------------------------------------
+
+
+def _names_of_labels(given: Any, outputs: Sequence[str]) -> tuple[str, ...]:
+    """The names of the labels of a torch dataset or loader, such as the ``classes`` of torchvision's ``ImageFolder``, if its labels must be
+    matched with the net's outputs by name.
+
+    Empty if the labels are output indices already. This is so if the dataset has no names, if it changes its labels itself, or if there are
+    as many names as outputs and no name contradicts the name of its output.
+    """
+    data = given.dataset if isinstance(given, torch_data.DataLoader) else given
+    while isinstance(data, torch_data.Subset):
+        data = data.dataset
+    classes = getattr(data, "classes", None)
+    if not isinstance(classes, (list, tuple)) or getattr(data, "target_transform", None) is not None:
+        return ()
+    names = tuple(", ".join(name) if isinstance(name, tuple) else str(name) for name in classes)
+    places = match_labels(names, outputs)
+    if len(names) == len(outputs) and all(at in (None, own) for own, at in enumerate(places)):
+        return ()
+    if None in places:
+        raise InputError(
+            f"the labels of the dataset are indices into its classes, but class {names[places.index(None)]!r} is not an output of the net "
+            f"({', '.join(map(repr, outputs[:5]))}, ...), which has {len(outputs)}; pass truth=, or name classes and outputs alike"
+        )
+    return names
+
+
+def _check_order(truth: Any, given: Any) -> None:
+    """Refuse true labels in a pandas Series if its index has the rows of the data frame ``given`` in another order."""
+    own, rows = getattr(truth, "index", None), getattr(given, "index", None)
+    if own is None or rows is None or not hasattr(own, "equals") or not hasattr(rows, "equals"):
+        return
+    if len(own) == len(rows) and not own.equals(rows) and own.isin(rows).all() and rows.isin(own).all():
+        aligned = "write truth.loc[frame.index]" if rows.is_unique else "sort both alike"
+        raise InputError(
+            f"truth has the rows of the frame in another order, by its index; {aligned}, or write truth.to_numpy() if the order is meant"
+        )

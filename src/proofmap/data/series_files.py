@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proofmap.core.errors import InputError
-from proofmap.core.files import suggest_path
+from proofmap.core.files import check_ends, suggest_path
 from proofmap.core.inputs import Series
 from proofmap.core.inputs.frames import check_header
 from proofmap.data.dataset import numbered, reader
-from proofmap.data.tables import table_rows, text_of
+from proofmap.data.tables import table_rows
 from proofmap.data.tensors import TensorData
 
 _MISSING = ("", "?", "nan")
@@ -80,29 +80,21 @@ def series_file(path: str | Path, *, target: str = "") -> SeriesFile:
         raise InputError(
             f"target names a column of a CSV file, but {path} is not a CSV file; leave target out"
         )
-    if place.is_dir() or suffix == ".wav":
+    if place.is_dir():
         return SeriesFile(_sounds(place), title=place.name, settings=settings)
-    content = text_of(place) if suffix in (".ts", *_TABLES) else place
-    return SeriesFile(_read(content, str(path), suffix, target), title=place.name, settings=settings)
+    check_ends(place)
+    try:
+        content = place.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}") from None
+    return SeriesFile(_read(content, str(path), target), title=place.name, settings=settings)
 
 
 def series_content(content: bytes, name: str, *, target: str = "") -> SeriesFile:
     """The series in the content of a file called ``name``, whose suffix says how it is read. ``target`` is used if a CSV file has such a
     column."""
-    suffix = Path(name).suffix.lower()
     settings: dict[str, object] = {"dataset": "series", "path": name, "target": target}
-    if suffix == ".wav":
-        values, rate = _wav(io.BytesIO(content), name)
-        return SeriesFile(_Read(values[None], names=[name], rate=float(rate)), title=name, settings=settings)
-    if suffix == ".npz":
-        return SeriesFile(_read(io.BytesIO(content), name, suffix, ""), title=name, settings=settings)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{name} cannot be read as text in UTF-8: {error}") from None
-    if suffix in _TABLES and target not in _table(text, suffix, name)[0]:
-        target = ""
-    return SeriesFile(_read(text, name, suffix, target), title=name, settings=settings)
+    return SeriesFile(_read(content, name, target, optional=True), title=name, settings=settings)
 
 
 def holds_series(path: str | Path) -> bool:
@@ -114,16 +106,26 @@ def holds_series(path: str | Path) -> bool:
         return False
 
 
-def _read(content: str | Path | io.BytesIO, name: str, suffix: str, target: str) -> _Read:
+def _read(content: bytes, name: str, target: str, *, optional: bool = False) -> _Read:
+    """The series in the content of a file. With ``optional``, a CSV file may lack the column ``target``."""
+    suffix = Path(name).suffix.lower()
+    if suffix == ".wav":
+        values, rate = _wav(io.BytesIO(content), name)
+        return _Read(values[None], names=[Path(name).name], rate=float(rate))
+    if suffix == ".npz":
+        return _npz(io.BytesIO(content), name)
+    if suffix not in (".ts", *_TABLES):
+        raise InputError(
+            f"{name} is not a file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
+        )
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name} cannot be read as text in UTF-8: {error}") from None
     if suffix == ".ts":
-        return _ts(str(content), name)
-    if suffix in _TABLES:
-        return _csv(*_table(str(content), suffix, name), name, target)
-    if suffix == ".npz" and not isinstance(content, str):
-        return _npz(content, name)
-    raise InputError(
-        f"{name} is not a file of series: expected .ts, .csv, .npz, .wav, or a folder of .wav files"
-    )
+        return _ts(text, name)
+    header, rows = table_rows(text, "\t" if suffix == ".tsv" else ",", name)
+    return _csv(header, rows, name, "" if optional and target not in header else target)
 
 
 def _ts(text: str, path: str) -> _Read:
@@ -145,10 +147,6 @@ def _ts(text: str, path: str) -> _Read:
     return _Read(_together(found, path), labels)
 
 
-def _table(text: str, suffix: str, path: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    return table_rows(text, "\t" if suffix == ".tsv" else ",", path)
-
-
 def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target: str) -> _Read:
     check_header([name for name in header if name != target], path)
     at = header.index(target) if target in header else None
@@ -165,7 +163,7 @@ def _csv(header: list[str], rows: list[tuple[int, list[str]]], path: str, target
     return _Read(_together(found, path), labels)
 
 
-def _npz(content: Path | io.BytesIO, path: str) -> _Read:
+def _npz(content: io.BytesIO, path: str) -> _Read:
     try:
         with zipfile.ZipFile(content) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
@@ -188,19 +186,19 @@ def _npz(content: Path | io.BytesIO, path: str) -> _Read:
     return _Read((values if values.ndim == 3 else values[:, None]).astype(np.float32), labels)
 
 
-def _sounds(place: Path) -> _Read:
-    files = [place] if place.is_file() else sorted(place.rglob("*.wav"))
+def _sounds(folder: Path) -> _Read:
+    files = sorted(folder.rglob("*.wav"))
     if not files:
-        raise InputError(f"the folder {place} has no .wav files")
+        raise InputError(f"the folder {folder} has no .wav files")
     read = [_wav(file, str(file)) for file in files]
     rates = {rate for _, rate in read}
     if len(rates) > 1:
         raise InputError(
-            f"{place} has sound of different sampling rates ({', '.join(map(str, sorted(rates)))} per second)"
+            f"{folder} has sound of different sampling rates ({', '.join(map(str, sorted(rates)))} per second)"
         )
-    names = [file.name if place.is_file() else str(file.relative_to(place)) for file in files]
-    labels = [file.parent.name if file.parent != place and not place.is_file() else "" for file in files]
-    values = _together([values.tolist() for values, _ in read], str(place), names)
+    names = [str(file.relative_to(folder)) for file in files]
+    labels = [file.parent.name if file.parent != folder else "" for file in files]
+    values = _together([values.tolist() for values, _ in read], str(folder), names)
     return _Read(values, labels, names, float(rates.pop()))
 
 

@@ -170,23 +170,8 @@ class Columns:
 
     def check(self, rows: Tensor) -> Tensor:
         """The rows; raises an InputError for infinity, for a missing value in a column without missing values, or for an unknown code."""
-        for k, column in enumerate(self.columns):
-            values = rows[:, k]
-            present = values[~values.isnan()]
-            if not column.missing and len(present) < len(values):
-                raise _is_missing(column.name, int(values.isnan().nonzero()[0]))
-            if bool(present.isinf().any()):
-                raise InputError(
-                    f"the column {column.name!r} has infinity, or a number too large for float32"
-                )
-            if column.kind == "number":
-                continue
-            top = 1 if column.kind == "boolean" else len(column.categories) - 1
-            if bool(((present < 0) | (present > top) | (present != present.round())).any()):
-                raise InputError(
-                    f"the column {column.name!r} is a {column.kind} with the codes 0 to {top}, got "
-                    f"[{float(present.min()):g}, {float(present.max()):g}]"
-                )
+        for column, values in zip(self.columns, rows.detach().cpu().float().numpy().T, strict=True):
+            _check_values(column, values)
         return rows
 
     def text(self, row: Tensor, k: int) -> str:
@@ -325,16 +310,8 @@ def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:
         numbers = np.array([np.nan if value is None else codes[value] for value in values], dtype=np.float64)
     else:
         numbers = values
+    _check_values(column, numbers)
     present = numbers[~np.isnan(numbers)]
-    if not column.missing and len(present) < len(numbers):
-        raise _is_missing(name, int(np.isnan(numbers).nonzero()[0][0]))
-    with np.errstate(over="ignore"):
-        if not np.isfinite(present.astype(np.float32)).all():
-            raise InputError(f"the column {name!r} has infinity, or a number too large for float32")
-    if column.kind == "boolean" and not np.isin(present, (0, 1)).all():
-        raise InputError(
-            f"the column {name!r} must hold booleans, got {present[~np.isin(present, (0, 1))][0]:g}"
-        )
     if column.whole:
         if (present != np.rint(present)).any():
             raise InputError(
@@ -352,11 +329,23 @@ def _coded(column: Column, found: ReadColumn) -> NDArray[np.float64]:
 _WORDS = {"number": "numbers", "category": "text or categories", "boolean": "booleans"}
 
 
-def _is_missing(name: str, row: int) -> InputError:
-    return InputError(
-        f"the column {name!r} has no value in row {row}, but no value was missing in the data that the columns were read from, so "
-        "the model may not take missing values. Fill it in, or read the columns from data that have missing values there"
-    )
+def _check_values(column: Column, values: NDArray[Any]) -> None:
+    """Refuse infinity, a missing value in a column without missing values, and an unknown code."""
+    present = values[~np.isnan(values)]
+    if not column.missing and len(present) < len(values):
+        raise InputError(
+            f"the column {column.name!r} has no value in row {int(np.isnan(values).nonzero()[0][0])}, but no value was missing in the data "
+            "that the columns were read from, so the model may not take missing values. Fill it in, or read the columns from data that have "
+            "missing values there"
+        )
+    with np.errstate(over="ignore"):
+        if np.isinf(present.astype(np.float32)).any():
+            raise InputError(f"the column {column.name!r} has infinity, or a number too large for float32")
+    top = 1 if column.kind == "boolean" else len(column.categories) - 1
+    if column.kind != "number" and ((present < 0) | (present > top) | (present != present.round())).any():
+        raise InputError(
+            f"the column {column.name!r} is a {column.kind} with the codes 0 to {top}, got [{present.min():g}, {present.max():g}]"
+        )
 
 
 # ---- groups -----------------------------------------------------------------------------------------------------
