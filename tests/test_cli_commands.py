@@ -72,11 +72,11 @@ def test_the_help_of_an_option_names_every_choice() -> None:
     "arguments, message",
     [
         (
-            ("compare", "a", "--by", "seeds", "--method", "random"),
-            "--method does not apply to compare --by seeds",
+            ("compare", "a", "--by", "bounds", "--method", "random"),
+            "--method does not apply to compare --by bounds",
         ),
-        (("compare", "a", "b", "--by", "frontier"), "compare --by frontier takes one run directory, not 2"),
-        (("compare", "a", "--by", "seed"), "Did you mean 'seeds'?"),
+        (("compare", "a", "b", "--by", "bounds"), "compare --by bounds takes one run directory, not 2"),
+        (("compare", "a", "--by", "bound"), "Did you mean 'bounds'?"),
         (("list", "method"), "Did you mean 'methods'?"),
         (("list", "models", "efficientnet"), "no model is named 'efficientnet'. Did you mean"),
         (("list", "recipes", "desc"), "Did you mean 'desk'?"),

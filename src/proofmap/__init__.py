@@ -40,11 +40,8 @@ if TYPE_CHECKING:
     from proofmap.results.compare import compare
     from proofmap.results.evaluation import Evaluation
     from proofmap.results.explanation import Proof
-    from proofmap.results.frontier import frontier
     from proofmap.results.label_matrix import label_matrices
     from proofmap.results.records import MethodResult
-    from proofmap.results.reliability import reliability
-    from proofmap.results.seeds import seed_spread
     from proofmap.results.statistics import Score
     from proofmap.study import Run, Selection, Study, run_study
 
@@ -71,11 +68,8 @@ __getattr__, __dir__ = lazy_names(
         "results.compare": "compare",
         "results.evaluation": "Evaluation",
         "results.explanation": "Proof",
-        "results.frontier": "frontier",
         "results.label_matrix": "label_matrices",
         "results.records": "MethodResult",
-        "results.reliability": "reliability",
-        "results.seeds": "seed_spread",
         "results.statistics": "Score",
         "study": "Run Selection Study run_study",
     },
@@ -118,7 +112,6 @@ __all__ = [
     "evaluate",
     "explain",
     "figures_of",
-    "frontier",
     "insertion",
     "keep_memory",
     "list_models",
@@ -129,9 +122,7 @@ __all__ = [
     "make_method",
     "per_label",
     "make_metric",
-    "reliability",
     "run_study",
     "sanity_checks",
-    "seed_spread",
     "write_report",
 ]

@@ -1,11 +1,9 @@
-"""Scores of labels against labels, worst cases over some of them, and the frontier, by hand and by plain loops."""
+"""Scores of labels against labels, and worst cases over some of them, by hand and by plain loops."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import json
-from pathlib import Path
 
 import pytest
 import torch
@@ -21,12 +19,9 @@ from proofmap.metrics import (
     Soundness,
     insertion,
 )
-from proofmap.results.frontier import frontier
 from proofmap.session import Session
-from proofmap.study import run_study
 from proofmap.testing.nets import conv_classifier, normal, pixels
 from tests.command import run as command
-from tests.study.studies import toy_study
 
 
 def judged(labels: int = 4, *, shared: bool = False) -> Judged:
@@ -100,76 +95,10 @@ def test_tables_say_over_how_many_labels_the_worst_case_is() -> None:
     assert "soundness-2 over 3 of 4 labels: the worst case of the labels judged" in table
 
 
-# ---- the frontier ------------------------------------------------------------------------------------------------
-
-
-def with_means(values: dict[str, tuple[float, float]], n: int = 20) -> pm.Evaluation:
-    """An evaluation whose methods have these means of completeness and soundness, a little different on each image."""
-    found = pm.evaluate(
-        conv_classifier(),
-        pixels(n, 8),
-        methods=["random"],
-        metrics=["completeness:points=2", "soundness:points=2"],
-    )
-    results = []
-    for name, means in values.items():
-        wave = 0.001 * normal(n, seed=len(name))
-        tables = {
-            key: wave - wave.mean() + m for key, m in zip(("completeness", "soundness"), means, strict=True)
-        }
-        scores = tuple(
-            dataclasses.replace(s, value=float(tables[s.name].mean())) for s in found.results[0].scores
-        )
-        results.append(dataclasses.replace(found.results[0], name=name, values=tables, scores=scores))
-    return dataclasses.replace(found, results=tuple(results))
-
-
-def test_the_frontier_is_what_no_other_method_beats_in_every_score() -> None:
-    means = {"a": (0.9, 0.3), "bb": (0.5, 0.8), "ccc": (0.4, 0.7), "dddd": (0.89, 0.31), "eeeee": (0.9, 0.2)}
-    found = frontier(with_means(means))
-    assert found.methods == ("a", "dddd", "bb")
-    dominated = {place.method: place.dominated_by for place in found.places if not place.on_frontier}
-    assert dominated == {"ccc": ("bb",), "eeeee": ("a",)}
-    assert {p.method: p.clearly_by for p in found.places if p.clearly_by} == {"ccc": ("bb",), "eeeee": ("a",)}
-    assert "clearly dominated by bb" in found.table() and "3 of 5 methods" in found.table()
-    assert json.loads(found.json())["places"][0]["method"] == "a"
-    assert found.csv().splitlines()[0] == "method,completeness,soundness,frontier,dominated_by,clearly_by"
-
-
-def test_one_score_alone_has_one_best_method() -> None:
-    found = frontier(with_means({"a": (0.9, 0.3), "bb": (0.5, 0.8)}), scores=["soundness"])
-    assert found.methods == ("bb",)
-
-
-def test_a_frontier_of_one_method_is_refused() -> None:
-    with pytest.raises(InputError, match="at least two"):
-        frontier(with_means({"a": (0.9, 0.3)}))
-
-
 def told(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """What a command prints."""
     assert command(monkeypatch, *arguments) == 0
     return capsys.readouterr().out
-
-
-def test_the_command_prints_the_frontier_of_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_study(toy_study(tmp_path), tmp_path / "run")
-    capsys.readouterr()
-    text = told(
-        monkeypatch,
-        capsys,
-        "compare",
-        str(tmp_path / "run"),
-        "--by",
-        "frontier",
-        "--metrics",
-        "soundness",
-        "--format",
-        "json",
-    )
-    assert json.loads(text)["scores"] == ["soundness"]
 
 
 # ---- the list of metrics -----------------------------------------------------------------------------------------

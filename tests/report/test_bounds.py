@@ -15,9 +15,7 @@ import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
-from proofmap.report import figures
-from proofmap.report.figures.bounds import bounds_figure
-from proofmap.results.bounds import bounds, has_bounds, reach
+from proofmap.results.bounds import bounds
 from proofmap.study import run_study
 from tests.command import run as command
 from tests.report.test_notebook import Page
@@ -136,9 +134,6 @@ def test_a_bound_that_another_method_beats_is_widened_and_said() -> None:
         strongest=[[0.6, 0.7]],
         methods={"low": [[0.1, 0.2]], "high": [[0.9, 0.65]], "lower": [[0.05, 0.65]]},
     )
-    found = reach(evaluation)
-    torch.testing.assert_close(found.low.float(), torch.tensor([[0.05, 0.2]]))
-    torch.testing.assert_close(found.high.float(), torch.tensor([[0.9, 0.7]]))
     notes = bounds(evaluation).notes
     assert "the weakest proof was beaten on 2 pairs, whose bound was widened: low on 2, lower on 1" in notes
     assert "the strongest proof was beaten on 1 pair, whose bound was widened: high on 1" in notes
@@ -152,7 +147,6 @@ def test_of_several_bounds_the_farthest_counts() -> None:
     longer = dataclasses.replace(longer, settings={"target": "weakest"})
     evaluation = dataclasses.replace(evaluation, results=(one, other, longer, mine))
     found = bounds(evaluation)
-    assert float(reach(evaluation).weakest) == pytest.approx(0.2)
     assert [m.method for m in found.methods] == ["mine"] and not any("beaten" in n for n in found.notes)
 
 
@@ -244,12 +238,8 @@ def only(evaluation: pm.Evaluation, *targets: str) -> pm.Evaluation:
 )
 def test_what_is_missing_is_named(targets: tuple[str, ...], message: str) -> None:
     evaluation = only(by_hand(), *targets)
-    assert not has_bounds(evaluation) and has_bounds(by_hand())
-    assert "bounds" not in figures.figures_of(evaluation) and "bounds" in figures.figures_of(by_hand())
     with pytest.raises(InputError, match=message):
         bounds(evaluation)
-    with pytest.raises(InputError, match=message):
-        bounds_figure(evaluation)
 
 
 def test_areas_of_different_curves_and_bounds_of_no_pair_are_refused() -> None:
@@ -285,6 +275,3 @@ def test_the_command_tells_what_to_add_and_then_the_table(
     assert command(monkeypatch, "compare", "--by", "bounds", str(run), "--format", "json") == 0
     assert json.loads(capsys.readouterr().out)["matchable"]["n"] == 9
     assert command(monkeypatch, "compare", "--by", "bounds", str(run), "--format", "pdf") == 2
-    pytest.importorskip("matplotlib")
-    assert command(monkeypatch, "figures", str(run), "--formats", "png", "--out", str(tmp_path / "f")) == 0
-    assert {"bounds.png", "bounds.txt", "curves.png"} <= {path.name for path in (tmp_path / "f").iterdir()}

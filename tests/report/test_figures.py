@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 
 import proofmap as pm
 from proofmap.cli.figures import _rows
 from proofmap.core.errors import InputError
-from proofmap.core.inputs import Rows
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.proof import completeness
 from proofmap.report import figures
@@ -32,8 +31,7 @@ from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.results.proof_shape import strength
 from proofmap.results.records import BEST_EFFORT, MethodResult
 from tests.sessions import bound
-from tests.toys import conv_classifier, normal, pixels
-from tests.toys import drawn as random_weights
+from tests.toys import conv_classifier, pixels
 
 pytestmark = pytest.mark.usefixtures("drawn_figures")
 
@@ -76,35 +74,18 @@ def words(figure: Any) -> list[str]:
 
 def small_figure(name: str, f: pm.Classifier, images: Tensor, found: pm.Evaluation) -> figures.Figure:
     """The figure with few pictures: drawing them is what takes time."""
-    if name == "columns":
-        inputs = Rows(mean=(0.0,) * 4, std=(1.0,) * 4, names=("age", "5$ income", "city", "plan"))
-        net = pm.Classifier(random_weights(nn.Sequential(nn.Linear(4, 3))), inputs=inputs)
-        return figures.make_figure(
-            name, evaluation=pm.evaluate(net, normal(3, 4), methods=["gradient-x-input"])
-        )
     mine: dict[str, Any] = {"classifier": f, "images": images[:1]}
     settings: dict[str, dict[str, Any]] = {
         "tv-curves": {**mine, "method": QUICK, "fills": ("gray", "noise"), "tvs": (0.0, 0.1)},
         "artifact": {**mine, "method": QUICK, "labels": ["cat", "5$ bird"]},
         "masks-by-k": {**mine, "method": QUICK, "ks": (1, 2)},
         "two-objects": {**mine, "labels": ["cat", "dog"], "methods": ["gradient", "random"]},
-        "bounds": {"evaluation": bounded(found)},
         "desk-photo": {**mine, "methods": ["gradient", "random"]},
         "theorem": {"d": 32, "gammas": (0.5,), "trials": 5, "points": 4},
     }
     results = tuple(dataclasses.replace(r, maps=r.maps[:1]) for r in found.results)
     one = dataclasses.replace(found, results=results, images=found.images[:1], pictured=(0,))
     return figures.make_figure(name, **{"evaluation": one, **settings.get(name, {})})
-
-
-def bounded(found: pm.Evaluation) -> pm.Evaluation:
-    """The same, with the first two methods as bounds."""
-    targets = ("weakest", "strongest", None)
-    results = [
-        dataclasses.replace(r, settings={**r.settings, "target": target})
-        for r, target in zip(found.results, targets, strict=True)
-    ]
-    return dataclasses.replace(found, results=tuple(results))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,6 @@ import torch
 
 import proofmap as pm
 from proofmap.core.inputs import Rows
-from proofmap.report.figures import figures_of
-from proofmap.report.figures.columns import columns_figure
 from proofmap.report.proof_columns import is_ranked, proof_columns, ranked_columns
 from proofmap.report.proof_sheets import explained_sheet, finding
 from proofmap.results.named_positions import proof_count, proof_names
@@ -104,8 +102,7 @@ def test_the_pictures_of_a_row_list_names_and_unnamed_rows_do_not() -> None:
 
 def test_columns_that_carry_proofs_come_first_and_dots_are_ranks(proof: pm.Proof) -> None:
     evaluation, result = proof.evaluation, proof.evaluation.results[0]
-    figure = columns_figure(evaluation)
-    assert "columns" in figures_of(evaluation)
+    figure = proof_columns(evaluation)
     for panel in figure.panels:
         label = evaluation.label_names.index(panel.label)
         rows = [
@@ -125,15 +122,6 @@ def test_columns_that_carry_proofs_come_first_and_dots_are_ranks(proof: pm.Proof
             shares.append(np.mean([dot.proves for dot in line.dots]))
             assert line.share == pytest.approx(shares[-1])
         assert shares == sorted(shares, reverse=True)
-
-
-def test_the_figure_is_for_rows_with_names() -> None:
-    frame = people()
-    f = classifier(Rows.of(frame))
-    found = pm.evaluate(f, frame[:2], methods=["random"], metrics=["insertion"], labels="top1", keep_maps=0)
-    assert "columns" not in figures_of(found)
-    with pytest.raises(pm.InputError, match="needs stored maps"):
-        columns_figure(found)
 
 
 def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:

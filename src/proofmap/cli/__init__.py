@@ -45,7 +45,7 @@ COMMANDS = {
         ),
         "compare": (
             "runs.compare",
-            "Compare methods image by image, with intervals and p-values; or runs by seeds, reliability, frontier, bounds, label-matrix.",
+            "Compare methods image by image, with intervals and p-values; or by bounds or label-matrix.",
         ),
         "audit": (
             "runs.audit",

@@ -19,25 +19,18 @@ from proofmap.results.audit import audit as audit_scores
 from proofmap.results.audit import junit as junit_text
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.frontier import frontier
 from proofmap.results.score_tables import TABLES
-from proofmap.results.seeds import seed_spread
 from proofmap.study.reading.export import DATA, TEXT, export_run
 from proofmap.study.reading.stored_run import Run
 
 _METHOD = typer.Option(help="Only this method. May be repeated.")
 BY = {
     "differences": "paired differences of methods",
-    "seeds": "how far scores move between runs that differ only in --seed",
-    "reliability": "whether images rank the methods the same way, whether metrics agree, and which method is best by all of them",
-    "frontier": "which methods no other method beats in every score",
     "bounds": "how far a method's proofs are too strong or too weak, and how much of that maps at the bounds would have avoided",
     "label-matrix": "the mean AUC of every label under the map of every label",
 }
 _OPTIONS = {
     "differences": ("--baseline", "--method", "--metrics", "--detect"),
-    "reliability": ("--method", "--metrics"),
-    "frontier": ("--metrics",),
     "label-matrix": ("--method",),
 }
 """The options that each kind of comparison takes, besides ``--format``."""
@@ -67,7 +60,7 @@ def compare(
     for option, value in given.items():
         if value is not None and option not in _OPTIONS.get(by, ()):
             raise InputError(f"{option} does not apply to compare --by {by}; leave it out")
-    if len(runs) > 1 and by not in ("differences", "seeds"):
+    if len(runs) > 1 and by != "differences":
         raise InputError(f"compare --by {by} takes one run directory, not {len(runs)}")
     scores = options.names_after("--metrics", metrics)
     with ExitStack() as stack:
@@ -86,33 +79,17 @@ def compare(
                 detect=detect,
             )
         else:
-            result = _compared_by(by, found, method or None, scores)
+            from proofmap.results import bounds, label_matrix  # import torch
+
+            bounded = by == "bounds"
+            result = (
+                bounds.bounds(found[0])
+                if bounded
+                else label_matrix.label_matrices(found[0], methods=method or None)
+            )
         for run in opened:
             _print_notes(run)
     print_as(result, format)
-
-
-def _compared_by(
-    by: str, found: Sequence[Evaluation], methods: Sequence[str] | None, scores: Sequence[str] | None
-) -> Any:
-    """The table of a comparison by anything but differences."""
-    match by:
-        case "seeds":
-            return seed_spread(found)
-        case "frontier":
-            return frontier(found[0], scores=scores)
-        case "reliability":
-            from proofmap.results.reliability import reliability  # imports torch, as those below
-
-            return reliability(found[0], methods=methods, metrics=scores)
-        case "bounds":
-            from proofmap.results.bounds import bounds
-
-            return bounds(found[0])
-        case _:
-            from proofmap.results.label_matrix import label_matrices
-
-            return label_matrices(found[0], methods=methods)
 
 
 def _print_notes(run: Run) -> None:

@@ -48,118 +48,6 @@ TARGETS = ("weakest", "strongest")
 """Values of a method's setting ``target`` with which the method searches for a bound."""
 
 
-@dataclass(frozen=True, eq=False)
-class Reach:
-    """f and the bounds of the area for every (image, label) pair, as float64 tensors ``(N, L)``; NaN if a bound is not known.
-
-    ``bounding`` are the methods that search for a bound, ``others`` all other methods.
-    """
-
-    f: Tensor
-    low: Tensor
-    high: Tensor
-    weakest: Tensor
-    """The smallest area of the methods with ``target=weakest``. ``low`` is smaller if another method has a smaller area."""
-    strongest: Tensor
-    e1: float
-    e2: float
-    bounding: tuple[MethodResult, ...]
-    others: tuple[MethodResult, ...]
-
-    def areas(self, result: MethodResult) -> Tensor:
-        """The insertion areas A ``(N, L)`` of a method, NaN for pairs without bounds."""
-        return _areas(result).masked_fill(self.low.isnan(), torch.nan)
-
-    def matchable(self) -> Tensor:
-        """``(N, L)``: 1 if f lies between the bounds (with the floors e1 and e2), else 0; NaN if the bounds are not known."""
-        yes = ~(self.forced_over() | self.forced_under())
-        return yes.double().masked_fill(self.low.isnan(), torch.nan)
-
-    def forced_over(self) -> Tensor:
-        """A mask ``(N, L)`` of the pairs for which even the weakest proof is too strong."""
-        return self.low > self.f.clamp_min(self.e2)
-
-    def forced_under(self) -> Tensor:
-        """A mask ``(N, L)`` of the pairs for which even the strongest proof is too weak."""
-        return (self.high < self.f) & (self.f >= self.e1)
-
-
-def has_bounds(evaluation: Evaluation) -> bool:
-    """Whether the evaluation has a method for each of the two bounds, and at least one other method."""
-    targets = [_target(result) for result in evaluation.results]
-    return {*TARGETS, None} <= set(targets)
-
-
-def reach(evaluation: Evaluation) -> Reach:
-    """The bounds of the area for every pair. Raises :class:`InputError` unless the evaluation has both bounds and another method."""
-    by_target = {t: [r for r in evaluation.results if _target(r) == t] for t in (*TARGETS, None)}
-    _check(evaluation, by_target)
-    weakest = _smallest([_areas(r) for r in by_target["weakest"]])
-    strongest = -_smallest([-_areas(r) for r in by_target["strongest"]])
-    everything = [_areas(r) for r in evaluation.results]
-    f = evaluation.f.double().cpu()
-    unknown = weakest.isnan() | strongest.isnan() | f.isnan()
-    if bool(unknown.all()):
-        raise InputError("no pair has both bounds yet; continue the run with: proofmap evaluate")
-    f, low, high, weakest, strongest = (
-        values.masked_fill(unknown, torch.nan)
-        for values in (
-            f,
-            _smallest(everything),
-            -_smallest([-areas for areas in everything]),
-            weakest,
-            strongest,
-        )
-    )
-    first = evaluation.results[0]
-    return Reach(
-        f,
-        low,
-        high,
-        weakest,
-        strongest,
-        first.threshold("e1"),
-        first.threshold("e2"),
-        bounding=(*by_target["weakest"], *by_target["strongest"]),
-        others=tuple(by_target[None]),
-    )
-
-
-def _target(result: MethodResult) -> str | None:
-    """The bound that a method searches for, from its recorded settings; None for other methods."""
-    target = result.settings.get("target")
-    return str(target) if target in TARGETS else None
-
-
-def _check(evaluation: Evaluation, by_target: Mapping[str | None, Sequence[MethodResult]]) -> None:
-    missing = [f"belief-mask:target={target}" for target in TARGETS if not by_target[target]]
-    if missing:
-        raise InputError(
-            f"bounds need {' and '.join(missing)} as well as other methods; run the same evaluate command with "
-            f"--methods {','.join(missing)} to add {'it' if len(missing) == 1 else 'them'}"
-        )
-    if not by_target[None]:
-        raise InputError(
-            "only the bounds were judged; run the same evaluate command with --methods grad-cam to add a method"
-        )
-    if len({setting_text(result.insertion.settings) for result in evaluation.results}) > 1:
-        raise InputError("the methods were judged on different insertion curves; judge them all on one")
-
-
-def _areas(result: MethodResult) -> Tensor:
-    return result.insertion.auc.double().cpu()
-
-
-def _smallest(areas: Sequence[Tensor]) -> Tensor:
-    """The elementwise minimum of several tensors ``(N, L)``; NaN only where all of them are NaN."""
-    stacked = torch.stack(list(areas))
-    least = stacked.nan_to_num(nan=torch.inf, neginf=-torch.inf).amin(dim=0)
-    return least.masked_fill(stacked.isnan().all(dim=0), torch.nan)
-
-
-# ---- the table ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PairMean:
     """A mean over n pairs, with its 95 % interval over images."""
@@ -233,38 +121,85 @@ def bounds(results: Results) -> Bounds:
     there are several methods for a bound, the most extreme area counts. A pair does not count if a bound or the method's area is missing.
     """
     evaluation = evaluation_of(results)
-    found = reach(evaluation)
-    methods = tuple(_method(found, result) for result in found.others)
-    matchable = _pair_mean(found.matchable(), (0.0, 1.0))
-    over, under = int(found.forced_over().sum()), int(found.forced_under().sum())
+    by_target = {t: [r for r in evaluation.results if _target(r) == t] for t in (*TARGETS, None)}
+    _check(evaluation, by_target)
+    weakest, strongest = (_farthest(by_target[target], target) for target in TARGETS)
+    f = evaluation.f.double().cpu()
+    known = ~(weakest.isnan() | strongest.isnan() | f.isnan())
+    if not bool(known.any()):
+        raise InputError("no pair has both bounds yet; continue the run with: proofmap evaluate")
+    low, high = (_farthest(evaluation.results, target).where(known, torch.nan) for target in TARGETS)
+    first = evaluation.results[0]
+    e1, e2 = first.threshold("e1"), first.threshold("e2")
+    methods = []
+    for result in by_target[None]:
+        areas = _areas(result).where(known, torch.nan)
+        over = [-proof.soundness(areas, target, e2).log() for target in (f, f.maximum(low))]
+        short = [
+            (-proof.completeness(areas, target, e1).log()).masked_fill(f < e1, torch.nan)
+            for target in (f, f.minimum(high))
+        ]
+        beaten = int((areas < weakest).sum()), int((areas > strongest).sum())
+        methods.append(MethodBounds(result.name, *map(_pair_mean, (*over, *short)), *beaten))
+    forced_over, forced_under = low > f.clamp_min(e2), (high < f) & (f >= e1)
+    matchable = _pair_mean((~(forced_over | forced_under)).double().where(known, torch.nan), (0.0, 1.0))
+    forced = int(forced_over.sum()), int(forced_under.sum())
+    curve = by_target[None][0].insertion.settings
+    pairs = int((evaluation.labels != NO_LABEL).sum())
+    searches = "; ".join(_search_words(result) for target in TARGETS for result in by_target[target])
     notes = (
-        _matchable_note(matchable, over, under),
-        *_beaten_notes(found, methods),
-        *_meaning_notes(evaluation, found),
+        f"f can be matched on {matchable.cell} of {counted(matchable.n, 'pair')}; even the weakest proof is too strong on {forced[0]}, "
+        f"even the strongest too weak on {forced[1]}",
+        *_beaten_note("weakest", low < weakest, {m.method: m.below_weakest for m in methods}),
+        *_beaten_note("strongest", high > strongest, {m.method: m.above_strongest for m in methods}),
+        "overshoot: -log soundness of a pair; shortfall: -log completeness, where f >= e1; natural logarithms, .69 is a "
+        "factor of two. By choice: the part that a map at the bound would have avoided",
+        f"bounds of {searches}: found, not proven. Further searches can only widen "
+        "them, so the parts by choice and the share that can be matched can only grow",
+        f"{subject_words(evaluation)}; means over pairs, 95 % intervals over images",
+        f"thresholds e1 = {e1:g}, e2 = {e2:g}; insertion curve: fill {curve.get('fill')}, {curve.get('points')} points",
+        *distractor_notes(evaluation),
+        *(
+            [f"{pairs - int(known.sum())} of {counted(pairs, 'pair')} lack a bound and do not count"]
+            if pairs > int(known.sum())
+            else []
+        ),
+        *([OTHER_CURVE] if judged_on_another_curve(evaluation) else []),
     )
-    return Bounds(methods, matchable, over, under, notes)
+    return Bounds(tuple(methods), matchable, *forced, notes)
 
 
-def _method(found: Reach, result: MethodResult) -> MethodBounds:
-    areas, f, e1, e2 = found.areas(result), found.f, found.e1, found.e2
-    disbelieved = f < e1
+def _target(result: MethodResult) -> str | None:
+    """The bound that a method searches for, from its recorded settings; None for other methods."""
+    target = result.settings.get("target")
+    return str(target) if target in TARGETS else None
 
-    def overshoot(target: Tensor) -> PairMean:
-        return _pair_mean(-proof.soundness(areas, target, e2).log())
 
-    def shortfall(target: Tensor) -> PairMean:
-        lost = -proof.completeness(areas, target, e1).log()
-        return _pair_mean(lost.masked_fill(disbelieved, torch.nan))
+def _check(evaluation: Evaluation, by_target: Mapping[str | None, Sequence[MethodResult]]) -> None:
+    missing = [f"belief-mask:target={target}" for target in TARGETS if not by_target[target]]
+    if missing:
+        raise InputError(
+            f"bounds need {' and '.join(missing)} as well as other methods; run the same evaluate command with "
+            f"--methods {','.join(missing)} to add {'it' if len(missing) == 1 else 'them'}"
+        )
+    if not by_target[None]:
+        raise InputError(
+            "only the bounds were judged; run the same evaluate command with --methods grad-cam to add a method"
+        )
+    if len({setting_text(result.insertion.settings) for result in evaluation.results}) > 1:
+        raise InputError("the methods were judged on different insertion curves; judge them all on one")
 
-    return MethodBounds(
-        result.name,
-        overshoot(f),
-        overshoot(f.maximum(found.low)),
-        shortfall(f),
-        shortfall(f.minimum(found.high)),
-        below_weakest=int((areas < found.weakest).sum()),
-        above_strongest=int((areas > found.strongest).sum()),
-    )
+
+def _areas(result: MethodResult) -> Tensor:
+    return result.insertion.auc.double().cpu()
+
+
+def _farthest(results: Sequence[MethodResult], target: str) -> Tensor:
+    """The smallest areas ``(N, L)`` of several methods, or the largest for the target ``strongest``; NaN only where all of them are NaN."""
+    stacked = torch.stack([_areas(result) for result in results])
+    sign = 1 if target == "weakest" else -1
+    least = sign * (sign * stacked).nan_to_num(nan=torch.inf, neginf=-torch.inf).amin(dim=0)
+    return least.masked_fill(stacked.isnan().all(dim=0), torch.nan)
 
 
 def _pair_mean(values: Tensor, limits: Limits = (0.0, math.inf)) -> PairMean:
@@ -273,47 +208,16 @@ def _pair_mean(values: Tensor, limits: Limits = (0.0, math.inf)) -> PairMean:
     return PairMean(mean, *pooled_interval(values, limits=limits), len(there))
 
 
-# ---- what it depends on, in words --------------------------------------------------------------------------------
-
-
-def _matchable_note(matchable: PairMean, over: int, under: int) -> str:
-    found = f"f can be matched on {matchable.cell} of {counted(matchable.n, 'pair')}"
-    return f"{found}; even the weakest proof is too strong on {over}, even the strongest too weak on {under}"
-
-
-def _beaten_notes(found: Reach, methods: Sequence[MethodBounds]) -> list[str]:
-    """Notes that name the methods that go beyond the bounds found by the search, with the number of pairs on which each does."""
-    below = {m.method: m.below_weakest for m in methods if m.below_weakest}
-    above = {m.method: m.above_strongest for m in methods if m.above_strongest}
-    notes = []
-    for beaten, which, wider in (
-        (below, "weakest", found.low < found.weakest),
-        (above, "strongest", found.high > found.strongest),
-    ):
-        if beaten:
-            who = ", ".join(f"{name} on {n}" for name, n in beaten.items())
-            notes.append(
-                f"the {which} proof was beaten on {counted(int(wider.sum()), 'pair')}, whose bound was widened: {who}"
-            )
-    return notes
-
-
-def _meaning_notes(evaluation: Evaluation, found: Reach) -> list[str]:
-    curve = found.others[0].insertion.settings
-    pairs, known = int((evaluation.labels != NO_LABEL).sum()), int((~found.low.isnan()).sum())
-    lacking = [f"{pairs - known} of {counted(pairs, 'pair')} lack a bound and do not count"]
-    return [
-        "overshoot: -log soundness of a pair; shortfall: -log completeness, where f >= e1; natural logarithms, .69 is a "
-        "factor of two. By choice: the part that a map at the bound would have avoided",
-        f"bounds of {'; '.join(map(_search_words, found.bounding))}: found, not proven. Further searches can only widen "
-        "them, so the parts by choice and the share that can be matched can only grow",
-        f"{subject_words(evaluation)}; means over pairs, 95 % intervals over images",
-        f"thresholds e1 = {found.e1:g}, e2 = {found.e2:g}; insertion curve: fill {curve.get('fill')}, "
-        f"{curve.get('points')} points",
-        *distractor_notes(evaluation),
-        *(lacking if known < pairs else []),
-        *([OTHER_CURVE] if judged_on_another_curve(evaluation) else []),
-    ]
+def _beaten_note(which: str, wider: Tensor, beaten: Mapping[str, int]) -> list[str]:
+    """A list with a note that names the methods that go beyond a bound found by the search, with the number of pairs on which each does."""
+    who = ", ".join(f"{name} on {n}" for name, n in beaten.items() if n)
+    return (
+        [
+            f"the {which} proof was beaten on {counted(int(wider.sum()), 'pair')}, whose bound was widened: {who}"
+        ]
+        if who
+        else []
+    )
 
 
 def _search_words(result: MethodResult) -> str:

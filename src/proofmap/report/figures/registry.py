@@ -13,8 +13,6 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_folder, write_text
 from proofmap.core.text import check_known
-from proofmap.report.figures.bounds import bounds_figure
-from proofmap.report.figures.columns import columns_figure
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.desk import desk, desk_of_photo
 from proofmap.report.figures.drawing import FORMATS, Figure, draw
@@ -23,9 +21,7 @@ from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.report.figures.theorem import theorem
-from proofmap.report.proof_columns import is_ranked
 from proofmap.report.scatter import scatter_panels
-from proofmap.results.bounds import has_bounds
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared
 
@@ -56,16 +52,7 @@ FIGURES: Mapping[str, FigureInfo] = {
         FigureInfo(
             "mask-grid-wrong", "30 % of pixels kept, for the second label", "evaluation", wrong_mask_grid
         ),
-        FigureInfo(
-            "columns", "which columns of a table carry the proofs, by label", "evaluation", columns_figure
-        ),
         FigureInfo("label-matrix", "every label's area under every label's map", "evaluation", label_matrix),
-        FigureInfo(
-            "bounds",
-            "areas between the weakest and the strongest proof of each pair",
-            "evaluation",
-            bounds_figure,
-        ),
         FigureInfo(
             "tv-curves", "probability curves by total variation, two labels, two fills", "images", tv_curves
         ),
@@ -133,12 +120,6 @@ def draw_figure(
     return [*written, folder / f"{name}.txt"]
 
 
-def _has_believed(evaluation: Evaluation) -> bool:
-    """Whether some input with kept maps has a label that the net believes (f >= e1)."""
-    rows = list(evaluation.pictured)
-    return bool(rows) and bool((evaluation.f[rows] >= evaluation.results[0].threshold("e1")).any())
-
-
 def figures_of(evaluation: Evaluation) -> list[str]:
     """The names of the figures that can be drawn from this evaluation."""
     possible = {
@@ -147,7 +128,5 @@ def figures_of(evaluation: Evaluation) -> list[str]:
         "mask-grid": bool(evaluation.pictured),
         "mask-grid-wrong": bool(evaluation.pictured) and bool((evaluation.labels[:, 1:] >= 0).any()),
         "label-matrix": evaluation.results[0].insertion.matrix is not None and evaluation.labels.shape[1] > 1,
-        "columns": is_ranked(evaluation.inputs) and _has_believed(evaluation),
-        "bounds": has_bounds(evaluation),
     }
     return [name for name, yes in possible.items() if yes]
