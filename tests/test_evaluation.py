@@ -37,8 +37,7 @@ from proofmap.metrics import (
     worst_case,
 )
 from proofmap.report import display
-from proofmap.results.evaluation import Evaluation
-from proofmap.results.explanation import Proof
+from proofmap.results.evaluation import Evaluation, Proof
 from tests.docs.pages import few_distractors
 from tests.toys import Linear, conv_classifier, conv_net, pixels
 

@@ -15,7 +15,8 @@ from proofmap.core import streams
 from proofmap.core.inputs import Rows, Series
 from proofmap.fills import ClassMedian, Images, NearRows, make_fill
 from proofmap.fills.rows import typical_row
-from proofmap.results.fill_alone import fill_spread
+from proofmap.results.score_tables import score_cells
+from proofmap.results.tables import number
 from proofmap.testing.nets import SERIES, classifier_of
 from tests.lazily import Lazily
 from tests.sessions import bound
@@ -168,7 +169,7 @@ def test_fills_that_make_no_sense_are_refused() -> None:
         bound(make_fill("near-rows"), classifier_of(SERIES))
 
 
-def test_scores_with_several_fills_have_a_row_each_and_a_note_on_how_far_they_move() -> None:
+def test_scores_with_several_fills_have_a_column_each_and_a_note_on_how_far_they_move() -> None:
     frame = people()
     f = classifier(Rows.of(frame))
     fills = ["gray", "images", "near-rows", "class-median"]
@@ -188,10 +189,9 @@ def test_scores_with_several_fills_have_a_row_each_and_a_note_on_how_far_they_mo
         for fill in fills
     ]
     assert [s.value for s in found.results[0].scores if s.kind == "completeness"] == pytest.approx(alone)
-    assert fill_spread(found)["completeness"]["occlusion"] == pytest.approx(max(alone) - min(alone))
     text = found.table()
-    rows = [line.split()[0 if line[0] == " " else 1] for line in text.splitlines()[1:9]]
-    assert rows == ["gray†", *fills[1:]] * 2, "the fill that alone gives labels has a mark"
-    assert "between fills the mean completeness moves by" in text and "6 rows, labels all" in text
+    assert next(cell for cell in score_cells(found)[0] if "†" in cell) == "completeness (gray) ↑†"
+    note = next(line for line in text.splitlines() if line.startswith("between fills the mean completeness"))
+    assert f"{number(max(alone) - min(alone))} (occlusion)" in note and "6 rows, labels all" in text
     assert "the mean or the most frequent value of each column" in text
     assert "6 images" not in text and "over images" not in text

@@ -27,7 +27,7 @@ from scipy import stats
 import proofmap as pm
 from proofmap.cli import run_script
 from proofmap.core.files import output_file
-from proofmap.results.intervals import NO_LIMITS, Limits, mean_intervals
+from proofmap.results.statistics import NO_LIMITS, Limits, mean_intervals
 
 Ends = tuple[np.ndarray, np.ndarray]
 IMAGES = (2, 3, 5, 10, 20, 50, 200)

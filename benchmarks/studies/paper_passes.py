@@ -13,7 +13,7 @@ import json
 from torch import Tensor
 
 from proofmap.bench import Leaderboard, Record
-from proofmap.results.paired import sign_flip_p
+from proofmap.results.statistics import sign_flip_p
 from proofmap.results.statistics import mean_score, score_numbers
 
 PAPER = "learned-mask at the paper's passes"

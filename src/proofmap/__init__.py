@@ -7,11 +7,11 @@
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from proofmap.core.deferred import lazy_names
 from proofmap.core.version import __version__
-from proofmap.results.display import Display, set_display
+from proofmap.results.display import set_display
 
 if TYPE_CHECKING:
     from proofmap.checking import sanity_checks
@@ -38,14 +38,13 @@ if TYPE_CHECKING:
     from proofmap.results.audit import audit
     from proofmap.results.bounds import bounds
     from proofmap.results.compare import compare
-    from proofmap.results.evaluation import Evaluation
-    from proofmap.results.explanation import Proof
+    from proofmap.results.evaluation import Evaluation, Proof
     from proofmap.results.label_matrix import label_matrices
     from proofmap.results.records import MethodResult
     from proofmap.results.statistics import Score
     from proofmap.study import Run, Selection, Study, run_study
 
-set_display(lambda: cast(Display, import_module("proofmap.report.display")))
+set_display(lambda: import_module("proofmap.report.display"))
 
 # Imported when first used, so that commands which need no torch do not wait for it.
 __getattr__, __dir__ = lazy_names(

@@ -34,8 +34,7 @@ from proofmap.metrics.proof import Thresholds
 from proofmap.metrics.proof_scores import default_metrics
 from proofmap.plugins.failures import exit_as_error
 from proofmap.plugins.identity import provenance
-from proofmap.results.evaluation import Evaluation, batch_record
-from proofmap.results.explanation import Proof
+from proofmap.results.evaluation import Evaluation, Proof, batch_record
 from proofmap.results.records import method_result, run_scores, unmeasured_scores
 from proofmap.session import Watch
 from proofmap.study.opened import OpenStudy, prepare_study

@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proofmap.results.intervals import mean_interval, mean_intervals, pooled_interval, student_quantile
+from proofmap.results.statistics import mean_interval, mean_intervals, pooled_interval, student_quantile
 from tests.toys import normal
 
 NAN = math.nan

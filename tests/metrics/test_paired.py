@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from proofmap.results.paired import sign_flip_p
+from proofmap.results.statistics import sign_flip_p
 from tests.toys import normal
 
 

@@ -15,7 +15,7 @@ from proofmap.methods import make_method
 from proofmap.metrics import Judged, SaliencyMetric, make_metric, saliency_sweep
 from proofmap.metrics.regions import Boxes, boxes_around, crops, largest_piece
 from proofmap.metrics.saliency_metric import DELTAS
-from proofmap.results.intervals import mean_interval
+from proofmap.results.statistics import mean_interval
 from proofmap.session import Session
 from tests.toys import conv_classifier, counted_classifier, normal, pixels
 

@@ -9,8 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.results.intervals import NO_LIMITS, Limits, mean_intervals, pooled_interval
-from proofmap.results.paired import fewest_images, holm, images_needed, sign_flip_p, smallest_p
+from proofmap.results.statistics import (
+    NO_LIMITS,
+    Limits,
+    fewest_images,
+    holm,
+    images_needed,
+    mean_intervals,
+    pooled_interval,
+    sign_flip_p,
+    smallest_p,
+)
 
 Draw = Callable[[np.random.Generator, tuple[int, int]], np.ndarray]
 

@@ -7,8 +7,7 @@ import math
 import pytest
 import torch
 
-from proofmap.results.intervals import mean_interval
-from proofmap.results.statistics import Score, mean_score
+from proofmap.results.statistics import Score, mean_interval, mean_score
 
 NAN = math.nan
 

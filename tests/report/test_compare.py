@@ -16,8 +16,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.results.compare import Comparison, Difference, compare
-from proofmap.results.paired import images_needed
-from proofmap.results.statistics import mean_score
+from proofmap.results.statistics import images_needed, mean_score
 from proofmap.study import run_study
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, linear_classifier, pixels

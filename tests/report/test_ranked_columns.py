@@ -17,8 +17,7 @@ import proofmap as pm
 from proofmap.core.inputs import Rows
 from proofmap.report.proof_columns import is_ranked, proof_columns, ranked_columns
 from proofmap.report.proof_sheets import explained_sheet, finding
-from proofmap.results.named_positions import proof_count, proof_names
-from proofmap.results.proof_shape import shape_of
+from proofmap.results.proof_shape import proof_count, proof_names, shape_of
 from tests.test_row_fills import classifier, people
 
 

@@ -99,7 +99,7 @@ def test_every_fill_must_pass_an_audit_and_one_may_be_chosen(
     both = pm.audit(found, min_completeness=0.8, min_soundness=0.8)
     assert not both.passes
     assert [line.metric for line in both.lines if not line.passes] == ["soundness (blur)"]
-    assert len(both.lines) == 4 and not both.unchecked
+    assert len(both.lines) == 4 and "not checked" not in both.table()
     assert 'name="soundness (blur) &gt;= 0.8"' in junit(both) and 'failures="1"' in junit(both)
     gray = pm.audit(found, min_completeness=0.8, min_soundness=0.8, fill="gray")
     assert gray.passes and {line.metric for line in gray.lines} == {"completeness (gray)", "soundness (gray)"}
@@ -187,8 +187,8 @@ def test_no_method_is_both(base: pm.Evaluation) -> None:
     found = verdict(made(base, n, values))
     assert (found.grade, found.headline) == ("none", "No method is both complete and sound")
     assert (
-        "The most complete method is gradient (.90, with soundness .30); the soundest is gradient-x-input (.60, with completeness .50); "
-        "controls reach soundness .95 (random)." in found.reasons
+        "The most complete method is gradient (.90, with soundness .30); the soundest is gradient-x-input (.60, with completeness .50)."
+        in found.reasons
     )
     few = verdict(made(base, 3, {name: tuple(v[:3] for v in own) for name, own in values.items()}))  # type: ignore[index, misc]
     assert few.headline == "No method is both complete and sound on these 3 images"

@@ -14,8 +14,8 @@ import proofmap as pm
 from proofmap.methods import make_method
 from proofmap.methods.controls import control_rows
 from proofmap.results.audit import audit
-from proofmap.results.controls import role_of, soundness_notes
 from proofmap.results.statistics import mean_score
+from proofmap.results.verdict import role_of, soundness_notes
 from proofmap.study import Run, Study, run_study
 from proofmap.study.stored_study import what_changed
 from proofmap.testing.nets import PICTURES, ROWS

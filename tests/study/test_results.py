@@ -23,8 +23,8 @@ from proofmap.cli.lists import LISTS
 from proofmap.core.errors import InputError, MissingExtra
 from proofmap.data.photos import load_images
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.intervals import mean_interval
 from proofmap.results.score_tables import latex, score_markdown
+from proofmap.results.statistics import mean_interval
 from proofmap.study import Run, Selection, StoreError, Study, export_run, run_study
 from proofmap.study.manifest import Manifest
 from proofmap.study.reading.verify import verify_run

@@ -37,8 +37,7 @@ from proofmap.report.html import write_report
 from proofmap.report.pictures import crop_words, original_of
 from proofmap.report.proof_sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.named_positions import proof_count
-from proofmap.results.proof_shape import proof_values, shape_of
+from proofmap.results.proof_shape import proof_count, proof_values, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, without_folders
 from proofmap.session import Snapshot

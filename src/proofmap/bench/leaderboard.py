@@ -27,9 +27,16 @@ from proofmap.core.text import counted
 from proofmap.report import scatter
 from proofmap.results import tables
 from proofmap.results.compare import LEVEL, NUMERICAL_ERROR, resamples_for
-from proofmap.results.intervals import Doubles, Limits, mean_intervals
-from proofmap.results.paired import fewest_images, holm, sign_flip_p
-from proofmap.results.statistics import Score, mean_score
+from proofmap.results.statistics import (
+    Doubles,
+    Limits,
+    Score,
+    fewest_images,
+    holm,
+    mean_intervals,
+    mean_score,
+    sign_flip_p,
+)
 
 FOLDER = Path("leaderboard")
 SHARE = 0.1

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, digest_of, parse_json, write_text
-from proofmap.results.intervals import Doubles
+from proofmap.results.statistics import Doubles
 
 if TYPE_CHECKING:
     from proofmap.classifier import Classifier

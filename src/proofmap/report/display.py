@@ -1,4 +1,4 @@
-"""How results are saved and shown in a notebook: implements :mod:`proofmap.results.display`.
+"""How results are saved and shown in a notebook: implements :mod:`proofmap.results.evaluation`.
 
 ``save`` writes tables, a full record, maps and pictures. It writes either all files completely or none. Notebooks show plain HTML with
 inline pictures, without scripts or extensions.
@@ -20,7 +20,7 @@ from torch import Tensor
 from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.pictures import SUFFIXES, own_mark
-from proofmap.core.text import counted
+from proofmap.core.text import counted, one_line
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.drawing import draw
 from proofmap.report.figures.scatter import scatter_figure
@@ -30,7 +30,7 @@ from proofmap.report.scatter import scatter_panels
 from proofmap.report.word_proof import WORDS_NOTE, is_worded, proof_words_html, word_proof
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import fill_records
+from proofmap.results.fill_alone import fill_notes, fill_records
 from proofmap.results.score_tables import dataframe, pairs_html, score_table
 from proofmap.results.sharing import shared
 from proofmap.results.tables import table_html
@@ -39,8 +39,10 @@ from proofmap.results.verdict import verdict
 __all__ = [
     "dataframe",
     "evaluation_html",
+    "pairs_html",
     "proof_html",
     "proof_png",
+    "proof_table",
     "save_evaluation",
     "save_proof",
     "score_table",
@@ -186,6 +188,13 @@ def _save_numbers(evaluation: Evaluation, out: Path) -> list[Path]:
 
 
 # ---- notebooks ----------------------------------------------------------------------------------------------
+
+
+def proof_table(evaluation: Evaluation, width: int | None = None) -> str:
+    """What each map proves, as aligned text with a bar for each proof. The name of an only method is above the table."""
+    results = evaluation.results
+    above = [f"maps by {one_line(results[0].name)}"] if len(results) == 1 else []
+    return "\n".join([*above, score_tables.pair_table(evaluation, width=width), *fill_notes(evaluation)])
 
 
 def evaluation_html(evaluation: Evaluation) -> str:

@@ -17,13 +17,20 @@ from proofmap.report.colours import hidden_of
 from proofmap.report.page_pictures import photo_uri
 from proofmap.report.pictures import KEPT_SHARE, data_uri, masked_photo
 from proofmap.report.word_proof import is_worded, words_of
-from proofmap.results.controls import role_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
-from proofmap.results.named_positions import positions_in_order
-from proofmap.results.proof_shape import NOTICED, ProofShape, Word, percent, proof_values, shape_of, strength
+from proofmap.results.proof_shape import (
+    NOTICED,
+    ProofShape,
+    Word,
+    percent,
+    positions_in_order,
+    proof_values,
+    shape_of,
+    strength,
+)
 from proofmap.results.records import MethodResult
-from proofmap.results.verdict import Verdict
+from proofmap.results.verdict import Verdict, role_of
 
 
 def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:

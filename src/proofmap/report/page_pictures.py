@@ -35,9 +35,8 @@ from proofmap.report.proof_columns import is_ranked
 from proofmap.report.word_proof import is_worded, words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
-from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
 from proofmap.results.notes import wrong_kind
-from proofmap.results.proof_shape import proof_values, shape_of
+from proofmap.results.proof_shape import curve_of, positions_in_order, proof_count, proof_values, shape_of
 from proofmap.results.records import MethodResult
 
 LONGEST_COLUMN = 28

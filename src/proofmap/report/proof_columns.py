@@ -24,8 +24,7 @@ from proofmap.core.ranking import rank
 from proofmap.core.text import counted, short_names, shortened
 from proofmap.report.colours import INK, STRENGTHS
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
-from proofmap.results.proof_shape import shape_of
+from proofmap.results.proof_shape import curve_of, positions_in_order, proof_count, shape_of
 from proofmap.results.records import MethodResult
 
 _SOFT, _PAPER = (120, 120, 128), (250, 250, 250)

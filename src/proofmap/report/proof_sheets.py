@@ -18,14 +18,15 @@ from proofmap.report.word_proof import WORDS_NOTE, is_worded, word_proof
 from proofmap.report.word_sheets import WIDE, word_picture
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_causes, fill_words, other_fill
-from proofmap.results.named_positions import curve_of, proof_count
 from proofmap.results.notes import WRONG_WORDS, wrong_kind
 from proofmap.results.proof_shape import (
     BAR,
     OTHER_CURVE,
     ProofShape,
+    curve_of,
     judged_on_another_curve,
     percent,
+    proof_count,
     shape_of,
 )
 from proofmap.results.records import MethodResult

@@ -18,8 +18,14 @@ from proofmap.core.inputs import Inputs, TextInputs
 from proofmap.core.text import terminal_text
 from proofmap.report.colours import DIVERGING, STRENGTHS, Colour, displayed, heat_colours
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.named_positions import curve_of, positions_in_order, proof_count
-from proofmap.results.proof_shape import ProofShape, percent, shape_of
+from proofmap.results.proof_shape import (
+    ProofShape,
+    curve_of,
+    percent,
+    positions_in_order,
+    proof_count,
+    shape_of,
+)
 from proofmap.results.records import MethodResult
 
 HOT: Colour = (249, 180, 80)

@@ -30,8 +30,7 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.results.intervals import Limits, pooled_interval
-from proofmap.results.statistics import Score, score_numbers
+from proofmap.results.statistics import Limits, Score, pooled_interval, score_numbers
 from proofmap.results.tables import number
 
 MEASURES = {

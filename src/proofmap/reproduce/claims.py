@@ -39,12 +39,10 @@ from proofmap.core.text import counted
 from proofmap.reproduce.findings import Claim, PaperTable, Verdict, verdict_of
 from proofmap.reproduce.paper_cells import distances
 from proofmap.reproduce.rows import FLOORS, by_epsilons
-from proofmap.results.compare import signed
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.intervals import mean_intervals
-from proofmap.results.paired import fewest_images
 from proofmap.results.records import MethodResult
-from proofmap.results.tables import cells_of, interval, number
+from proofmap.results.statistics import fewest_images, mean_intervals
+from proofmap.results.tables import cells_of, interval, number, signed
 
 
 def claims_of(

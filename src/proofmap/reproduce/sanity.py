@@ -32,10 +32,9 @@ from proofmap.reproduce.findings import (
     score_cell,
 )
 from proofmap.reproduce.rows import Sample, draw_sample
-from proofmap.results.compare import signed
 from proofmap.results.randomisation import BAR, FLOOR, Order, SanityChecks
 from proofmap.results.statistics import mean_score, score_numbers
-from proofmap.results.tables import interval
+from proofmap.results.tables import interval, signed
 
 SHARE = 0.3
 Maps = Mapping[str, tuple[Tensor, Tensor]]

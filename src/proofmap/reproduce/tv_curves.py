@@ -25,8 +25,8 @@ from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell
 from proofmap.reproduce.rows import study_of
 from proofmap.reproduce.stored_maps import StoredMaps
-from proofmap.results.compare import signed
 from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.tables import signed
 from proofmap.study import Study
 
 CurvesByPanel = Mapping[str, Mapping[str, Curves]]

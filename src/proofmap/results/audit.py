@@ -1,4 +1,5 @@
-"""Is a method good enough? Compares scores with bars (thresholds), for pipelines that must fail when a map proves nothing.
+"""Is a method good enough? Compares scores with bars (thresholds), and with those of another run, for pipelines that must fail when a map
+proves nothing.
 
 Controls are methods whose maps do not use the net. They are compared with the same bars. If a control reaches every bar, then the bars
 distinguish nothing, or the net ignores its input; the audit fails, whatever the other methods score.
@@ -10,19 +11,30 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import get_args
+from typing import Literal, get_args
 from xml.etree import ElementTree
+
+import numpy as np
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted, one_line
 from proofmap.results import tables
-from proofmap.results.controls import role_of, soundness_notes
-from proofmap.results.drops import DropLine, Use, drop_cells, find_drops
+from proofmap.results.compare import Difference, compare
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.fill_alone import first_of_each_fill, views_by_fill
-from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.tables import Cells, Tables, metric_words
-from proofmap.results.verdict import ENOUGH
+from proofmap.results.verdict import ENOUGH, role_of, soundness_notes
+
+_SAME_IN_BOTH = ("labels", "label_set", "renormalise", "outputs")
+"""Settings of an evaluation that must be equal in both runs. The net and its preprocessing may differ."""
+_OF_THE_NET = ("color",)
+"""Settings of a score that depend on the net and may therefore differ, such as the gray of a fill."""
+_ROUNDING = 1e-6
+"""Tolerance for float32: a drop of exactly the limit passes."""
+
+Use = Literal["mean", "interval"]
+"""What is compared with a bar: the ``mean`` over images, or the whole 95 % ``interval`` (the worse of its two ends)."""
 
 
 @dataclass(frozen=True)
@@ -51,65 +63,65 @@ class AuditLine:
 
 
 @dataclass(frozen=True)
+class DropLine:
+    """The paired change of one score since another run, and whether it stays within the largest drop allowed."""
+
+    method: str
+    metric: str
+    higher_is_better: bool
+    max_drop: float
+    value: float
+    """The mean over the images that both runs count."""
+    value_against: float
+    """The other run's mean over the same images."""
+    difference: float
+    low: float
+    high: float
+    n: int
+    passes: bool
+    reason: str
+
+    @property
+    def what(self) -> str:
+        """The allowed change as text, such as ``-0.05 at most``."""
+        return f"{'-' if self.higher_is_better else '+'}{self.max_drop:g} at most"
+
+    @property
+    def verdict(self) -> str:
+        if self.passes:
+            return f"passes{'' if self.n else ': it counted nothing before'}"
+        return f"fails: {self.reason}"
+
+
+@dataclass(frozen=True)
 class AuditResult(Tables):
     """The result of :func:`audit`. The audit passes if every line and every drop passes and no control reaches all bars. Prints as
     tables."""
 
     lines: tuple[AuditLine, ...]
     use: Use
+    notes: tuple[str, ...]
+    """Whether controls reach the bars, why soundness may not come from maps, and how the other run differs."""
     controls: tuple[AuditLine, ...] = ()
     """Comparisons of the controls (maps that do not use the net) with the same bars. Each control must miss at least one bar."""
     drops: tuple[DropLine, ...] = ()
     """Comparisons of scores with those of another run."""
-    drop_notes: tuple[str, ...] = ()
-    """Notes on how the other run differs from this one."""
     companions: tuple[AuditLine, ...] = ()
     """Comparisons of the methods' own maps, blurred or shown for every label, with the same bars. They do not decide the audit."""
-    soundness_notes: tuple[str, ...] = ()
-    """Reasons why a method's soundness does not come from its maps."""
-    unchecked: tuple[str, ...] = ()
-    """Names of scores of the kinds with bars that were not compared, such as those of other fills."""
 
     @property
     def passes(self) -> bool:
         return all(line.passes for line in self.held) and not self.too_good
 
     @property
-    def held(self) -> tuple[AuditLine | DropLine, ...]:
+    def held(self) -> list[AuditLine | DropLine]:
         """The comparisons that must pass: those of methods with bars, and the drops. Those of controls are not included."""
-        return (*self.lines, *self.drops)
+        return [*self.lines, *self.drops]
 
     @property
     def too_good(self) -> tuple[str, ...]:
         """The controls that reach every bar."""
-        missed = {line.method for line in self.controls if not line.passes}
-        return tuple(dict.fromkeys(line.method for line in self.controls if line.method not in missed))
-
-    @property
-    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Notes: whether controls reach the bars, why soundness may not come from maps, and how the other run differs."""
-        found: tuple[str, ...] = ()
-        if self.too_good:
-            reach = "the controls {} reach" if len(self.too_good) > 1 else "the control {} reaches"
-            found = (
-                f"{reach.format(' and '.join(self.too_good))} every bar: maps that know nothing of the net pass, so these "
-                "bars prove nothing. Ask for completeness and best effort as well as soundness, raise the bars, and check the "
-                "net's mean, std and weights",
-            )
-        elif self.controls:
-            found = ("a control knows nothing of the net, so it must miss at least one bar; each does",)
-        elif self.lines:
-            found = (
-                "no control was judged, so it is not known whether noise would pass; judge controls too: "
-                "evaluate --controls",
-            )
-        if self.companions:
-            found += (
-                "for comparison: a method's own maps, blurred or with that of its top label for every label; they decide nothing",
-            )
-        if self.unchecked:
-            found += (f"not checked: {', '.join(map(metric_words, self.unchecked))}",)
-        return (*found, *self.soundness_notes, *self.drop_notes)
+        return _reaching(self.controls)
 
     @property
     def rule(self) -> str:
@@ -128,7 +140,7 @@ class AuditResult(Tables):
     def tables(self) -> list[Cells]:
         """Header and rows of up to two tables: the comparisons with bars (methods, then controls), and the drops."""
         bars = tables.cells_of(
-            self._bars,
+            (*self.lines, *self.controls, *self.companions),
             ("method", lambda line: line.method),
             ("metric", lambda line: metric_words(line.metric)),
             ("mean", lambda line: tables.number(line.value)),
@@ -137,7 +149,19 @@ class AuditResult(Tables):
             ("bar", lambda line: line.what),
             ("verdict", self._verdict),
         )
-        return [*([bars] if self.lines else []), *([drop_cells(self.drops)] if self.drops else [])]
+        drops = tables.cells_of(
+            self.drops,
+            ("method", lambda d: d.method),
+            ("metric", lambda d: tables.metric_with_arrow(d.metric, d.higher_is_better)),
+            ("mean", lambda d: tables.number(d.value)),
+            ("before", lambda d: tables.number(d.value_against)),
+            ("difference", lambda d: tables.signed(d.difference)),
+            ("95 % interval", lambda d: tables.interval(d.low, d.high, d.n, tables.signed)),
+            ("n", lambda d: str(d.n)),
+            ("allowed", lambda d: d.what),
+            ("verdict", lambda d: d.verdict),
+        )
+        return [*([bars] if self.lines else []), *([drops] if self.drops else [])]
 
     def _verdict(self, line: AuditLine) -> str:
         if line in self.lines:
@@ -145,17 +169,17 @@ class AuditResult(Tables):
         role = "control" if line in self.controls else "for comparison"
         return f"{role}: {'reaches' if line.passes else 'misses'} it"
 
-    @property
-    def _bars(self) -> tuple[AuditLine, ...]:
-        return (*self.lines, *self.controls, *self.companions)
-
     def records(self) -> list[dict[str, object]]:
-        return [*map(asdict, self._bars), *map(asdict, self.drops)]
+        bars = (*self.lines, *self.controls, *self.companions)
+        return [*map(asdict, bars), *map(asdict, self.drops)]
 
     def record(self) -> dict[str, object]:
-        found = asdict(self)
-        lines = {name: found[name] for name in ("lines", "controls", "companions", "drops")}
-        return {"passes": self.passes, "use": self.use, **lines, "notes": self.notes}
+        return {"passes": self.passes, **asdict(self)}
+
+
+def _reaching(controls: Sequence[AuditLine]) -> tuple[str, ...]:
+    missed = {line.method for line in controls if not line.passes}
+    return tuple(dict.fromkeys(line.method for line in controls if line.method not in missed))
 
 
 def audit(
@@ -173,7 +197,7 @@ def audit(
 ) -> AuditResult:
     """Compare the scores of methods with bars, with another evaluation, or with both. Every control must miss at least one bar.
 
-    The controls are the label-free methods of :data:`~proofmap.results.controls.NOISE` in the evaluation. A control that ``method`` names,
+    The controls are the label-free methods of :data:`~proofmap.results.verdict.NOISE` in the evaluation. A control that ``method`` names,
     or that was judged without other methods, must reach the bars like any other method. The rows ``blurred:METHOD`` and
     ``top-label:METHOD`` are only shown for comparison, unless ``method`` names them.
 
@@ -231,25 +255,51 @@ def audit(
         return tuple(found)
 
     drops: tuple[DropLine, ...] = ()
-    notes: tuple[str, ...] = ()
+    drop_notes: list[str] = []
     if before is not None and max_drop is not None:
         # by default the methods of both evaluations: a method that is missing in one must not pass
-        also = (
-            []
-            if methods is not None
-            else [r.name for r in before.results if role_of(r, before.results) == "method"]
-        )
+        also = [r.name for r in before.results if methods is None and role_of(r, before.results) == "method"]
         names = list(dict.fromkeys([*(result.name for result in chosen), *also]))
-        drops, notes = find_drops(evaluation, before, max_drop, names, use)
-    bars_asked = bool(by_kind or by_name)
-    checked = lines(chosen)
-    explained = tuple(_explained(evaluation, list(held), fill)) if bars_asked else ()
-    unchecked = {s.name: None for r in chosen for s in r.scores if s.kind in by_kind}
-    for line in checked:
-        unchecked.pop(line.metric, None)
-    return AuditResult(
-        checked, use, lines(controls), drops, notes, lines(companions), explained, tuple(unchecked)
+        drops = tuple(_drops(evaluation, before, max_drop, names, use))
+        drop_notes = _how_runs_differ(evaluation, before, names)
+    checked, of_controls, of_companions = lines(chosen), lines(controls), lines(companions)
+    names_checked = {line.metric for line in checked}
+    unchecked = dict.fromkeys(
+        s.name for r in chosen for s in r.scores if s.kind in by_kind and s.name not in names_checked
     )
+    notes = [
+        *_control_notes(bool(checked), of_controls),
+        *(
+            [
+                "for comparison: a method's own maps, blurred or with that of its top label for every label; they decide nothing"
+            ]
+            if of_companions
+            else []
+        ),
+        *([f"not checked: {', '.join(map(metric_words, unchecked))}"] if unchecked else []),
+        *(_explained(evaluation, list(held), fill) if by_kind or by_name else []),
+        *drop_notes,
+    ]
+    return AuditResult(checked, use, tuple(notes), of_controls, drops, of_companions)
+
+
+def _control_notes(has_lines: bool, controls: Sequence[AuditLine]) -> list[str]:
+    """A note on whether controls reach the bars."""
+    if too_good := _reaching(controls):
+        reach = "the controls {} reach" if len(too_good) > 1 else "the control {} reaches"
+        return [
+            f"{reach.format(' and '.join(too_good))} every bar: maps that know nothing of the net pass, so these "
+            "bars prove nothing. Ask for completeness and best effort as well as soundness, raise the bars, and check the "
+            "net's mean, std and weights"
+        ]
+    if controls:
+        return ["a control knows nothing of the net, so it must miss at least one bar; each does"]
+    if has_lines:
+        return [
+            "no control was judged, so it is not known whether noise would pass; judge controls too: "
+            "evaluate --controls"
+        ]
+    return []
 
 
 def _score_names(result: MethodResult, kind: str, fill: str | None) -> list[str]:
@@ -296,10 +346,117 @@ def _line(result: MethodResult, metric: str, bar: float, use: Use) -> AuditLine:
     return AuditLine(result.name, metric, score.higher_is_better, *numbers, not reason, reason)
 
 
+# ---- drops ---------------------------------------------------------------------------------------------------
+
+
+def _drops(
+    evaluation: Evaluation,
+    against: Evaluation,
+    max_drop: float | Mapping[str, float],
+    methods: Sequence[str],
+    use: Use,
+) -> Iterator[DropLine]:
+    """One :class:`DropLine` per method and metric, for methods that were judged in both evaluations by the same metrics and settings."""
+    limits = dict(max_drop) if isinstance(max_drop, Mapping) else {"": float(max_drop)}
+    for what, limit in limits.items():
+        if not (math.isfinite(limit) and limit >= 0):
+            raise InputError(
+                f"the allowed drop of {what or 'a score'} must be a number of at least 0, not {limit}"
+            )
+    if not (methods and limits):
+        raise InputError("there is nothing to compare with the other run: no method, or no score")
+    for key in _SAME_IN_BOTH:
+        if key in evaluation.settings and key in against.settings:
+            _check_same(key, evaluation.settings[key], against.settings[key])
+    for name in methods:
+        now, before = _result(evaluation, name, "this run"), _result(against, name, "the other run")
+        pair = {"before": against.replaced(results=(before,)), "now": evaluation.replaced(results=(now,))}
+        metrics = _metrics(now, before, [metric for metric in limits if metric])
+        for d in compare(pair, metrics=metrics, allow_mismatch=True).differences:
+            counted_before = not np.isnan(before.arrays("values")[d.metric]).all()
+            yield _drop(name, d, limits.get(d.metric, limits.get("", 0.0)), use, counted_before)
+
+
+def _drop(method: str, d: Difference, limit: float, use: Use, counted_before: bool) -> DropLine:
+    """The :class:`DropLine` of one difference. A score that counted no image in the other run cannot drop, so it passes."""
+    up = 1 if d.higher_is_better else -1
+    end = d.low if d.higher_is_better else d.high
+    judged = up * (d.difference if use == "mean" else end)
+    if d.n == 0:
+        reason = "no image counts in both runs" if counted_before else ""
+    elif math.isnan(judged):
+        reason = "one image has no interval"
+    elif judged < -limit - _ROUNDING:
+        reason = (
+            f"worse by {tables.decimals(-judged, 4)}"
+            if use == "mean"
+            else f"by the interval's end it is worse by {tables.decimals(-judged, 4)}"
+        )
+    else:
+        reason = ""
+    numbers = (limit, d.value, d.baseline_value, d.difference, d.low, d.high, d.n)
+    return DropLine(method, d.metric, d.higher_is_better, *numbers, not reason, reason)
+
+
+def _check_same(what: str, here: object, there: object) -> None:
+    if setting_text(here) != setting_text(there):
+        raise InputError(
+            f"the two runs cannot be compared: {what} is {here} in this run and {there} in the other; use the same settings for both"
+        )
+
+
+def _result(evaluation: Evaluation, name: str, where: str) -> MethodResult:
+    found = next((result for result in evaluation.results if result.name == name), None)
+    if found is None:
+        there = ", ".join(result.name for result in evaluation.results)
+        raise InputError(
+            f"{where} has no method {name!r}, only {there}; judge it there too, or name the methods to check: --method METHOD"
+        )
+    return found
+
+
+def _metrics(now: MethodResult, before: MethodResult, named: Sequence[str]) -> list[str]:
+    """The metrics to check: the named ones, or all. Raises :class:`InputError` unless both runs have them with the same settings."""
+    scores = {"this run": now.scores, "the other run": before.scores}
+    wanted = list(named) or list(dict.fromkeys(s.name for there in scores.values() for s in there))
+    for name in wanted:
+        for where, there in scores.items():
+            if name not in {score.name for score in there}:
+                raise InputError(
+                    f"{now.name} was not judged by {name} in {where}; judge it there too, or name the scores to check: "
+                    "--max-drop METRIC=NUMBER"
+                )
+        a, b = now.score(name), before.score(name)
+        _check_same(f"{name}, higher is better,", a.higher_is_better, b.higher_is_better)
+        for key in sorted({*a.settings, *b.settings} - {*_SAME_IN_BOTH, *_OF_THE_NET}):
+            _check_same(f"{key} of {name}", a.settings.get(key), b.settings.get(key))
+    return wanted
+
+
+def _how_runs_differ(evaluation: Evaluation, against: Evaluation, methods: Sequence[str]) -> list[str]:
+    """Notes on how the two runs differ."""
+    ours, theirs = evaluation.settings, against.settings
+    notes = []
+    if ours.get("fingerprint") != theirs.get("fingerprint"):
+        now, then = ours.get("model"), theirs.get("model")
+        notes.append(
+            f"the nets differ: {now} now, {then} before" + (", by weights or code" if now == then else "")
+        )
+    for name in methods:
+        if setting_text(evaluation[name].settings) != setting_text(against[name].settings):
+            notes.append(f"{name} has other settings or other code than before")
+    n, m = len(evaluation), len(against)
+    both = len({*evaluation.image_names} & {*against.image_names})
+    if not both == n == m:
+        notes.append(
+            f"{counted(both, evaluation.inputs.singular)} in both runs, of {n} now and {m} before; only these count"
+        )
+    return notes
+
+
 # ---- JUnit XML ----------------------------------------------------------------------------------------------
 
-
-SUITE = "proofmap audit"
+_SUITE = "proofmap audit"
 _NOT_XML = re.compile("[^\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # of what fits in one line
 
 
@@ -311,15 +468,15 @@ def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None 
         run: the name of the audited run, by which test reports group the tests.
         also: further requirements of the run, by name, each with the reason why it is not met (empty if it is met).
     """
-    cases = [_of_line(line) for line in result.lines] + [_of_drop(line) for line in result.drops]
+    cases = [_case(line) for line in result.held]
     for control in dict.fromkeys(line.method for line in result.controls):
         reached = control in result.too_good
         cases.append((control, "misses a bar, as a control", "reaches every bar" if reached else "", ""))
     cases += [("the run", what, why, "") for what, why in (also or {}).items()]
     failed = sum(bool(reason) for _, _, reason, _ in cases)
     counts = {"tests": str(len(cases)), "failures": str(failed), "errors": "0", "skipped": "0"}
-    suites = ElementTree.Element("testsuites", {"name": SUITE, **counts})
-    suite = ElementTree.SubElement(suites, "testsuite", {"name": _text(f"{SUITE} {run}".strip()), **counts})
+    suites = ElementTree.Element("testsuites", {"name": _SUITE, **counts})
+    suite = ElementTree.SubElement(suites, "testsuite", {"name": _text(f"{_SUITE} {run}".strip()), **counts})
     for method, what, reason, found in cases:
         about = {"classname": _text(f"{run}.{method}" if run else method), "name": _text(what), "time": "0"}
         case = ElementTree.SubElement(suite, "testcase", about)
@@ -333,23 +490,19 @@ def junit(result: AuditResult, *, run: str = "", also: Mapping[str, str] | None 
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ElementTree.tostring(suites, encoding="unicode")}\n'
 
 
-def _of_line(line: AuditLine) -> tuple[str, str, str, str]:
-    found = f"(mean {line.value:.4f}{_ends(line, '.4f')}n = {line.n})"
-    return line.method, f"{line.metric} {line.what}", line.reason, found
-
-
-def _ends(line: AuditLine | DropLine, places: str) -> str:
-    if line.low == line.high:
-        return ", equal values, "
-    return f", 95 % interval {line.low:{places}} to {line.high:{places}}, "
-
-
-def _of_drop(line: DropLine) -> tuple[str, str, str, str]:
-    found = (
-        f"(mean {line.value:.4f}, before {line.value_against:.4f}, difference {line.difference:+.4f}"
-        f"{_ends(line, '+.4f')}n = {line.n})"
+def _case(line: AuditLine | DropLine) -> tuple[str, str, str, str]:
+    """Method, name, reason of failure, and the numbers, of the test of one line."""
+    what, before, places = line.what, "", ".4f"
+    if isinstance(line, DropLine):
+        what, places = f"against the other run: {line.what}", "+.4f"
+        before = f", before {line.value_against:.4f}, difference {line.difference:+.4f}"
+    ends = (
+        "equal values"
+        if line.low == line.high
+        else f"95 % interval {line.low:{places}} to {line.high:{places}}"
     )
-    return line.method, f"{line.metric} against the other run: {line.bar}", line.reason, found
+    found = f"(mean {line.value:.4f}{before}, {ends}, n = {line.n})"
+    return line.method, f"{line.metric} {what}", line.reason, found
 
 
 def _text(text: str) -> str:

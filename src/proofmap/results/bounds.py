@@ -38,10 +38,10 @@ from proofmap.core.text import counted
 from proofmap.metrics import proof
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
-from proofmap.results.intervals import Limits, pooled_interval
 from proofmap.results.notes import distractor_notes, subject_words
 from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve
 from proofmap.results.records import MethodResult, setting_text
+from proofmap.results.statistics import Limits, pooled_interval
 from proofmap.results.tables import Cells, Table
 
 TARGETS = ("weakest", "strongest")
@@ -139,8 +139,11 @@ def bounds(results: Results) -> Bounds:
             (-proof.completeness(areas, target, e1).log()).masked_fill(f < e1, torch.nan)
             for target in (f, f.minimum(high))
         ]
-        beaten = int((areas < weakest).sum()), int((areas > strongest).sum())
-        methods.append(MethodBounds(result.name, *map(_pair_mean, (*over, *short)), *beaten))
+        means = [_pair_mean(values) for values in (*over, *short)]
+        beaten = [int((areas < weakest).sum()), int((areas > strongest).sum())]
+        methods.append(
+            MethodBounds(result.name, means[0], means[1], means[2], means[3], beaten[0], beaten[1])
+        )
     forced_over, forced_under = low > f.clamp_min(e2), (high < f) & (f >= e1)
     matchable = _pair_mean((~(forced_over | forced_under)).double().where(known, torch.nan), (0.0, 1.0))
     forced = int(forced_over.sum()), int(forced_under.sum())

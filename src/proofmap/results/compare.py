@@ -1,10 +1,13 @@
-"""Which of two methods is better, and how certain is the answer? Paired differences over the images that both methods share."""
+"""Which of two methods is better, and how certain is the answer? Paired differences over the images that both methods share.
+
+Scores of two runs are compared only if the runs have the same net, inputs, labels and settings of metrics.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Literal
 
@@ -12,26 +15,48 @@ import numpy as np
 
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
+from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted
-from proofmap.results.comparability import Entry, shared_images, shared_metrics, what_differs
-from proofmap.results.evaluation import Results, evaluation_of
-from proofmap.results.intervals import Doubles, Limits, doubles, mean_interval
-from proofmap.results.paired import (
+from proofmap.results.arrays import Array
+from proofmap.results.evaluation import Evaluation, Results, evaluation_of
+from proofmap.results.records import MethodResult, setting_text
+from proofmap.results.statistics import (
+    Doubles,
+    doubles,
     fewest_images,
     holm,
     images_needed,
+    mean_interval,
     sign_flip_p,
     smallest_p,
 )
-from proofmap.results.tables import Cells, Table, cells_of, interval, metric_with_arrow
-
-Verdict = Literal["better", "worse", "undecided"]
+from proofmap.results.tables import Cells, Table, cells_of, interval, metric_with_arrow, signed
 
 LEVEL = 0.05
 """A verdict needs a corrected p below this and an interval without zero."""
 NUMERICAL_ERROR = 0.001
 """The numerical error of an area under a curve. A smaller difference of a metric that reads curves is never decided."""
 _MOST_NEEDED = 10_000
+_MUST_AGREE = (
+    "model",
+    "fingerprint",
+    "inputs",
+    "size",
+    "length",
+    "columns",
+    "mean",
+    "std",
+    "resize",
+    "interpolation",
+    "outputs",
+    "label_set",
+    "renormalise",
+    "labels",
+)
+"""Settings of an evaluation that must be equal in two runs. A setting that one of the runs does not record is not checked."""
+_SAME_F = 0.01
+"""If f (the net's probability of a label) differs by more than this, the nets or images differ. The difference between devices, or between
+half and full precision, is well below."""
 
 
 @dataclass(frozen=True)
@@ -61,15 +86,15 @@ class Difference:
     """Smaller differences are never decided: the numerical error of the metric."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> Literal["better", "worse", "undecided"]:
         """Better or worse if the interval excludes zero, the corrected p is below .05, and the difference is not below the numerical error;
         otherwise undecided."""
-        if not self.is_significant or abs(self.difference) < self.least:
+        if not self._is_significant or abs(self.difference) < self.least:
             return "undecided"
         return "better" if (self.low > 0) == self.higher_is_better else "worse"
 
     @property
-    def is_significant(self) -> bool:
+    def _is_significant(self) -> bool:
         return (self.low > 0 or self.high < 0) and self.corrected_p < LEVEL
 
     def record(self) -> dict[str, object]:
@@ -98,15 +123,15 @@ class Comparison(Table):
             self.differences,
             ("metric", lambda d: metric_with_arrow(d.metric, d.higher_is_better)),
             ("method", lambda d: d.method),
-            ("mean", lambda d: three_decimals(d.value)),
+            ("mean", lambda d: signed(d.value).removeprefix("+")),
             ("against", lambda d: d.baseline),
-            ("mean", lambda d: three_decimals(d.baseline_value)),
+            ("mean", lambda d: signed(d.baseline_value).removeprefix("+")),
             ("difference", lambda d: signed(d.difference)),
             ("95 % interval", lambda d: interval(d.low, d.high, d.n, signed)),
             ("n", lambda d: str(d.n)),
             ("wins", lambda d: "-" if math.isnan(d.wins) else f"{d.wins:.0%}"),
-            ("p", lambda d: p_text(d.p)),
-            ("Holm p", lambda d: p_text(d.corrected_p)),
+            ("p", lambda d: _p_text(d.p)),
+            ("Holm p", lambda d: _p_text(d.corrected_p)),
             (f"{self.noun} needed", lambda d: _needed(d.images_needed)),
             ("verdict", lambda d: d.verdict),
         )
@@ -116,6 +141,16 @@ class Comparison(Table):
 
     def record(self) -> dict[str, object]:
         return {"differences": self.records(), "notes": self.notes}
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """One method of one run. ``name`` is the method's name in messages, such as ``run/method``."""
+
+    run: str
+    evaluation: Evaluation
+    result: MethodResult
+    name: str
 
 
 def compare(
@@ -149,15 +184,15 @@ def compare(
     if not runs:
         raise InputError("there is nothing to compare; give at least one evaluation")
     entries = [
-        Entry(run, e, r, f"{run}/{r.name}" if len(runs) > 1 else r.name)
+        _Entry(run, e, r, f"{run}/{r.name}" if len(runs) > 1 else r.name)
         for run, e in runs.items()
         for r in e.results
     ]
     pairs = _pairs(entries, baseline, methods, several=len(runs) > 1)
     notes: list[str] = []
-    found: list[_Column] = []
+    found: list[tuple[Difference, Doubles]] = []
     for method, against in pairs:
-        complaints = what_differs(method, against, metrics)
+        complaints = _what_differs(method, against, metrics)
         if complaints and not allow_mismatch:
             raise InputError(
                 f"{method.name} and {against.name} cannot be compared: {'; '.join(complaints)}. "
@@ -165,13 +200,13 @@ def compare(
             )
         notes += [f"{method.name} and {against.name} differ: {c}" for c in complaints]
         notes += _image_notes(method, against)
-        found += _columns(method, against, metrics)
+        found += _differences(method, against, metrics)
     if not found:
         own = (f"{each.name} by {', '.join(score.name for score in each.result.scores)}" for each in entries)
         raise InputError(f"the methods share no metric to compare them by: {'; '.join(own)}")
-    order = list(dict.fromkeys(column.metric for column in found))
-    found.sort(key=lambda column: order.index(column.metric))
-    differences, inputs = _differences(found, detect, seed), entries[0].evaluation.inputs
+    order = list(dict.fromkeys(line.metric for line, _ in found))
+    found.sort(key=lambda pair: order.index(pair[0].metric))
+    differences, inputs = _tested(found, detect, seed), entries[0].evaluation.inputs
     fewer = {
         "--baseline": baseline is None and len(runs) == 1 and len(pairs) > 2,
         "--method": methods is None and len(pairs) > 1,
@@ -193,7 +228,7 @@ def _test_notes(
         f"corrected for the {counted(lines, 'line')} (Holm): of twenty tables without any difference one has a decided line",
         f"{inputs.noun} needed: the number that decides a line in four of five cases, for {one_of} and the spread that was found",
     ]
-    if any(d.is_significant and abs(d.difference) < d.least for d in differences):
+    if any(d._is_significant and abs(d.difference) < d.least for d in differences):
         notes.append(
             f"a difference below {signed(NUMERICAL_ERROR)[1:]} is never decided: it is smaller than the numerical error of an AUC"
         )
@@ -211,7 +246,7 @@ def _test_notes(
         more = f"judge {fewest_images(lines)} {inputs.noun} or more"
         notes.append(
             f"{counted(most, inputs.singular)} can never decide one of {lines} lines: the smallest possible corrected p is "
-            f"{p_text(min(1, floor * lines))}. "
+            f"{_p_text(min(1, floor * lines))}. "
             + (f"Compare fewer ({', '.join(fewer)}), or {more}" if fewer else more.capitalize())
         )
     return notes
@@ -223,11 +258,11 @@ def resamples_for(lines: int) -> int:
 
 
 def _pairs(
-    entries: Sequence[Entry], baseline: str | None, methods: Sequence[str] | None, *, several: bool
-) -> list[tuple[Entry, Entry]]:
+    entries: Sequence[_Entry], baseline: str | None, methods: Sequence[str] | None, *, several: bool
+) -> list[tuple[_Entry, _Entry]]:
     """The (method, baseline) pairs to compare, chosen as :func:`compare` describes. ``several`` is True if there are several runs."""
 
-    def named(name: str) -> list[Entry]:
+    def named(name: str) -> list[_Entry]:
         if not (found := [e for e in entries if name in (e.name, e.result.name)]):
             raise InputError(f"no method {name!r} to compare; there are {', '.join(e.name for e in entries)}")
         return found
@@ -239,7 +274,7 @@ def _pairs(
     if fixed is not None:
         pairs = [(e, fixed) for e in entries if e is not fixed]
     elif several:
-        firsts: dict[str, Entry] = {}
+        firsts: dict[str, _Entry] = {}
         pairs = []
         for entry in entries:
             first = firsts.setdefault(entry.result.name, entry)
@@ -257,82 +292,59 @@ def _pairs(
     return pairs
 
 
-@dataclass(frozen=True)
-class _Column:
-    """The values ``(n,)`` of one metric for two methods on their shared images; NaN if an image does not count for both. ``limits`` are
-    the smallest and the largest possible difference."""
-
-    metric: str
-    higher_is_better: bool
-    method: str
-    baseline: str
-    values: Doubles
-    baseline_values: Doubles
-    limits: Limits
-    least: float
-    """The numerical error of the metric: 0 if it reads no curve."""
-
-
-def _columns(method: Entry, against: Entry, metrics: Sequence[str] | None) -> list[_Column]:
-    rows, others = shared_images(method, against)
-    columns = []
-    for name in shared_metrics(method, against, metrics):
-        a = doubles(method.result.arrays("values")[name][rows])
-        b = doubles(against.result.arrays("values")[name][others])
-        uncounted = np.isnan(a) | np.isnan(b)
-        a, b = (np.where(uncounted, np.nan, each) for each in (a, b))
-        score = method.result.score(name)
-        (low, high), (other_low, other_high) = score.limits, against.result.score(name).limits
-        limits = low - other_high, high - other_low
-        least = NUMERICAL_ERROR if "points" in score.settings else 0.0
-        columns.append(_Column(name, score.higher_is_better, method.name, against.name, a, b, limits, least))
-    return columns
+def _differences(
+    method: _Entry, against: _Entry, metrics: Sequence[str] | None
+) -> Iterator[tuple[Difference, Doubles]]:
+    """For each shared metric, the :class:`Difference` without its test, and the differences ``(n,)`` of the shared images; NaN if an image
+    does not count for both."""
+    rows, others = _shared_images(method, against)
+    for name in _shared_metrics(method, against, metrics):
+        ours = doubles(method.result.arrays("values")[name][rows])
+        theirs = doubles(against.result.arrays("values")[name][others])
+        score, other = method.result.score(name), against.result.score(name)
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite values
+            d = ours - theirs
+            counts = ~(np.isnan(ours) | np.isnan(theirs))
+            known = d[~np.isnan(d)]
+            better = known if score.higher_is_better else -known
+            limits = score.limits[0] - other.limits[1], score.limits[1] - other.limits[0]
+            low, high = mean_interval(known, limits=limits)
+            line = Difference(
+                metric=name,
+                higher_is_better=score.higher_is_better,
+                method=method.name,
+                baseline=against.name,
+                value=_mean(ours[counts]),
+                baseline_value=_mean(theirs[counts]),
+                difference=_mean(known),
+                low=low,
+                high=high,
+                n=len(known),
+                p=math.nan,
+                wins=_mean((better > 0) + 0.5 * (better == 0)),
+                corrected_p=math.nan,
+                images_needed=None,
+                least=NUMERICAL_ERROR if "points" in score.settings else 0.0,
+            )
+        yield line, d
 
 
 @np.errstate(over="ignore", invalid="ignore")  # infinite values
-def _differences(columns: Sequence[_Column], detect: float | None, seed: int) -> list[Difference]:
-    """The :class:`Difference` of every column. Columns of the same length are tested in one pass with the same random signs."""
-    p = np.full(len(columns), np.nan)
-    for n in {len(column.values) for column in columns}:
-        same = [k for k, column in enumerate(columns) if len(column.values) == n]
-        d = np.stack([columns[k].values - columns[k].baseline_values for k in same], axis=1)
-        p[same] = sign_flip_p(d, resamples=resamples_for(len(columns)), seed=seed)
-    both = zip(p.tolist(), holm(p).tolist(), strict=True)
-    return [
-        _difference(column, tested, detect, len(columns))
-        for column, tested in zip(columns, both, strict=True)
-    ]
-
-
-def _difference(
-    column: _Column, tested: tuple[float, float], detect: float | None, comparisons: int
-) -> Difference:
-    d = column.values - column.baseline_values
-    known = d[~np.isnan(d)]
-    better = known if column.higher_is_better else -known
-    mean = _mean(d)
-    spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
-    size = mean if detect is None else detect
-    low, high = mean_interval(known, limits=column.limits)
-    return Difference(
-        metric=column.metric,
-        higher_is_better=column.higher_is_better,
-        method=column.method,
-        baseline=column.baseline,
-        value=_mean(column.values),
-        baseline_value=_mean(column.baseline_values),
-        difference=mean,
-        low=low,
-        high=high,
-        n=len(known),
-        p=tested[0],
-        wins=_mean((better > 0) + 0.5 * (better == 0)),
-        corrected_p=tested[1],
-        images_needed=None
-        if abs(size) < column.least
-        else images_needed(size, spread, comparisons=comparisons),
-        least=column.least,
-    )
+def _tested(found: Sequence[tuple[Difference, Doubles]], detect: float | None, seed: int) -> list[Difference]:
+    """The differences with their tests. Columns of the same length are tested in one pass with the same random signs."""
+    p = np.full(len(found), np.nan)
+    for n in {len(d) for _, d in found}:
+        same = [k for k, (_, d) in enumerate(found) if len(d) == n]
+        columns = np.stack([found[k][1] for k in same], axis=1)
+        p[same] = sign_flip_p(columns, resamples=resamples_for(len(found)), seed=seed)
+    tested = []
+    for (line, d), own, corrected in zip(found, p.tolist(), holm(p).tolist(), strict=True):
+        known = d[~np.isnan(d)]
+        spread = float(known.std(ddof=1)) if len(known) > 1 else math.nan
+        size = line.difference if detect is None else detect
+        needed = None if abs(size) < line.least else images_needed(size, spread, comparisons=len(found))
+        tested.append(replace(line, p=own, corrected_p=corrected, images_needed=needed))
+    return tested
 
 
 def _mean(values: Doubles) -> float:
@@ -341,8 +353,8 @@ def _mean(values: Doubles) -> float:
     return float(known.mean()) if len(known) else math.nan
 
 
-def _image_notes(method: Entry, against: Entry) -> list[str]:
-    rows, _ = shared_images(method, against)
+def _image_notes(method: _Entry, against: _Entry) -> list[str]:
+    rows, _ = _shared_images(method, against)
     n, m = len(method.evaluation), len(against.evaluation)
     if len(rows) == n == m:
         return []
@@ -351,22 +363,77 @@ def _image_notes(method: Entry, against: Entry) -> list[str]:
     ]
 
 
-def three_decimals(value: float) -> str:
-    """The value as text with three decimals, without the leading zero.
-
-    >>> three_decimals(0.25), three_decimals(-0.5), three_decimals(1.25)
-    ('.250', '-.500', '1.250')
-    """
-    return signed(value).removeprefix("+")
+# ---- can two runs be compared? ------------------------------------------------------------
 
 
-def signed(value: float) -> str:
-    """The value as text with a sign and three decimals, without the leading zero.
+def _shared_metrics(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:
+    """The names of the metrics that both methods have. If ``metrics`` is given, only these are returned, and both methods must have them."""
+    names = [s.name for s in method.result.scores if s.name in against.result.arrays("values")]
+    for asked in metrics or ():
+        if asked not in names:
+            raise InputError(
+                f"{method.name} and {against.name} do not share a metric {asked!r}; they share {', '.join(names)}"
+            )
+    return [name for name in names if metrics is None or name in metrics]
 
-    >>> signed(0.0412), signed(-0.5), signed(1.25)
-    ('+.041', '-.500', '+1.250')
-    """
-    return "-" if math.isnan(value) else f"{value + 0.0:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
+
+def _shared_images(method: _Entry, against: _Entry) -> tuple[list[int], list[int]]:
+    """The images that both evaluations have, matched by name: their row indices in ``method`` and in ``against``, in the order of
+    ``method``."""
+    if method.evaluation is against.evaluation:
+        rows = list(range(len(method.evaluation)))
+        return rows, rows
+    place = {name: i for i, name in enumerate(against.evaluation.image_names)}
+    rows = [i for i, name in enumerate(method.evaluation.image_names) if name in place]
+    if not rows:
+        raise InputError(
+            f"{method.name} and {against.name} cannot be compared: no {method.evaluation.inputs.singular} of the same name was judged for both"
+        )
+    return rows, [place[method.evaluation.image_names[i]] for i in rows]
+
+
+def _what_differs(method: _Entry, against: _Entry, metrics: Sequence[str] | None) -> list[str]:
+    """The reasons why the scores of two runs cannot be compared; empty if they can be compared."""
+    if method.evaluation is against.evaluation:
+        return []
+    ours, theirs = method.evaluation.settings, against.evaluation.settings
+    complaints = [
+        f"{key} is {ours[key]} and {theirs[key]}"
+        for key in _MUST_AGREE
+        if key in ours and key in theirs and setting_text(ours[key]) != setting_text(theirs[key])
+    ]
+    for name in _shared_metrics(method, against, metrics):
+        a, b = method.result.score(name), against.result.score(name)
+        if a.higher_is_better != b.higher_is_better:
+            complaints.append(f"{name} is better higher in one and lower in the other")
+        for key in sorted({*a.settings, *b.settings} - set(_MUST_AGREE)):
+            mine, other = a.settings.get(key), b.settings.get(key)
+            if setting_text(mine) != setting_text(other):
+                complaints.append(f"{name} has {key} = {mine} and {other}")
+    return complaints or _different_images(method, against)
+
+
+def _different_images(method: _Entry, against: _Entry) -> list[str]:
+    """A list with one sentence on the first image whose labels or f differ between the runs; empty if there is none. This check is needed
+    because equal settings and names do not imply equal weights and pictures."""
+    rows, others = _shared_images(method, against)
+    ours, theirs = method.evaluation, against.evaluation
+    for i, j in zip(rows, others, strict=True):
+        labels, others_labels = _real(ours.array("labels")[i]), _real(theirs.array("labels")[j])
+        name, item = ours.image_names[i], ours.inputs.singular
+        if labels != others_labels:
+            return [f"{item} {name!r} has labels {labels} and {others_labels}"]
+        gap = np.abs(ours.array("f")[i][: len(labels)] - theirs.array("f")[j][: len(labels)]).max()
+        if float(gap) > _SAME_F:
+            return [f"f of {item} {name!r} differs by {float(gap):.2f}: other weights, or another {item}"]
+    return []
+
+
+def _real(labels: Array) -> list[int]:
+    return [a for a in labels.tolist() if a != NO_LABEL]
+
+
+# ---- numbers as text ------------------------------------------------------------
 
 
 def _needed(images: int | None) -> str:
@@ -380,7 +447,7 @@ def _needed(images: int | None) -> str:
     return f"{images:,}" if images <= _MOST_NEEDED else f"more than {_MOST_NEEDED:,}"
 
 
-def p_text(value: float) -> str:
+def _p_text(value: float) -> str:
     """A p-value as text with three decimals, or ``<.001``."""
     if math.isnan(value):
         return "-"

@@ -12,6 +12,10 @@ class Display(Protocol):
 
     def score_table(self, evaluation: Any, width: int | None = None) -> str: ...
 
+    def proof_table(self, evaluation: Any, width: int | None = None) -> str: ...
+
+    def pairs_html(self, evaluation: Any) -> str: ...
+
     def dataframe(self, evaluation: Any, table: str) -> Any: ...
 
     def evaluation_html(self, evaluation: Any) -> str: ...
@@ -27,10 +31,10 @@ class Display(Protocol):
     def save_proof(self, evaluation: Any, folder: str | Path) -> list[Path]: ...
 
 
-_load: Callable[[], Display] | None = None
+_load: Callable[[], Any] | None = None
 
 
-def set_display(load: Callable[[], Display]) -> None:
+def set_display(load: Callable[[], Any]) -> None:
     """Set the function that returns the implementation. ``load`` is called whenever a result is shown or saved."""
     global _load
     _load = load
@@ -38,4 +42,5 @@ def set_display(load: Callable[[], Display]) -> None:
 
 def display() -> Display:
     assert _load is not None, "importing proofmap sets the display"
-    return _load()
+    found: Display = _load()
+    return found

@@ -23,7 +23,7 @@ from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.statistics import Score
-from proofmap.results.tables import Cells, metric_with_arrow, metric_words, number, with_interval
+from proofmap.results.tables import metric_words, number
 
 if TYPE_CHECKING:
     from proofmap.metrics.curves import Curves
@@ -112,12 +112,6 @@ def other_fill(evaluation: Evaluation) -> str:
     return next(name for name in (*_BETTER, *inputs.fills) if name not in same and name in inputs.fills)
 
 
-def fill_text(evaluation: Evaluation) -> str:
-    """The name of the curves' fill. For inputs other than pictures, the meaning of gray is added: ``gray (the mean of each channel)``."""
-    fill, words = _fill(evaluation.results[0]), evaluation.inputs.neutral_words
-    return f"{fill} ({words})" if fill == "gray" and words else fill
-
-
 def _labels(evaluation: Evaluation) -> Iterator[str]:
     """Texts such as ``'cat' f = .98 (2 images)``, one per label that the fill alone gives. Labels given on the most images come first."""
     given = torch.stack([given_by_fill(result) for result in evaluation.results]).any(dim=0)
@@ -137,10 +131,6 @@ def _fill(result: MethodResult) -> str:
 
 
 # ---- scores with several fills ------------------------------------------------------------------------------
-
-
-_MOST = 3
-"""Number of methods named in a note."""
 
 
 def fill_of(score: Score) -> str:
@@ -179,73 +169,22 @@ def views_by_fill(evaluation: Evaluation) -> dict[str, Evaluation]:
     }
 
 
-def scores_by_fill(scores: Sequence[Score]) -> dict[str, dict[str, Score]]:
-    """The scores as ``{fill: {kind: score}}`` if the same kinds of score were computed with several fills; otherwise empty.
-
-    A score that uses no fill is repeated under every fill.
-    """
-    found: dict[str, dict[str, Score]] = {}
-    without = [score for score in scores if "fill" not in score.settings]
-    for score in scores:
-        if "fill" in score.settings:
-            fill = found.setdefault(str(score.settings["fill"]), {})
-            if score.kind in fill:
-                return {}  # two settings of one fill: not a comparison of fills
-            fill[score.kind] = score
-    kinds = {tuple(of_fill) for of_fill in found.values()}
-    if len(found) < 2 or len(kinds) > 1:
-        return {}
-    return {fill: {**of_fill, **{score.kind: score for score in without}} for fill, of_fill in found.items()}
-
-
-def fill_cells(evaluation: Evaluation, label_free_mark: str) -> Cells:
-    """Header and one row per method and fill, for evaluations in which :func:`scores_by_fill` finds several fills.
-
-    ``†`` marks a fill that alone gives a label, and ``label_free_mark`` a method with one map for all labels.
-    """
-    first = scores_by_fill(evaluation.results[0].scores)
-    kinds = next(iter(first.values()))
-    marks = {
-        fill: MARK * any(is_marked(evaluation, s) for s in scores.values()) for fill, scores in first.items()
-    }
-    header = [
-        "method",
-        "fill",
-        *(metric_with_arrow(kind, score.higher_is_better) for kind, score in kinds.items()),
-    ]
-    rows = [
-        [
-            result.name + label_free_mark * result.one_map if k == 0 else "",
-            fill + marks[fill],
-            *(with_interval(s.value, s.low, s.high, s.n) for s in (of_fill[kind] for kind in kinds)),
-        ]
-        for result in evaluation.results
-        for k, (fill, of_fill) in enumerate(scores_by_fill(result.scores).items())
-    ]
-    return header, rows
-
-
-def fill_spread(evaluation: Evaluation) -> dict[str, dict[str, float]]:
-    """The range of each method's mean score over fills, as ``{kind: {method: largest - smallest}}``; empty if there is only one fill."""
-    found: dict[str, dict[str, float]] = {}
-    for result in evaluation.results:
-        of_fills = scores_by_fill(result.scores)
-        for kind in next(iter(of_fills.values()), {}):
-            values = [
-                of_fill[kind].value for of_fill in of_fills.values() if "fill" in of_fill[kind].settings
-            ]
-            values = [value for value in values if not math.isnan(value)]
-            if len(values) > 1:
-                found.setdefault(kind, {})[result.name] = max(values) - min(values)
-    return found
-
-
 def spread_notes(evaluation: Evaluation) -> list[str]:
-    """One note per kind of score: ``between fills the mean completeness moves by .31 (belief-order), .02 (random)``."""
+    """One note per kind of score that was computed with several fills, with the range of each method's mean over fills:
+    ``between fills the mean completeness moves by .31 (belief-order), .02 (random)``."""
     lines = []
-    for kind, moved in fill_spread(evaluation).items():
+    first = [score for score in evaluation.results[0].scores if fill_of(score)]
+    for kind in dict.fromkeys(score.kind for score in first):
+        moved = {}
+        for result in evaluation.results:
+            own = [
+                s.value for s in result.scores if s.kind == kind and fill_of(s) and not math.isnan(s.value)
+            ]
+            if len(own) > 1 and len({fill_of(s) for s in first if s.kind == kind}) > 1:
+                moved[result.name] = max(own) - min(own)
         order = sorted(moved, key=lambda method: -moved[method])
-        named = [f"{number(moved[method])} ({method})" for method in order[:_MOST]]
-        more = f" and less for {counted(len(order) - _MOST, 'other')}" if len(order) > _MOST else ""
-        lines.append(f"between fills the mean {metric_words(kind)} moves by {', '.join(named)}{more}")
+        if order:
+            named = [f"{number(moved[method])} ({method})" for method in order[:_NAMED]]
+            more = f" and less for {counted(len(order) - _NAMED, 'other')}" if len(order) > _NAMED else ""
+            lines.append(f"between fills the mean {metric_words(kind)} moves by {', '.join(named)}{more}")
     return lines

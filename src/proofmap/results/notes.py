@@ -83,6 +83,27 @@ def distractor_notes(evaluation: Evaluation) -> list[str]:
     return [f"distractors: {found}"] if found else []
 
 
+def label_notes(evaluation: Evaluation) -> list[str]:
+    """Notes on the labels that soundness covers, on how much was searched, and on random images."""
+    scores = evaluation.results[0].scores
+    searched = [f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings]
+    return [*_coverage_notes(evaluation), *searched, *distractor_notes(evaluation)]
+
+
+def counting_notes(evaluation: Evaluation) -> list[str]:
+    """The scores of the run as a whole, notes on the images that scores count, and warnings about inputs on which every map is sound."""
+    lines: dict[str, list[str]] = {}
+    for score in evaluation.run_scores:
+        lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
+    return [
+        *(f"{name}: {', '.join(found)}" for name, found in lines.items()),
+        *_counting_notes(evaluation),
+        *_one_position_notes(evaluation),
+        *_flat_notes(evaluation),
+        *_batch_notes(evaluation),
+    ]
+
+
 def distractor_words(
     methods: Mapping[str, Mapping[str, Any]], metrics: Mapping[str, Mapping[str, Any]]
 ) -> str:
@@ -135,7 +156,7 @@ def coverage_words(evaluation: Evaluation) -> str:
     )
 
 
-def coverage_notes(evaluation: Evaluation) -> list[str]:
+def _coverage_notes(evaluation: Evaluation) -> list[str]:
     """Notes on the labels over which soundness takes the worst case: their number, and a warning if only labels that the net believes were
     judged."""
     sound = [score for score in evaluation.results[0].scores if score.kind == SOUNDNESS]
@@ -154,12 +175,6 @@ def coverage_notes(evaluation: Evaluation) -> list[str]:
             f"is about, is never tried, so {' and '.join(names)} is optimistic; compare with labels all or top5+wrong"
         )
     return notes
-
-
-def search_notes(evaluation: Evaluation) -> list[str]:
-    """One note per score with a search, which says how much was searched."""
-    scores = evaluation.results[0].scores
-    return [f"{s.name}: {s.settings['searched']}" for s in scores if "searched" in s.settings]
 
 
 def different_images(evaluation: Evaluation) -> list[bool]:
@@ -182,15 +197,15 @@ def subject_words(evaluation: Evaluation) -> str:
     )
 
 
-def counting_notes(evaluation: Evaluation) -> list[str]:
+def _counting_notes(evaluation: Evaluation) -> list[str]:
     """Notes on the images that scores count: how many best effort counts and by which rule, which other scores leave images out, and for
     which scores the methods count different images."""
     n, noun, notes = len(evaluation), evaluation.inputs.noun, []
     uneven_names: dict[str, list[str]] = {}
     columns = list(zip(*(r.scores for r in evaluation.results), strict=True))
-    by_the_rule = only_the_rule_leaves_out(evaluation)
+    by_the_rule = _only_the_rule_leaves_out(evaluation)
     for scores, uneven in zip(columns, different_images(evaluation), strict=True):
-        name, rule = metric_words(scores[0].name), best_effort_rule(scores[0])
+        name, rule = metric_words(scores[0].name), _best_effort_rule(scores[0])
         least, most = min(s.n for s in scores), max(s.n for s in scores)
         many = f"{least}" if least == most else f"{least} to {most}"
         if uneven:
@@ -208,7 +223,7 @@ def counting_notes(evaluation: Evaluation) -> list[str]:
     return notes
 
 
-def flat_notes(evaluation: Evaluation) -> list[str]:
+def _flat_notes(evaluation: Evaluation) -> list[str]:
     """A list with one note if f hardly changes whatever part of the image is shown. If a net ignores its input, every map is complete and
     sound."""
     moved = 0.0
@@ -222,7 +237,7 @@ def flat_notes(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def batch_notes(evaluation: Evaluation) -> list[str]:
+def _batch_notes(evaluation: Evaluation) -> list[str]:
     """A list with one note if f of the same masked image differs between batches by as much as a score may show."""
     difference = evaluation.settings.get(BATCH_DIFFERENCE)
     if difference is None:
@@ -233,7 +248,7 @@ def batch_notes(evaluation: Evaluation) -> list[str]:
     ]
 
 
-def one_position_notes(evaluation: Evaluation) -> list[str]:
+def _one_position_notes(evaluation: Evaluation) -> list[str]:
     """A list with one note if some inputs have a single position. All maps of such an input show the same, so every map is complete and
     sound."""
     inputs = evaluation.inputs
@@ -247,7 +262,7 @@ def one_position_notes(evaluation: Evaluation) -> list[str]:
     return [f"one position in {what}: there every map is complete and sound"] if single else []
 
 
-def best_effort_rule(score: Score) -> str:
+def _best_effort_rule(score: Score) -> str:
     """The rule that decides which images a best-effort score counts, in words. Empty for other scores and for scores of other packages."""
     if score.kind != BEST_EFFORT or "e1" not in score.settings:
         return ""
@@ -262,18 +277,10 @@ def best_effort_rule(score: Score) -> str:
     return believed if e1 >= SECOND_LABEL_FLOOR else f"{second}, and {believed}"
 
 
-def only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
+def _only_the_rule_leaves_out(evaluation: Evaluation) -> bool:
     """Whether the rule about believed labels is the only reason to leave an image out of best effort.
 
     An image may also be missing because the run is unfinished; then it is missing from the other scores too.
     """
     others = [s for r in evaluation.results for s in r.scores if s.kind != BEST_EFFORT]
     return bool(others) and all(s.n == len(evaluation) for s in others)
-
-
-def run_notes(evaluation: Evaluation) -> list[str]:
-    """Notes with the scores of the run as a whole, one line per metric."""
-    lines: dict[str, list[str]] = {}
-    for score in evaluation.run_scores:
-        lines.setdefault(score.name, []).append(f"{score.subject} {number(score.value)} (n = {score.n})")
-    return [f"{name}: {', '.join(found)}" for name, found in lines.items()]

@@ -14,35 +14,19 @@ from proofmap.core.errors import InputError, require
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.outputs import is_independent
 from proofmap.core.text import counted
-from proofmap.results.controls import soundness_notes
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import MARK as FILL_MARK
-from proofmap.results.fill_alone import (
-    fill_cells,
-    fill_notes,
-    fill_text,
-    given_by_fill,
-    is_marked,
-    scores_by_fill,
-    spread_notes,
-)
-from proofmap.results.named_positions import position_records, proof_names
+from proofmap.results.fill_alone import fill_notes, given_by_fill, is_marked, spread_notes
 from proofmap.results.notes import (
     WRONG_WORDS,
-    batch_notes,
     counting_notes,
-    coverage_notes,
     different_images,
-    distractor_notes,
-    flat_notes,
-    one_position_notes,
-    run_notes,
-    search_notes,
+    label_notes,
     subject_words,
     thresholds_words,
     wrong_kind,
 )
-from proofmap.results.proof_shape import shape_of
+from proofmap.results.proof_shape import position_records, proof_names, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared
 from proofmap.results.statistics import Score
@@ -58,6 +42,7 @@ from proofmap.results.tables import (
     table_html,
     with_interval,
 )
+from proofmap.results.verdict import soundness_notes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -103,12 +88,10 @@ def score_notes(evaluation: Evaluation) -> list[str]:
     error = max(float(np.nan_to_num(r.curve_arrays.error).max()) for r in evaluation.results)
     quoted = [
         f"{subject_words(evaluation)}; 95 % intervals over {evaluation.inputs.noun}",
-        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {fill_text(evaluation)}, "
+        f"{f'thresholds {thresholds}; ' if thresholds else ''}insertion curve: fill {_fill_words(evaluation)}, "
         f"{curve['points']} points, rule {curve['rule']}, ties {curve['ties']}; "
         f"numerical error of an AUC: about {max(error, 0.001):.3f} or less (estimated by leaving out every second point)",
-        *coverage_notes(evaluation),
-        *search_notes(evaluation),
-        *distractor_notes(evaluation),
+        *label_notes(evaluation),
     ]
     if any(r.one_map for r in evaluation.results):
         effort = "" if is_independent(settings.get("outputs")) else "such maps are sound without effort, so "
@@ -119,17 +102,18 @@ def score_notes(evaluation: Evaluation) -> list[str]:
             f"of the {evaluation.inputs.position_noun}"
         )
     quoted += [*spread_notes(evaluation), *fill_notes(evaluation)]
-    quoted += [*soundness_notes(evaluation), *run_notes(evaluation), *counting_notes(evaluation)]
-    return [*quoted, *one_position_notes(evaluation), *flat_notes(evaluation), *batch_notes(evaluation)]
+    return [*quoted, *soundness_notes(evaluation), *counting_notes(evaluation)]
+
+
+def _fill_words(evaluation: Evaluation) -> str:
+    """The name of the curves' fill. For inputs other than pictures, the meaning of gray is added: ``gray (the mean of each channel)``."""
+    fill, words = evaluation.results[0].curve_settings.get("fill", "-"), evaluation.inputs.neutral_words
+    return f"{fill} ({words})" if fill == "gray" and words else str(fill)
 
 
 def score_table(evaluation: Evaluation, width: int | None = None) -> str:
-    """The scores as aligned text with notes below, with one row per method, or per method and fill if there are several fills.
-
-    A table that is wider than ``width`` columns is stacked.
-    """
-    several = bool(scores_by_fill(evaluation.results[0].scores))
-    header, rows = fill_cells(evaluation, LABEL_FREE_MARK) if several else score_cells(evaluation)
+    """The scores as aligned text with notes below, with one row per method. A table that is wider than ``width`` columns is stacked."""
+    header, rows = score_cells(evaluation)
     return "\n".join([aligned(header, rows, width), *score_notes(evaluation)])
 
 
@@ -324,7 +308,7 @@ def pairs_csv(evaluation: Evaluation) -> str:
 
 def positions_csv(evaluation: Evaluation) -> str:
     """The named positions as CSV, one line per method, input, label and position; the columns are those of
-    :func:`~proofmap.results.named_positions.position_records`."""
+    :func:`~proofmap.results.proof_shape.position_records`."""
     return records_csv(list(position_records(evaluation)))
 
 

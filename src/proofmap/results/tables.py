@@ -242,18 +242,18 @@ def decimals(value: float, places: int) -> str:
     return re.sub(r"^(-?)0\.", r"\1.", f"{value + 0.0:.{places}f}")  # -0.0 has no sign
 
 
-_OF_SEVERAL_WORDS = """
-adversarial-soundness average-drop best-effort box-iou class-sensitivity energy-inside increase-in-confidence inter-method inter-rater
-internal-consistency li-completeness li-soundness merlin-arthur-completeness merlin-arthur-soundness peak-soundness pointing-game proof-size
-ranking-agreement saliency-area saliency-confidence saliency-metric second-soundness sufficient-region sum-to-logit two-objects
-"""
-"""Proofmap's metrics whose names have several words. They are listed here because importing the registry of metrics would import torch. A
-test checks that this list and the registry agree."""
+def signed(value: float) -> str:
+    """The value as text with a sign and three decimals, without the leading zero.
+
+    >>> signed(0.0412), signed(-0.5), signed(1.25)
+    ('+.041', '-.500', '+1.250')
+    """
+    return "-" if math.isnan(value) else f"{value + 0.0:+.3f}".replace("+0.", "+.").replace("-0.", "-.")
 
 
 def metric_words(name: str) -> str:
-    """The name of a metric as tables print it: ``best effort`` for ``best-effort``. Settings after the name, and names of metrics that are
-    not Proofmap's, stay as they are.
+    """The name of a metric as tables print it: ``best effort`` for ``best-effort``. Settings after the name, and names with numbers,
+    stay as they are.
 
     >>> (
     ...     metric_words("best-effort (gray)"),
@@ -263,9 +263,8 @@ def metric_words(name: str) -> str:
     ('best effort (gray)', 'completeness:fill=near-rows', 'auc-.2-.6')
     """
     base = re.split(r":| \(", name, maxsplit=1)[0]
-    if base in _OF_SEVERAL_WORDS.split():
-        return base.replace("-", " ") + name.removeprefix(base)
-    return name
+    words = base.replace("-", " ") if re.fullmatch(r"[a-z]{2,}(-[a-z]{2,})+", base) else base
+    return words + name.removeprefix(base)
 
 
 def metric_with_arrow(name: str, higher_is_better: bool) -> str:

@@ -18,25 +18,43 @@ image counts for it. The grade of the verdict is the first of these that applies
     best       a method reaches the bar, but each such method misses at least one of these conditions
 
 If the methods were judged with several fills, each fill has a verdict, and the worst of them counts.
+
+A *control* is a row that is judged only for comparison. There are three kinds. A ``noise`` row does not use the net (:data:`NOISE`). A
+``blurred`` row has the blurred maps of a judged method. A ``cheating`` row uses a judged method's map of the top label for every label.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Literal
 
+import numpy as np
+
 from proofmap.core.labels import NO_LABEL, UNBELIEVED
-from proofmap.core.text import counted
-from proofmap.results.controls import BY_BLUR, NO_EFFORT, is_above, role_of, soundness_notes, soundness_values
+from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import views_by_fill
 from proofmap.results.notes import coverage_words, different_images
 from proofmap.results.proof_shape import BAR
-from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult
-from proofmap.results.statistics import Score
+from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
+from proofmap.results.statistics import Doubles, Score, doubles, mean_interval
 from proofmap.results.tables import metric_words, number, with_interval
+
+NOISE = ("random", "centered-gaussian", "edges")
+"""Names of methods with one map for all labels that do not use the net."""
+Role = Literal["method", "noise", "blurred", "cheating"]
+_COMPANIONS: Mapping[object, Role] = {"blurred": "blurred", "top-label": "cheating"}
+
+NEARLY = 0.9
+"""A control explains a method's soundness if it reaches this share of the method's mean and the method is not clearly above the control."""
+NO_EFFORT = "soundness is not clearly higher than that of a method with one map for all labels"
+"""The first words of the note on methods whose soundness is not clearly above that of a control with one map for all labels."""
+BY_BLUR = "soundness is explained by blur"
+"""The first words of the note on methods whose soundness is not clearly above that of blurred maps."""
+FROM_FILL = 0.5
+"""The fill (what replaces hidden positions) explains soundness if it alone gives more than this share of the least sound label's area."""
 
 PROOF = (COMPLETENESS, SOUNDNESS)
 """The two halves of the definition of a proof; a method must pass both."""
@@ -128,11 +146,15 @@ def _verdict(evaluation: Evaluation) -> Verdict:
     own = [r for r in whole if role_of(r, results) == "method"] or whole
     passing = [r for r in own if all(s.value >= BAR for s in counted_scores(r))]
     if not passing:
-        return Verdict(
-            "none",
-            _none_words(own, evaluation, images),
-            (*_near_the_bar(own, evaluation.inputs.noun), _extremes(own, whole), *context, bar),
-        )
+        who = f"{own[0].name} is not" if len(own) == 1 else "No method is"
+        headline = f"{who} both complete and sound{_few_words(evaluation, images)}"
+        close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))][:_NAMED]
+        if close:
+            context = (
+                f"The 95 % intervals of {_joined(close)} reach the bar of {number(BAR)}: more {evaluation.inputs.noun} may decide.",
+                *context,
+            )
+        return Verdict("none", headline, (_extremes(own), *context, bar))
     lacking = {r.name: _missing_conditions(evaluation, r, images) for r in passing}
     proved = [r for r in passing if not lacking[r.name]]
     if proved:
@@ -228,26 +250,10 @@ def _coverage(evaluation: Evaluation) -> str:
     return f"Soundness is the worst of {coverage_words(evaluation)} of each {evaluation.inputs.singular}; {tried}."
 
 
-def _none_words(own: Sequence[MethodResult], evaluation: Evaluation, images: int) -> str:
-    few = (
-        f" on these {counted(len(evaluation), evaluation.inputs.singular)}"
-        if images < ENOUGH and len(evaluation) > 1
-        else ""
-    )
-    few = f" on this {evaluation.inputs.singular}" if len(evaluation) == 1 else few
-    if len(own) == 1:
-        return f"{own[0].name} is not both complete and sound{few}"
-    return f"No method is both complete and sound{few}"
-
-
-def _near_the_bar(own: Sequence[MethodResult], noun: str) -> list[str]:
-    """A sentence on methods whose means are below the bar but whose intervals include it."""
-    close = [r.name for r in own if all(s.high >= BAR for s in counted_scores(r))]
-    if not close:
-        return []
-    return [
-        f"The 95 % intervals of {_joined(close[:_NAMED])} reach the bar of {number(BAR)}: more {noun} may decide."
-    ]
+def _few_words(evaluation: Evaluation, images: int) -> str:
+    if len(evaluation) == 1:
+        return f" on this {evaluation.inputs.singular}"
+    return f" on these {counted(len(evaluation), evaluation.inputs.singular)}" if images < ENOUGH else ""
 
 
 def _above_words(evaluation: Evaluation, result: MethodResult) -> str:
@@ -278,27 +284,18 @@ def _missing_words(evaluation: Evaluation) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _extremes(own: Sequence[MethodResult], whole: Sequence[MethodResult]) -> str:
-    """A sentence that names the most complete and the soundest method, and the controls that score higher."""
+def _extremes(own: Sequence[MethodResult]) -> str:
+    """A sentence that names the most complete and the soundest method."""
     first, second = (max(own, key=lambda r: _value(r, half)) for half in PROOF)
-    of = {r.name: [number(_value(r, half)) for half in PROOF] for r in (first, second)}
-    if len(own) == 1:
-        found = f"Its completeness is {of[first.name][0]}, its soundness {of[first.name][1]}"
-    elif first is second:
-        found = f"{first.name} is the most complete method ({of[first.name][0]}) and the soundest ({of[first.name][1]})"
-    else:
-        found = (
-            f"The most complete method is {first.name} ({of[first.name][0]}, with soundness {of[first.name][1]}); "
-            f"the soundest is {second.name} ({of[second.name][1]}, with completeness {of[second.name][0]})"
+    scores = {r.name: [number(_value(r, half)) for half in PROOF] for r in (first, second)}
+    if first is second:
+        return "{} is the most complete method ({}) and the soundest ({}).".format(
+            first.name, *scores[first.name]
         )
-    controls = [r for r in whole if all(r is not each for each in own)]
-    above = []
-    for half, method in zip(PROOF, (first, second), strict=True):
-        best = max(controls, key=lambda r: _value(r, half), default=method)
-        if _value(best, half) > _value(method, half):
-            above.append(f"{metric_words(half)} {number(_value(best, half))} ({best.name})")
-    more = f"; controls reach {' and '.join(above)}" if above else ""
-    return f"{found}{more}."
+    return (
+        f"The most complete method is {first.name} ({scores[first.name][0]}, with soundness {scores[first.name][1]}); "
+        f"the soundest is {second.name} ({scores[second.name][1]}, with completeness {scores[second.name][0]})."
+    )
 
 
 def _uneven_note(evaluation: Evaluation) -> list[str]:
@@ -327,3 +324,112 @@ def _value(result: MethodResult, kind: str) -> float:
 
 def _joined(names: Sequence[str]) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def role_of(result: MethodResult, results: Sequence[MethodResult]) -> Role:
+    """The role of the row ``result`` among all rows ``results``. A blurred or top-label row is a control only if the method that it wraps
+    is judged too."""
+    if result.label_free and result.settings.get("method") in NOISE:
+        return "noise"
+    role = _COMPANIONS.get(result.settings.get("method"))
+    inside = result.settings.get("of")
+    if role is None or not isinstance(inside, Mapping):
+        return "method"
+    return role if any(_has_settings(other, inside) for other in results if other is not result) else "method"
+
+
+def _has_settings(result: MethodResult, record: Mapping[str, object]) -> bool:
+    return all(result.settings.get(key) == value for key, value in record.items())
+
+
+def soundness_notes(evaluation: Evaluation, methods: Sequence[str] | None = None) -> list[str]:
+    """Notes on methods whose soundness is explained by something other than their maps: by blur, by one map for all labels, or by the fill
+    alone.
+
+    A control explains a method's soundness if two conditions hold. The control's mean soundness is at least nine tenths of the method's.
+    And the 95 % interval of the paired differences, method minus control, does not lie above zero (for one image: the difference is not
+    above zero).
+    """
+    roles = {result.name: role_of(result, evaluation.results) for result in evaluation.results}
+    own = [
+        result
+        for result in evaluation.results
+        if roles[result.name] == "method"
+        and not result.one_map
+        and (methods is None or result.name in methods)
+    ]
+    smooth = [r for r in evaluation.results if r.settings.get("method") == "blurred" and not r.one_map]
+    free = [r for r in evaluation.results if r.one_map]
+    notes = []
+    for controls, words in (
+        (smooth, f"{BY_BLUR}: it is not clearly higher than that of blurred maps (in brackets)"),
+        (
+            free,
+            f"{NO_EFFORT} (in brackets)",
+        ),
+    ):
+        if found := list(_not_above(own, controls)):
+            notes.append(f"{words}: {'; '.join(found)}")
+    filled = [(result.name, share) for result in own if (share := _share_of_fill(result)) > FROM_FILL]
+    if filled:
+        names = ", ".join(f"{one_line(name)} ({100 * share:.0f} %)" for name, share in filled)
+        notes.append(
+            f"soundness is explained by the fill alone, which gives this share of the least sound label's area, on {evaluation.inputs.noun} "
+            f"whose soundness is below 1: {names}; try another fill"
+        )
+    return notes
+
+
+def _not_above(own: Sequence[MethodResult], controls: Sequence[MethodResult]) -> Iterator[str]:
+    """Texts such as ``grad-cam .81 (random .84)``, one per method whose soundness a control explains: the method, and the best control
+    that it is not clearly above."""
+    for result in own:
+        values = soundness_values(result)
+        if values is None:
+            continue
+        others = [(c, v) for c in controls if c is not result and (v := soundness_values(c)) is not None]
+        equals = [(float(np.nanmean(v)), c.name) for c, v in others if not is_above(values, v)]
+        mean = float(np.nanmean(values))
+        best, name = max(equals, default=(math.nan, ""))
+        if best >= NEARLY * mean:
+            yield f"{one_line(result.name)} {number(mean)} ({one_line(name)} {number(best)})"
+
+
+def soundness_values(result: MethodResult) -> Doubles | None:
+    """The soundness ``(N,)`` of a method on each image; None if no image counts."""
+    score = result.first_score(SOUNDNESS)
+    return None if score is None or not score.n else doubles(result.arrays("values")[score.name])
+
+
+@np.errstate(invalid="ignore")  # infinite values
+def is_above(values: Doubles, control: Doubles) -> bool:
+    """Whether the 95 % interval of the mean paired difference, ``values - control``, lies above zero. For one image, whether the difference
+    is above zero."""
+    differences = values - control
+    if int((~np.isnan(differences)).sum()) < 2:
+        return float(np.nansum(differences)) > 0
+    return mean_interval(differences)[0] > 0
+
+
+def _share_of_fill(result: MethodResult) -> float:
+    """The share of the area that the fill alone gives, averaged over the images with soundness below 1.
+
+    For one image, the share is f(fill, a) / AUC(a), at most 1, where a is the least sound label, AUC(a) the area under its insertion curve,
+    and f(fill, a) its probability if nothing is shown. The result is 0 if there are no such images, or if the curve does not start with
+    nothing shown.
+    """
+    pairs, curves, score = result.pair_array(SOUNDNESS), result.curve_arrays, result.first_score(SOUNDNESS)
+    if pairs is None or score is None or int(curves.counts[0]) != 0 or curves.game != "insertion":
+        return 0.0
+    drawn = curves.settings.get("fill")
+    if setting_text(score.settings.get("fill", drawn)) != setting_text(drawn):
+        return 0.0  # nothing is known of the fill alone: the curves were played on another
+    below = np.where(np.isnan(pairs), np.inf, pairs)
+    rows = np.flatnonzero(below.min(axis=1) < 1)
+    if len(rows) == 0:
+        return 0.0
+    worst = below[rows].argmin(axis=1)
+    alone, area = doubles(curves.probabilities[rows, worst, 0]), doubles(curves.auc[rows, worst])
+    with np.errstate(divide="ignore", invalid="ignore"):  # no area: a share of 1, or of 0 without a value
+        shares = np.clip(alone / area, 0.0, 1.0)
+    return float(np.where(np.isnan(shares), 0.0, shares).mean())

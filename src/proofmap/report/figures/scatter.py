@@ -22,7 +22,6 @@ from proofmap.report.figures.drawing import (
 )
 from proofmap.report.scatter import ScatterPanel, ScatterPoint, marks, scatter_panels
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.notes import best_effort_rule, only_the_rule_leaves_out
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS
 
 LONGEST = 40
@@ -89,7 +88,7 @@ def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
 
 
 def _best_effort_images(evaluation: Evaluation) -> str:
-    """The images that best effort counts, in words. The rule of best effort is added if only this rule leaves images out."""
+    """The images that best effort counts, in words."""
     scores = [score for r in evaluation.results if (score := r.first_score(BEST_EFFORT)) is not None]
     if not scores:
         return ""
@@ -99,8 +98,7 @@ def _best_effort_images(evaluation: Evaluation) -> str:
         return f"all {images}"
     if fewest < most:
         return f"{fewest:,} to {most:,} of {images}, by method"
-    rule = best_effort_rule(scores[0]) if only_the_rule_leaves_out(evaluation) else ""
-    return f"the {most:,} of {images} {rule or 'that it counts'}"
+    return f"the {most:,} of {images} that it counts"
 
 
 def _mark(axis: Any, point: ScatterPoint, k: int) -> Any:
