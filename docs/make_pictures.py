@@ -27,18 +27,16 @@ from proofmap.data.specs import photographs
 from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics.localisation import side_by_side
 from proofmap.metrics.roughness import roughness
-from proofmap.report import pictures, proof_sheets, sheets
-from proofmap.report.colours import hidden_of
+from proofmap.report import pictures, sheets
 from proofmap.report.figures import draw
 from proofmap.report.figures.curves import Line, Panel
 from proofmap.report.figures.desk import desk_of
 from proofmap.report.figures.grid import GridCell, GridFigure, picture_cell
 from proofmap.report.figures.learned import TVCurves, masks_by_k
 from proofmap.report.figures.masks import mask_pairs, two_objects
-from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
+from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
 from proofmap.report.figures.theorem import TheoremFigure
-from proofmap.report.pictures import masked_photo
-from proofmap.report.scatter import ScatterPanel, ScatterPoint
+from proofmap.report.pictures import hidden_of, masked_photo
 from proofmap.report.sheets import SheetCell, SheetText
 from proofmap.reproduce import Recipe
 from proofmap.reproduce.findings import Job
@@ -82,7 +80,7 @@ def judged(photos: tuple[str, ...], methods: tuple[str, ...], labels: str | tupl
 
 def proof_sheet() -> Image.Image:
     """A heat map for each of the five most probable labels of one photo, and what each proves."""
-    return proof_sheets.proof_sheet(judged(("rocket",), ("belief-mask",), "top5"), 0)
+    return sheets.proof_sheet(judged(("rocket",), ("belief-mask",), "top5"), 0)
 
 
 def game() -> Image.Image:
@@ -195,14 +193,14 @@ def anytime(plt: Any) -> Any:
 def cheating() -> Image.Image:
     """One map for all labels: it looks sound for labels that nobody asked it to prove."""
     methods = ("learned-mask", "top-label:learned-mask")
-    return proof_sheets.comparison_sheet(judged(("rocket",), methods, "top4"), 0)
+    return sheets.comparison_sheet(judged(("rocket",), methods, "top4"), 0)
 
 
 def artifacts() -> Image.Image:
     """Fine masks without smoothing against the preset fast: the finer, the more it can prove, right or wrong."""
     methods = ("learned-mask:scale=1,tv=0,l1=0", "learned-mask")
     labels = ("missile", "mosque", "tabby", "espresso")
-    return proof_sheets.comparison_sheet(judged(("rocket",), methods, labels), 0)
+    return sheets.comparison_sheet(judged(("rocket",), methods, labels), 0)
 
 
 @cache

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.core.inputs import Series
-from proofmap.report.proof_sheets import explained_sheet
+from proofmap.report.sheets import explained_sheet
 
 from .make_pictures import PICTURES, _save_sheet
 

@@ -19,7 +19,7 @@ from proofmap.metrics import Judged, make_metric
 from proofmap.report.html import write_report
 from proofmap.report.page_pictures import list_counts, picture_of
 from proofmap.report.pictures import marked_line
-from proofmap.report.proof_sheets import explained_sheet
+from proofmap.report.sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of
 from proofmap.session import Session
 from proofmap.testing.nets import ROWS, classifier_of

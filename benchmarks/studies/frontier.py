@@ -33,7 +33,7 @@ from proofmap.cli import run_script
 from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.data.imagenet_folders import IMAGENETTE
 from proofmap.methods import METHODS
-from proofmap.report.scatter import mark_texts
+from proofmap.report.figures.scatter import mark_texts
 
 LEARNED = ("gray", "blur", "images")
 UNSEEN = ("noise", "gray(color=0:0:0)", "gray(color=1:1:1)", "blur(sigma=20,kernel=81)")

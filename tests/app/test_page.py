@@ -16,7 +16,7 @@ pytest.importorskip("fastapi", reason="the extra app is not installed")
 from proofmap.app import choices
 from proofmap.app.paint import wrong_labels
 from proofmap.core.ranking import keep_top
-from proofmap.report import colours
+from proofmap.report import pictures
 from proofmap.results.proof_shape import percent, shape_of
 from tests.app.threaded import Served, png
 from tests.browser import pixels_of
@@ -669,7 +669,7 @@ def test_the_verdict_is_about_the_label_that_leads(finished: tuple[Any, Served])
 def test_signed_maps_have_the_colours_of_the_report(finished: tuple[Any, Served]) -> None:
     page, _ = finished
     stops = page.evaluate("async () => (await import('/static/shared.js')).DIVERGING")
-    assert stops == colours.DIVERGING.tolist()
+    assert stops == pictures.DIVERGING.tolist()
 
 
 @pytest.mark.slow

@@ -25,9 +25,8 @@ from proofmap.report.figures.desk import desk, desk_of, desk_of_photo
 from proofmap.report.figures.label_matrix import LabelMatrix, Matrix, label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of, wrong_mask_grid
-from proofmap.report.figures.scatter import ScatterFigure, scatter_figure
+from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
 from proofmap.report.pictures import masked_photo
-from proofmap.report.scatter import ScatterPanel, ScatterPoint
 from proofmap.results.proof_shape import strength
 from tests.sessions import bound
 from tests.toys import conv_classifier, pixels

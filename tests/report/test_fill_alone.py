@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.core.inputs import Text
-from proofmap.report import opening, proof_sheets, sheets
+from proofmap.report import opening, sheets
 from proofmap.results import score_tables
 from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
 from tests.command import run
@@ -82,11 +82,11 @@ def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: 
         drawn.extend(notes)
         return sheet(title, rows, notes, **how)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(proof_sheets, "sheet", read)
+    monkeypatch.setattr(sheets, "sheet", read)
     several = replace(gray_is_dark.evaluation, results=gray_is_dark.evaluation.results * 2)
     for evaluation in (gray_is_dark.evaluation, several):
         drawn.clear()
-        proof_sheets.explained_sheet(evaluation, 0)
+        sheets.explained_sheet(evaluation, 0)
         assert drawn.count("gray alone: f = .95") == len(evaluation.results)
         assert any(
             line.startswith("Gray alone gives 'dark'") and line.endswith("--fill blur") for line in drawn

@@ -17,10 +17,11 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import colours, opening, page_data, page_pictures, proof_sheets, scatter
+from proofmap.report import html, opening, page_pictures, pictures, sheets
 from proofmap.report.choice import Choice, choose_pictured
-from proofmap.report.colours import displayed
+from proofmap.report.figures import scatter
 from proofmap.report.html import write_report
+from proofmap.report.pictures import displayed
 from proofmap.results import score_tables
 from proofmap.results.verdict import verdict
 from tests.report.pages import STRANGE, PageParts, judged, listed
@@ -219,7 +220,7 @@ def test_of_many_labels_the_probable_and_the_least_sound_are_drawn(tmp_path: Pat
 
 def test_the_matrix_is_the_mean_over_images_of_what_belongs_to_each_pair_of_labels() -> None:
     evaluation = judged(3, labels="all", methods=["gradient"])  # each image has its own order of the labels
-    found = page_data.mean_matrix(evaluation)
+    found = html.mean_matrix(evaluation)
     assert found is not None and found["shared"] and found["names"] == list(STRANGE)
     matrix = evaluation.results[0].insertion.matrix
     assert matrix is not None
@@ -233,7 +234,7 @@ def test_the_matrix_is_the_mean_over_images_of_what_belongs_to_each_pair_of_labe
 
 
 def test_where_images_have_their_own_labels_the_matrix_goes_by_place(evaluation: pm.Evaluation) -> None:
-    found = page_data.mean_matrix(evaluation)
+    found = html.mean_matrix(evaluation)
     assert found is not None and not found["shared"]
     assert found["names"] == ["label 1", "label 2", "label 3", "label 4"]
     assert found["f"] == pytest.approx(evaluation.f.mean(dim=0).tolist(), rel=1e-5)
@@ -302,7 +303,7 @@ def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
     page = PageParts(write_report(red, tmp_path / "a.html"))
     assert page.record["hidden"]["colour"] == [255, 0, 51]
     assert "Hidden pixels have the colour that the net saw" in page.text
-    sheet = np.asarray(proof_sheets.proof_sheet(red, 0))
+    sheet = np.asarray(sheets.proof_sheet(red, 0))
     assert (sheet == (255, 0, 51)).all(axis=2).mean() > 0.05
     blurred = judged(**options, metrics=["completeness:fill=blur"])
     page = PageParts(write_report(blurred, tmp_path / "b.html"))
@@ -369,7 +370,7 @@ def test_a_page_tells_which_maps_are_signed_and_what_their_colours_mean(tmp_path
     assert [method["signed"] for method in page.record["methods"]] == [False, True]
     assert "(gradient-x-input) against the label" in " ".join(page.text.split())
     assert sum(a.get("class") == "colour-bar diverging" for _, a in page.elements) == 1
-    gradient = ", ".join("rgb({:.0f} {:.0f} {:.0f})".format(*stop) for stop in colours.DIVERGING)
+    gradient = ", ".join("rgb({:.0f} {:.0f} {:.0f})".format(*stop) for stop in pictures.DIVERGING)
     assert f".diverging {{ background: linear-gradient(to right, {gradient})" in (
         tmp_path / "a.html"
     ).read_text("utf-8")

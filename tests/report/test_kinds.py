@@ -14,9 +14,8 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics import BestEffort, Completeness, Soundness
 from proofmap.report.choice import choose_pictured, values_of
-from proofmap.report.figures.scatter import scatter_figure
+from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.report.html import write_report
-from proofmap.report.scatter import scatter_panels
 from proofmap.results import score_tables
 from proofmap.results.audit import audit
 from proofmap.results.proof_shape import proof_values

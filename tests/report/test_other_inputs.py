@@ -18,8 +18,7 @@ import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import colours as colouring
-from proofmap.report import figures, page_pictures, pictures, proof_sheets
+from proofmap.report import figures, page_pictures, pictures, sheets
 from proofmap.report.choice import choose_pictured, values_of
 from proofmap.report.figures.desk import desk_of
 from proofmap.report.html import write_report
@@ -68,17 +67,17 @@ def test_the_heat_of_a_position_colours_its_whole_band(
     evaluation = found[inputs]
     image, heat = inputs.blank(1)[0], evaluation.map_of(evaluation.results[0], 0, 0)
     paper = np.asarray(pictures.overlay(image, heat, inputs))[2].astype(float)  # above the line in the middle
-    colours = 0.35 * 250 + 0.65 * colouring.heat_colours(colouring.displayed(heat))
+    colours = 0.35 * 250 + 0.65 * pictures.heat_colours(pictures.displayed(heat))
     expected = np.repeat(colours, paper.shape[0] // inputs.count, axis=0)
     assert np.abs(paper - expected).max() <= 0.5
 
 
 @KINDS
 def test_sheets_are_as_flat_as_their_pictures(inputs: Inputs, found: dict[Inputs, pm.Evaluation]) -> None:
-    for draw in (proof_sheets.proof_sheet, proof_sheets.comparison_sheet):
+    for draw in (sheets.proof_sheet, sheets.comparison_sheet):
         page = np.asarray(draw(found[inputs], 0))
         assert page.std() > 10 and page.shape[0] < 0.85 * page.shape[1]  # notes and captions included
-    notes = proof_sheets.sheet_notes(found[inputs], 0)
+    notes = sheets.sheet_notes(found[inputs], 0)
     assert f"while the map's {inputs.position_noun} are shown" in notes[0]
 
 
@@ -114,7 +113,7 @@ def test_the_page_speaks_of_positions_by_their_name_and_shows_the_drawing_itself
     before_settings = page.text.partition("How this was made")[0]
     comparison = compare(evaluation, baseline="random")
     words = [before_settings, str(verdict(evaluation)), str(comparison), evaluation.table()]
-    words += proof_sheets.sheet_notes(evaluation, 0)
+    words += sheets.sheet_notes(evaluation, 0)
     assert not [word for text in words for word in re.findall(FOREIGN, text, re.IGNORECASE)]
     assert f"{inputs.singular.capitalize()} by {inputs.singular}" in page.text
     (source, *_) = (str(a["src"]) for t, a in page.elements if t == "img" and "photo" in str(a.get("class")))

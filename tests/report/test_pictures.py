@@ -14,8 +14,7 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
 from proofmap.core.text import one_line
 from proofmap.judging import evaluate
-from proofmap.report import colours as colouring
-from proofmap.report import pictures, proof_sheets, sheets
+from proofmap.report import pictures, sheets
 from proofmap.results import proof_shape
 from proofmap.results.proof_shape import ProofShape, percent
 from proofmap.testing.nets import conv_classifier, pixels
@@ -34,19 +33,19 @@ def test_the_kept_picture_shows_exactly_the_top_pixels() -> None:
 
 
 def test_brighter_means_more_salient_and_lightness_rises_evenly() -> None:
-    colours = colouring.heat_colours(np.linspace(0, 1, 65))
+    colours = pictures.heat_colours(np.linspace(0, 1, 65))
     lightness = colours @ [0.299, 0.587, 0.114]
     assert (np.diff(lightness) > 0).all()
 
 
 def test_a_flat_map_is_drawn_without_dividing_by_zero() -> None:
-    assert (colouring.displayed(torch.full((4, 4), 3.0)) == 0).all()
+    assert (pictures.displayed(torch.full((4, 4), 3.0)) == 0).all()
 
 
 def test_outliers_do_not_darken_the_rest_of_a_map() -> None:
     heat = torch.linspace(0, 1, 10_000).view(100, 100).clone()
     heat[0, 0] = 1e6
-    assert colouring.displayed(heat)[50].mean() == pytest.approx(0.5, abs=0.03)
+    assert pictures.displayed(heat)[50].mean() == pytest.approx(0.5, abs=0.03)
 
 
 def test_gray_scale_images_can_be_drawn() -> None:
@@ -89,7 +88,7 @@ def test_sheets_print_probabilities_in_percent(drawn: list[str]) -> None:
     areas = [percent(auc) for auc in curves.auc[0].tolist()]
     peaks = [percent(max(curve)) for curve in curves.probabilities[0, :, 1:].tolist()]
     numbers = [f"average {auc}, peak {peak}" for auc, peak in zip(areas, peaks, strict=True)]
-    for sheet in (proof_sheets.proof_sheet, proof_sheets.comparison_sheet):
+    for sheet in (sheets.proof_sheet, sheets.comparison_sheet):
         drawn.clear()
         sheet(small, 0)
         assert [words for words in drawn if words.startswith("whole image")] == heads
@@ -110,9 +109,9 @@ def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
 
 def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost(drawn: list[str]) -> None:
     found = judged(1, 8, methods=["gradient-x-input"], labels="top1")
-    sheet = proof_sheets.comparison_sheet(found, 0)
+    sheet = sheets.comparison_sheet(found, 0)
     words = " ".join(drawn)
-    for note in (*proof_sheets.sheet_notes(found, 0), colouring.SIGNED_NOTE[1:], *colouring.SIGNED_WORDS):
+    for note in (*sheets.sheet_notes(found, 0), pictures.SIGNED_NOTE[1:], *pictures.SIGNED_WORDS):
         assert note in words
     assert np.asarray(sheet)[:, -10:].min() == 255, "nothing runs over the right margin"
 
@@ -147,7 +146,7 @@ def test_a_name_with_line_breaks_or_controls_is_drawn(name: str) -> None:
     strange = replace(
         found, image_names=(name,), results=tuple(replace(r, name=f"{name}:x") for r in found.results)
     )
-    for sheet in (proof_sheets.proof_sheet(strange, 0), proof_sheets.comparison_sheet(strange, 0)):
+    for sheet in (sheets.proof_sheet(strange, 0), sheets.comparison_sheet(strange, 0)):
         assert np.asarray(sheet).min() < 128
 
 
@@ -166,7 +165,7 @@ def luminance(colours: np.ndarray) -> np.ndarray:
 
 
 def test_signed_colours_are_brightest_at_zero_and_equally_dark_on_both_sides() -> None:
-    colours = colouring.heat_colours(np.linspace(0, 1, 65), signed=True)
+    colours = pictures.heat_colours(np.linspace(0, 1, 65), signed=True)
     light = luminance(colours)
     assert light.argmax() == 32 and (np.diff(light[:33]) > 0).all() and (np.diff(light[32:]) < 0).all()
     assert np.abs(light - light[::-1]).max() < 0.1
@@ -175,13 +174,13 @@ def test_signed_colours_are_brightest_at_zero_and_equally_dark_on_both_sides() -
 
 def test_zero_stays_zero_in_a_signed_map() -> None:
     values = torch.arange(-10, 31) / 10
-    shown = colouring.displayed(values, signed=True)
+    shown = pictures.displayed(values, signed=True)
     assert shown[10] == 0.5 and (np.diff(shown) >= 0).all()
     assert shown[0] == pytest.approx(1 / 3, abs=0.01)
-    assert (colouring.displayed(torch.zeros(3, 3), signed=True) == 0.5).all()
+    assert (pictures.displayed(torch.zeros(3, 3), signed=True) == 0.5).all()
     mostly_zero = torch.zeros(1000)
     mostly_zero[5] = -2.0
-    assert colouring.displayed(mostly_zero, signed=True)[5] == 0.0
+    assert pictures.displayed(mostly_zero, signed=True)[5] == 0.0
 
 
 def test_sheets_show_signed_maps_in_two_colours_with_a_bar() -> None:
@@ -193,12 +192,12 @@ def test_sheets_show_signed_maps_in_two_colours_with_a_bar() -> None:
     )
     assert [r.signed for r in both.results] == [False, True, True]
     for sheet, plain in (
-        (proof_sheets.proof_sheet(sign, 0), proof_sheets.proof_sheet(size, 0)),
-        (proof_sheets.comparison_sheet(sign, 0), proof_sheets.comparison_sheet(size, 0)),
+        (sheets.proof_sheet(sign, 0), sheets.proof_sheet(size, 0)),
+        (sheets.comparison_sheet(sign, 0), sheets.comparison_sheet(size, 0)),
     ):
-        assert sheet.height > plain.height and holds(sheet, colouring.colour_bar(140, 12))
-        assert not holds(plain, colouring.colour_bar(140, 12))
-    assert holds(proof_sheets.comparison_sheet(both, 0), colouring.colour_bar(140, 12))
+        assert sheet.height > plain.height and holds(sheet, pictures.colour_bar(140, 12))
+        assert not holds(plain, pictures.colour_bar(140, 12))
+    assert holds(sheets.comparison_sheet(both, 0), pictures.colour_bar(140, 12))
 
 
 def holds(sheet: Image.Image, part: Image.Image) -> bool:

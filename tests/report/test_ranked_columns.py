@@ -15,8 +15,8 @@ import torch
 
 import proofmap as pm
 from proofmap.core.inputs import Rows
-from proofmap.report.proof_columns import is_ranked, proof_columns, ranked_columns
-from proofmap.report.proof_sheets import explained_sheet, finding
+from proofmap.report.page_pictures import proof_columns
+from proofmap.report.sheets import explained_sheet, finding, ranked_columns
 from proofmap.results.proof_shape import proof_count, proof_names, shape_of
 from tests.test_row_fills import classifier, people
 
@@ -93,7 +93,8 @@ def test_a_picture_of_a_map_has_a_line_for_each_column_and_one_for_nothing(proof
 
 def test_the_pictures_of_a_row_list_names_and_unnamed_rows_do_not() -> None:
     inputs = Rows.of(people())
-    assert is_ranked(inputs) and not is_ranked(Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4))
+    assert inputs.shown_as == "columns"
+    assert Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4).shown_as == "picture"
     assert inputs.picture_size() == (16 * 4, 260)
     assert torch.equal(inputs.pixel_positions()[:, 0], torch.arange(64) // 16)
     assert Rows(columns=4, mean=(0.0,) * 4, std=(1.0,) * 4).picture_size() == (96, 192)

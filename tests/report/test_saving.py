@@ -18,10 +18,10 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.metrics import BestEffort, Completeness, Judged, Metric, Soundness
-from proofmap.report import proof_sheets
+from proofmap.report import sheets
 from proofmap.report.display import evaluation_json
 from proofmap.report.figures.curves import curves_figure
-from proofmap.report.scatter import scatter_panels
+from proofmap.report.figures.scatter import scatter_panels
 from proofmap.session import Session
 from tests.toys import linear_classifier, pixels
 
@@ -64,34 +64,34 @@ def proof_of(n: int = 2, **options: Any) -> pm.Proof:
 # ---- how much is drawn -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("draw", [proof_sheets.comparison_sheet, proof_sheets.proof_sheet])
+@pytest.mark.parametrize("draw", [sheets.comparison_sheet, sheets.proof_sheet])
 def test_a_sheet_is_no_wider_for_forty_labels_than_for_eight(draw: Any) -> None:
     few, many = judged(n=1, outputs=8), judged(n=1, outputs=40)
     assert draw(many, 0).width == draw(few, 0).width
-    assert "Shown: the first 8 of 40 labels." in proof_sheets.sheet_notes(many, 0)
-    assert not any("Shown" in note for note in proof_sheets.sheet_notes(few, 0))
+    assert "Shown: the first 8 of 40 labels." in sheets.sheet_notes(many, 0)
+    assert not any("Shown" in note for note in sheets.sheet_notes(few, 0))
 
 
 def test_an_image_with_few_labels_among_others_with_many_says_nothing_was_left_out() -> None:
     table = torch.arange(9).repeat(2, 1)
     table[1, 2:] = -1
     evaluation = judged(n=2, outputs=9, labels=table)
-    assert "Shown: the first 8 of 9 labels." in proof_sheets.sheet_notes(evaluation, 0)
-    assert not any("Shown" in note for note in proof_sheets.sheet_notes(evaluation, 1))
+    assert "Shown: the first 8 of 9 labels." in sheets.sheet_notes(evaluation, 0)
+    assert not any("Shown" in note for note in sheets.sheet_notes(evaluation, 1))
 
 
 def test_fifty_images_can_be_looked_through() -> None:
-    assert proof_sheets.MOST_IMAGES == 50
+    assert sheets.MOST_IMAGES == 50
 
 
 def test_the_first_images_get_sheets_and_the_sheets_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof_sheets, "MOST_IMAGES", 4)
+    monkeypatch.setattr(sheets, "MOST_IMAGES", 4)
     evaluation = judged(n=7, methods=["random"])
-    sheets = [name for name in saved(evaluation, tmp_path) if name.startswith("image-")]
-    assert sorted(sheets) == sorted(f"image-{i}.random" for i in range(4))
-    assert "Shown: sheets of 4 of 7 images." in proof_sheets.sheet_notes(evaluation, 0)
+    drawn = [name for name in saved(evaluation, tmp_path) if name.startswith("image-")]
+    assert sorted(drawn) == sorted(f"image-{i}.random" for i in range(4))
+    assert "Shown: sheets of 4 of 7 images." in sheets.sheet_notes(evaluation, 0)
     with open(tmp_path / "pairs.csv") as file:
         assert len(list(csv.DictReader(file))) == 7 * 3  # the numbers are of all images
 
@@ -99,7 +99,7 @@ def test_the_first_images_get_sheets_and_the_sheets_say_so(
 def test_a_proof_of_many_images_keeps_all_maps_and_draws_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(proof_sheets, "MOST_IMAGES", 4)
+    monkeypatch.setattr(sheets, "MOST_IMAGES", 4)
     proof = proof_of(7, method="random")
     written = proof.save(tmp_path)
     assert len([p for p in written if p.suffix == ".png"]) == 4

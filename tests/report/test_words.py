@@ -16,11 +16,17 @@ from proofmap.cli.console import SafeConsole
 from proofmap.cli.explain import coloured, marked, print_words
 from proofmap.core.inputs import Text
 from proofmap.metrics.curve_shape import Peak, ProofReach
-from proofmap.report import word_sheets
+from proofmap.report import words
 from proofmap.report.html import write_report
-from proofmap.report.proof_sheets import explained_sheet, finding
-from proofmap.report.word_proof import WordProof, proof_words_html, word_proof
-from proofmap.report.word_sheets import font_for, missing_words, word_picture
+from proofmap.report.sheets import explained_sheet, finding
+from proofmap.report.words import (
+    WordProof,
+    font_for,
+    missing_words,
+    proof_words_html,
+    word_picture,
+    word_proof,
+)
 from proofmap.results.proof_shape import shape_of
 
 TEXTS = [
@@ -135,7 +141,7 @@ def test_a_sheet_shades_words_and_underlines_the_proof(evaluation: pm.Evaluation
 
 
 def test_a_word_that_no_font_has_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(word_sheets, "_fonts", lambda size: (ImageFont.load_default(size),))
+    monkeypatch.setattr(words, "_fonts", lambda size: (ImageFont.load_default(size),))
     assert font_for("good", 15) is not None and font_for("晴れ", 15) is None
     said = missing_words(["晴れ", "한국"])
     assert said.startswith(
@@ -150,9 +156,7 @@ def test_right_to_left_text_begins_on_the_right(monkeypatch: pytest.MonkeyPatch)
     net = pm.Classifier(critic, inputs=Text(length=9), names=["bad", "good"], batch_size=8)
     proof = proof_of(pm.explain(net, ["שלום good עולם"], labels="all").evaluation, "belief-order", 0, "good")
     left: dict[int, int] = {}
-    monkeypatch.setattr(
-        word_sheets, "_draw_word", lambda draw, proof, k, word, font, box: left.update({k: box[0]})
-    )
+    monkeypatch.setattr(words, "_draw_word", lambda draw, proof, k, word, font, box: left.update({k: box[0]}))
     word_picture(proof)
     assert left[0] > left[1] > left[2]
 

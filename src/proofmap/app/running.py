@@ -31,11 +31,10 @@ from proofmap.fills import uses_default_pool
 from proofmap.judging import evaluate, proof_metrics
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.playing import deletion
-from proofmap.report.colours import displayed
 from proofmap.report.display import map_tensors, maps_safetensors, sheet_png
 from proofmap.report.html import write_report
-from proofmap.report.pictures import crop_words, original_of
-from proofmap.report.proof_sheets import explained_sheet
+from proofmap.report.pictures import crop_words, displayed, original_of
+from proofmap.report.sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import proof_count, proof_values, shape_of
 from proofmap.results.records import MethodResult

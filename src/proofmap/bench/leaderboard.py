@@ -24,7 +24,7 @@ from proofmap.bench.task import METRICS, VERSION, Task, task_names
 from proofmap.core.errors import InputError
 from proofmap.core.files import write_text
 from proofmap.core.text import counted
-from proofmap.report import scatter
+from proofmap.report.figures import scatter
 from proofmap.results import tables
 from proofmap.results.compare import LEVEL, NUMERICAL_ERROR, resamples_for
 from proofmap.results.statistics import (

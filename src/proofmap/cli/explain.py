@@ -34,7 +34,7 @@ from proofmap.plugins.specs import split_specs
 from proofmap.report.display import save_proof
 from proofmap.report.html import write_report
 from proofmap.report.pictures import crop_words, original_of
-from proofmap.report.word_proof import WordProof, is_worded, word_proof
+from proofmap.report.words import WordProof, word_proof
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes, other_fill
 from proofmap.results.notes import distractor_notes
@@ -201,7 +201,7 @@ def explain(
     judge.update(block.images, names=names)
     proof = pm.Proof(judge.compute())
     print_result(proof.table(table_width()))
-    if is_worded(classifier.inputs):
+    if classifier.inputs.shown_as == "words":
         print_words(proof.evaluation)
     for note in distractor_notes(proof.evaluation):
         stderr.print(note)

@@ -23,11 +23,10 @@ from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.text import counted, one_line
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.drawing import draw
-from proofmap.report.figures.scatter import scatter_figure
+from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.report.pictures import data_uri, picture_bytes
-from proofmap.report.proof_sheets import MOST_LABELS, comparison_sheet, explained_sheet, pictured_images
-from proofmap.report.scatter import scatter_panels
-from proofmap.report.word_proof import WORDS_NOTE, is_worded, proof_words_html, word_proof
+from proofmap.report.sheets import MOST_IMAGES, MOST_LABELS, explained_sheet
+from proofmap.report.words import WORDS_NOTE, proof_words_html, word_proof
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_notes, fill_records
@@ -103,7 +102,7 @@ def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: boo
 
 def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
     """Write a sheet for each of the first images with stored maps, and the charts if matplotlib is installed. Returns the paths."""
-    written = _save_sheets(evaluation, out, comparison_sheet)
+    written = _save_sheets(evaluation, out)
     try:
         written.append(draw(curves_figure(evaluation), out / "curves.png"))
         if scatter_panels(evaluation):
@@ -125,7 +124,7 @@ def save_proof(
         written = _save_numbers(evaluation, out)
         with atomic_write(out / "maps.safetensors") as part:
             part.write_bytes(maps_safetensors(evaluation))
-        written += [out / "maps.safetensors", *_save_sheets(evaluation, out, explained_sheet, crops)]
+        written += [out / "maps.safetensors", *_save_sheets(evaluation, out, crops)]
     return [Path(folder, path.name) for path in written]
 
 
@@ -154,23 +153,22 @@ def sheet_png(sheet: Image.Image) -> bytes:
 def _save_sheets(
     evaluation: Evaluation,
     out: Path,
-    make: Callable[[Evaluation, int, str], Image.Image],
     crops: Callable[[int], str] = lambda _: "",
 ) -> list[Path]:
-    """Write a sheet for each of the first images with stored maps, and return the paths. ``make`` draws a sheet.
+    """Write a sheet for each of the first images with stored maps, and return the paths.
 
     Files are called ``IMAGE.METHOD.png``, or ``IMAGE.compared.png`` if there are several methods. IMAGE is the image's name without the
     suffix of its file. Names that are equal get numbers.
     """
     shown = evaluation.results[0].name if len(evaluation.results) == 1 else "compared"
-    indices = pictured_images(evaluation)
+    indices = evaluation.pictured[:MOST_IMAGES]
     images = [Path(evaluation.image_names[i]) for i in indices]
     bare = [image.with_suffix("") if image.suffix.lower() in SUFFIXES else image for image in images]
     names = distinct_names([file_name(str(name)) for name in bare])
     paths = [out / f"{file_name(name, shown)}.png" for name in names]
     for i, path in zip(indices, paths, strict=True):
         with atomic_write(path) as part:
-            part.write_bytes(sheet_png(make(evaluation, i, crops(i))))
+            part.write_bytes(sheet_png(explained_sheet(evaluation, i, crops(i))))
     return paths
 
 
@@ -205,35 +203,32 @@ def evaluation_html(evaluation: Evaluation) -> str:
     header, rows = score_tables.score_cells(evaluation)
     bold = score_tables.best_two(evaluation)
     table = table_html(header, rows, score_tables.score_notes(evaluation), bold=bold)
-    shown = pictured_images(evaluation)[:MOST_PICTURES]
-    if is_worded(evaluation.inputs):
-        return said + table + _texts_html(evaluation, shown)
-    return said + table + _sheets_html([comparison_sheet(evaluation, i) for i in shown], evaluation)
+    return said + table + _pictures_html(evaluation)
 
 
 def proof_html(evaluation: Evaluation) -> str:
     """HTML for notebooks with the sheets of the first images, followed by a table of what each map proves."""
-    shown = pictured_images(evaluation)[:MOST_PICTURES]
-    if is_worded(evaluation.inputs):
-        return _texts_html(evaluation, shown) + pairs_html(evaluation)
-    sheets = _sheets_html([explained_sheet(evaluation, i) for i in shown], evaluation)
-    return sheets + pairs_html(evaluation)
+    return _pictures_html(evaluation) + pairs_html(evaluation)
 
 
 def proof_png(evaluation: Evaluation) -> bytes | None:
     """The sheet of the first image whose maps were kept, as the content of a PNG file; None if there is no such image."""
-    shown = pictured_images(evaluation)
+    shown = evaluation.pictured
     return (
         picture_bytes(_shrunk(explained_sheet(evaluation, shown[0])), "PNG", optimize=True) if shown else None
     )
 
 
-def _sheets_html(sheets: Sequence[Image.Image], evaluation: Evaluation) -> str:
-    """HTML with the sheets as inline pictures: always the first one, and more as long as they take at most ``MOST_BYTES`` in total."""
+def _pictures_html(evaluation: Evaluation) -> str:
+    """HTML with the sheets of the first images as inline pictures: always the first one, and more as long as they take at most ``MOST_BYTES`` in
+    total. Texts are written, with shaded words."""
+    shown = evaluation.pictured[:MOST_PICTURES]
+    if evaluation.inputs.shown_as == "words":
+        return _texts_html(evaluation, shown)
     parts: list[str] = []
     weight = 0
-    for sheet in sheets:
-        uri = data_uri(_shrunk(sheet), "PNG", optimize=True)
+    for i in shown:
+        uri = data_uri(_shrunk(explained_sheet(evaluation, i)), "PNG", optimize=True)
         weight += len(uri) * 3 // 4
         if parts and weight > MOST_BYTES:
             break

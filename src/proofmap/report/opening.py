@@ -13,10 +13,9 @@ from typing import Any
 
 from proofmap.core.labels import UNBELIEVED, is_by_probability
 from proofmap.core.text import counted
-from proofmap.report.colours import hidden_of
 from proofmap.report.page_pictures import photo_uri
-from proofmap.report.pictures import KEPT_SHARE, data_uri, masked_photo
-from proofmap.report.word_proof import is_worded, words_of
+from proofmap.report.pictures import KEPT_SHARE, data_uri, hidden_of, masked_photo
+from proofmap.report.words import words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import (
@@ -48,7 +47,7 @@ def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
     too_much = attempt.strength.word == "strong"
     shown = _share_of_peak(result, index, wrong) if too_much or attempt.peak >= NOTICED else share
     height, width = inputs.picture_size()
-    worded = is_worded(inputs)
+    worded = inputs.shown_as == "words"
 
     def picture(place: int, share: float) -> dict[str, Any]:
         """The top ``share`` of the input's positions, as a picture or, for texts, as indices of words."""

@@ -9,12 +9,16 @@ the page counts as loaded, so the page can be printed at once.
 
 Texts, rows of a table and series with segments are shown as lists instead: the words, columns or segments, and for each map their shades,
 their ranks and the probability after each one. At step k the slider shows the first k of them, or all if there are fewer.
+
+For rows of a table, :class:`ProofColumns` says which columns carry the proofs: for each label, every row has a dot for each column, at the
+column's rank in the row's map.
 """
 
 from __future__ import annotations
 
 import base64
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -25,14 +29,20 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.core import streams
+from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
-from proofmap.core.text import short_names
-from proofmap.report.colours import displayed
-from proofmap.report.pictures import Original, data_uri, drawn_series, is_lined, per_pixel, photo
-from proofmap.report.proof_columns import is_ranked
-from proofmap.report.word_proof import is_worded, words_of
+from proofmap.core.text import counted, short_names
+from proofmap.report.pictures import (
+    Original,
+    data_uri,
+    displayed,
+    drawn_series,
+    per_pixel,
+    photo,
+)
+from proofmap.report.words import words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
 from proofmap.results.notes import wrong_kind
@@ -41,11 +51,6 @@ from proofmap.results.records import MethodResult
 
 LONGEST_COLUMN = 28
 """Largest number of letters of a column's name in a list of columns. The full name appears when the mouse is over it."""
-
-
-def is_listed(inputs: Inputs) -> bool:
-    """Whether the page shows inputs as words, as columns with names, or as lines with segments."""
-    return is_worded(inputs) or is_ranked(inputs) or is_lined(inputs)
 
 
 def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
@@ -59,11 +64,11 @@ def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
     """
     inputs, image = evaluation.inputs, evaluation.image_of(index)
     none: dict[str, Any] = {"text": None, "columns": None, "series": None}
-    if is_worded(inputs):
+    if inputs.shown_as == "words":
         return {**none, "text": list(words_of(evaluation, index))}
-    if isinstance(inputs, Series) and is_lined(inputs):
+    if isinstance(inputs, Series) and inputs.shown_as == "line":
         return {**none, "series": asdict(drawn_series(image, inputs))}
-    if not is_ranked(inputs):
+    if inputs.shown_as != "columns":
         return none
     names = inputs.position_names
     short = short_names(names, LONGEST_COLUMN)
@@ -164,7 +169,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
     height, width = inputs.picture_size()
     order = evaluation.f[index].nan_to_num(-1).argsort(descending=True).tolist()
     levels, methods = [], []
-    for result in () if is_listed(inputs) else evaluation.results:
+    for result in () if inputs.has_names else evaluation.results:
         own = places[:1] if result.label_free else places
         maps = torch.stack([evaluation.map_of(result, index, j) for j in own]).to(image.device)
         ranks = rank(maps, ties=_ties(result), keys=_tie_keys(evaluation, result, image, len(maps)))
@@ -181,7 +186,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
             }
         )
         levels.append(levels_uri(np.stack([per_pixel(level, inputs) for level in found])))
-    if is_listed(inputs):
+    if inputs.has_names:
         methods = [
             {
                 "listed": list_maps(evaluation, result, index, places),
@@ -209,7 +214,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "methods": methods,
         "matrix": _matrices(evaluation, index, places),
     }
-    return Picture(record, "" if is_listed(inputs) else photo_uri(image, inputs), levels)
+    return Picture(record, "" if inputs.has_names else photo_uri(image, inputs), levels)
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
@@ -293,3 +298,160 @@ def photo_uri(image: Tensor, inputs: Inputs) -> str:
     if max(picture.size) <= _LOSSLESS or not isinstance(inputs, Pictures):
         return data_uri(picture, "PNG", optimize=True)
     return data_uri(picture, "JPEG", quality=90, subsampling=0)
+
+
+MOST_COLUMNS, MOST_LABELS = 12, 3
+LONGEST = 24
+LEFT, STEP, LINE, TOP = 210, 16, 22, 8
+"""Distances in the page's drawing: the width of the names, the distance between two ranks, the distance between two columns, and the margin at
+the top."""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One column of one row.
+
+    ``place`` is the column's rank in the row's map (0 is first), ``proves`` says whether the column is part of the proof, and ``value`` is the
+    column's value, scaled to 0..1 over the rows.
+    """
+
+    place: int
+    proves: bool
+    value: float
+
+
+@dataclass(frozen=True)
+class ColumnLine:
+    """One column with a dot for each row. ``short`` is the column's name in at most ``LONGEST`` letters."""
+
+    name: str
+    short: str
+    dots: tuple[Dot, ...]
+
+    @property
+    def share(self) -> float:
+        """Share of rows for which the column is part of the proof."""
+        return sum(dot.proves for dot in self.dots) / len(self.dots)
+
+    @property
+    def placed(self) -> list[tuple[float, float, Dot]]:
+        """For each dot: its horizontal coordinate, its distance from the line of the column, and the dot."""
+        offsets = swarm([dot.place for dot in self.dots])
+        return [
+            (across(dot.place), LINE * offset, dot) for dot, offset in zip(self.dots, offsets, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class LabelPanel:
+    """The columns of one label, over all rows for which the net believes it. Columns that are most often part of a proof come first."""
+
+    label: str
+    rows: int
+    columns: tuple[ColumnLine, ...]
+
+
+@dataclass(frozen=True)
+class ProofColumns:
+    """The panels of one method, one per label. ``count`` is the number of columns of the table."""
+
+    method: str
+    panels: tuple[LabelPanel, ...]
+    count: int
+
+    @property
+    def caption(self) -> str:
+        rows = "; ".join(f"{panel.label}: {counted(panel.rows, 'row')}" for panel in self.panels)
+        return (
+            f"Columns in the order of the maps by {self.method}, for rows whose belief in a label is at least e1 ({rows}). A dot is a row; "
+            "its place is that of the column in the row's map, first on the left. Full dots: the column is among the first ones that give "
+            "the belief; hollow dots: it is not. Dark: a large value among these rows, light: a small one. Columns that are most often "
+            "part of a proof come first."
+        )
+
+
+def proof_columns(evaluation: Evaluation, method: str | None = None) -> ProofColumns:
+    """The panels of one method, by default the first, over the rows whose maps were kept.
+
+    Raises :class:`InputError` if the inputs are not rows with named columns, if no maps were kept, or if the net believes no label.
+    """
+    if evaluation.inputs.shown_as != "columns" or not evaluation.pictured:
+        raise InputError(
+            "the columns that carry proofs need rows of a table with names of columns, and stored maps"
+        )
+    result = evaluation.results[0] if method is None else evaluation[method]
+    pairs: dict[int, list[tuple[int, int]]] = {}
+    for i in evaluation.pictured:
+        for j, label in enumerate(evaluation.labels[i].tolist()):
+            if label >= 0 and float(evaluation.f[i, j]) >= result.threshold("e1"):
+                pairs.setdefault(label, []).append((i, j))
+    if not pairs:
+        raise InputError("no label of these rows is believed, so there is no proof to show")
+    labels = sorted(pairs, key=lambda label: -len(pairs[label]))[:MOST_LABELS]
+    panels = tuple(_panel(evaluation, result, label, pairs[label]) for label in labels)
+    return ProofColumns(result.name, panels, evaluation.inputs.count)
+
+
+def _panel(
+    evaluation: Evaluation, result: MethodResult, label: int, pairs: list[tuple[int, int]]
+) -> LabelPanel:
+    inputs = evaluation.inputs
+    maps = torch.stack([evaluation.map_of(result, i, j).flatten() for i, j in pairs])
+    ranks = rank(maps, ties="index", keys=torch.zeros(len(maps), dtype=torch.int64)).numpy()
+    enough = np.array([proof_count(evaluation, shape_of(evaluation, result, i, j)) for i, j in pairs])
+    proves = ranks < enough[:, None]
+    values = inputs.merged_channels(
+        torch.stack([evaluation.image_of(i) for i, _ in pairs]).cpu(), "mean"
+    ).numpy()
+    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
+    scaled = np.nan_to_num((values - low) / np.where(high > low, high - low, 1), nan=0.5)
+    order = sorted(range(inputs.count), key=lambda p: (-proves[:, p].mean(), ranks[:, p].mean(), p))[
+        :MOST_COLUMNS
+    ]
+    short = short_names(inputs.position_names, LONGEST)
+    columns = tuple(
+        ColumnLine(
+            inputs.position_names[p],
+            short[p],
+            tuple(
+                Dot(int(r), bool(y), float(v))
+                for r, y, v in zip(ranks[:, p], proves[:, p], scaled[:, p], strict=True)
+            ),
+        )
+        for p in order
+    )
+    return LabelPanel(evaluation.label_names[label], len(pairs), columns)
+
+
+def swarm(places: list[int]) -> list[float]:
+    """The vertical offset of each dot from its column's line, at most .4, so that dots at the same place do not overlap.
+
+    >>> swarm([3, 0, 3])
+    [-0.05, 0.0, 0.05]
+    """
+    total, seen = Counter(places), Counter[int]()
+    found = []
+    for place in places:
+        k, seen[place] = seen[place], seen[place] + 1
+        step = min(0.1, 0.8 / max(1, total[place] - 1))
+        found.append(round(step * (k - (total[place] - 1) / 2), 6) + 0.0)
+    return found
+
+
+def columns_if_several(evaluation: Evaluation) -> ProofColumns | None:
+    """:func:`proof_columns` if there are at least two rows with named columns and kept maps, and a label that the net believes; otherwise
+    None."""
+    try:
+        return proof_columns(evaluation) if len(evaluation.pictured) > 1 else None
+    except InputError:
+        return None
+
+
+def across(place: float) -> float:
+    """The horizontal coordinate of a rank in the map (0 is first)."""
+    return LEFT + STEP * (place + 0.5)
+
+
+def down(line: float) -> float:
+    """The vertical coordinate of the column in line number ``line``."""
+    return TOP + LINE * (line + 0.5)

@@ -115,6 +115,11 @@ class Inputs(ABC):
         return False
 
     @property
+    def shown_as(self) -> str:
+        """How pages and sheets show an input: as a ``picture``, or, if it has named positions, as ``words``, ``columns`` or a ``line``."""
+        return "picture"
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         """A name for each position, in the order of a flattened map; by default its indices, such as ``3, 4``."""
         return tuple(", ".join(map(str, index)) for index in np.ndindex(*self.positions))

@@ -146,6 +146,10 @@ class Rows(Inputs):
         return bool(self.names)
 
     @property
+    def shown_as(self) -> str:
+        return "columns" if self.names else "picture"
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         return tuple(name for name, _ in self._members)
 

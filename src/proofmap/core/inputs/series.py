@@ -79,6 +79,10 @@ class Series(Inputs):
         return self.segments is not None
 
     @property
+    def shown_as(self) -> str:
+        return "picture" if self.segments is None else "line"
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         unit, per = ("", 1.0) if self.rate is None else (" s", self.rate)
         if self.segments is None:

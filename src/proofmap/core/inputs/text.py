@@ -81,6 +81,10 @@ class TextInputs(Inputs):
         return True
 
     @property
+    def shown_as(self) -> str:
+        return "words"
+
+    @property
     def position_names(self) -> tuple[str, ...]:
         return tuple(f"{self.units[:-1]} {k + 1}" for k in range(self.length))
 

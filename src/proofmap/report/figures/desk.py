@@ -16,7 +16,6 @@ from proofmap.core.progress import Progress
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
-from proofmap.report.colours import hidden_of
 from proofmap.report.figures.drawing import (
     COLOURS,
     MARKERS,
@@ -28,7 +27,7 @@ from proofmap.report.figures.drawing import (
     escaped_lines,
     evaluation_settings,
 )
-from proofmap.report.pictures import masked_photo, picture_ratio
+from proofmap.report.pictures import hidden_of, masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.tables import number

@@ -19,7 +19,6 @@ from proofmap.methods.masks.learned import LearnedMask
 from proofmap.metrics import proof
 from proofmap.metrics.curves import Curves
 from proofmap.metrics.playing import insertion
-from proofmap.report.colours import drawn_colour
 from proofmap.report.figures.curves import Panel, draw_panel, mean_line, panel_top
 from proofmap.report.figures.drawing import INK, SMALL, WIDTH, Figure, escaped
 from proofmap.report.figures.grid import (
@@ -32,7 +31,7 @@ from proofmap.report.figures.grid import (
     short_probability,
 )
 from proofmap.report.figures.masks import shown_probability
-from proofmap.report.pictures import masked_photo, photo
+from proofmap.report.pictures import drawn_colour, masked_photo, photo
 from proofmap.results.tables import number
 from proofmap.session import Session
 

@@ -20,7 +20,6 @@ from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
-from proofmap.report.colours import displayed, hidden_of
 from proofmap.report.figures.drawing import evaluation_settings, place_title
 from proofmap.report.figures.grid import (
     READING,
@@ -31,7 +30,7 @@ from proofmap.report.figures.grid import (
     proof_cell,
     short_probability,
 )
-from proofmap.report.pictures import masked_photo, per_pixel, photo
+from proofmap.report.pictures import displayed, hidden_of, masked_photo, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.records import MethodResult

@@ -19,9 +19,8 @@ from proofmap.report.figures.drawing import FORMATS, Figure, draw
 from proofmap.report.figures.label_matrix import label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
 from proofmap.report.figures.masks import mask_grid, two_objects_of, wrong_mask_grid
-from proofmap.report.figures.scatter import scatter_figure
+from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.report.figures.theorem import theorem
-from proofmap.report.scatter import scatter_panels
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.sharing import shared
 

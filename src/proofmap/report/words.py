@@ -1,4 +1,11 @@
-"""Pictures of texts for sheets: the words shaded by the values of a map, in fonts for words of any script.
+"""The proof of one label of a text as a record for drawing: the words, their shades and order, and the label's probability while the words
+appear.
+
+Sheets (:mod:`proofmap.report.words`), notebooks and terminals draw texts from this record. HTML reports draw texts from
+:mod:`proofmap.report.page_pictures`. In all of them, the shade of a word is the value of the map. The words of the proof are underlined: they
+are the top words of the map that together reach the net's belief on the whole text.
+
+Pictures of texts for sheets: the words shaded by the values of a map, in fonts for words of any script.
 
 A word that no available font can draw is replaced by its number; it is never drawn as empty boxes.
 """
@@ -7,16 +14,138 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
+from html import escape
 from importlib.util import find_spec
 from itertools import groupby
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageDraw, ImageFont, features
 
-from proofmap.core.text import one_line
-from proofmap.report.colours import INK, SOFT
-from proofmap.report.word_proof import WordProof
+from proofmap.core.inputs import TextInputs
+from proofmap.core.text import one_line, terminal_text
+from proofmap.report.pictures import DIVERGING, INK, SOFT, STRENGTHS, Colour, displayed, heat_colours
+from proofmap.results.evaluation import Evaluation
+from proofmap.results.proof_shape import (
+    ProofShape,
+    curve_of,
+    percent,
+    positions_in_order,
+    proof_count,
+    shape_of,
+)
+from proofmap.results.records import MethodResult
+
+HOT: Colour = (249, 180, 80)
+"""The shade of the largest value of a map. The smallest value has no shade. Dark letters can be read on all shades."""
+WORDS_NOTE = "Shade: the value of the map. Underlined: the first {positions} of the map that give the belief, in the colour of the verdict."
+
+
+@dataclass(frozen=True)
+class WordProof:
+    """The proof of one label of a text by one method.
+
+    Attributes:
+        words: the words of the text, each with its white space.
+        heat: the value of each word in the map, scaled to [0, 1].
+        order: the indices of the words in the order of the map, best first.
+        along: ``along[k]`` is the probability of the label while the first k words of ``order`` are shown.
+        enough: the number of words that reach the net's belief; 0 if the net does not believe the label.
+    """
+
+    label: str
+    words: tuple[str, ...]
+    heat: tuple[float, ...]
+    signed: bool
+    order: tuple[int, ...]
+    along: tuple[float, ...]
+    enough: int
+    shape: ProofShape
+
+    @property
+    def proving(self) -> frozenset[int]:
+        """The indices of the words of the proof; empty if the net does not believe the label."""
+        return frozenset(self.order[: self.enough])
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """The rank of each word in the map (0 is first)."""
+        return tuple(sorted(range(len(self.order)), key=self.order.__getitem__))
+
+    @property
+    def colour(self) -> Colour:
+        """The colour of the verdict."""
+        return STRENGTHS[self.shape.strength.word] or (96, 96, 104)
+
+    def shade(self, position: int) -> Colour | None:
+        """The background colour of the word at ``position``; None if the word has no background."""
+        value = self.heat[position]
+        if self.signed:
+            red, green, blue = (
+                round(v) for v in heat_colours(np.array(_softened(value)), signed=True).tolist()
+            )
+            return None if abs(value - 0.5) < 0.01 else (red, green, blue)
+        red, green, blue = (round(255 + value * (hot - 255)) for hot in HOT)
+        return (red, green, blue) if value > 0.01 else None
+
+
+def _softened(value: float) -> float:
+    """A value moved towards the middle of the diverging colours, so that dark letters can be read."""
+    return 0.5 + (value - 0.5) * (len(DIVERGING) - 5) / len(DIVERGING)
+
+
+def words_of(evaluation: Evaluation, index: int) -> tuple[str, ...]:
+    """The words of a text, each with its white space."""
+    inputs = evaluation.inputs
+    assert isinstance(inputs, TextInputs)
+    return tuple(inputs.words(evaluation.image_of(index)))
+
+
+def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> WordProof:
+    """The :class:`WordProof` of a text whose maps were kept, for the label at ``place``."""
+    count, shape = evaluation.count_of(index), shape_of(evaluation, result, index, place)
+    heat = displayed(evaluation.map_of(result, index, place)[:count], signed=result.signed)
+    return WordProof(
+        label=evaluation.label_name(index, place),
+        words=words_of(evaluation, index),
+        heat=tuple(heat.tolist()),
+        signed=result.signed,
+        order=tuple(positions_in_order(evaluation, result, index, place)),
+        along=tuple(curve_of(evaluation, result, index, place).tolist()),
+        enough=proof_count(evaluation, shape, count),
+        shape=shape,
+    )
+
+
+# ---- notebooks ------------------------------------------------------------------------------------------------------
+
+
+def proof_words_html(proof: WordProof) -> str:
+    """HTML of a text with shaded words, without scripts."""
+    ink = "rgb({}, {}, {})".format(*proof.colour)
+    shaded = "".join(
+        _word_html(word, proof.shade(k), ink if k in proof.proving else "")
+        for k, word in enumerate(proof.words)
+    )
+    head = (
+        f'<div style="margin-top:.6em"><b>{escape(terminal_text(proof.label))}</b> whole text {percent(proof.shape.belief)}, '
+        f'<span style="color:{ink};font-weight:600">{escape(proof.shape.summary)}</span></div>'
+    )
+    text = f'<div dir="auto" style="line-height:1.9;white-space:pre-wrap;max-width:48em">{shaded}</div>'
+    return head + text
+
+
+def _word_html(word: str, shade: Colour | None, underline: str) -> str:
+    bare = word.rstrip()
+    style = "border-radius:3px;padding:1px 2px;"
+    if shade is not None:
+        style += "background:rgb({}, {}, {});color:#18181c;".format(*shade)
+    if underline:
+        style += f"border-bottom:3px solid {underline};"
+    return f'<span style="{style}">{escape(terminal_text(bare))}</span>{escape(terminal_text(word[len(bare) :]))}'
+
 
 Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
