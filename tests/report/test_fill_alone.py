@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap.core.inputs import Text
-from proofmap.report import opening, sheets
+from proofmap.report import sheets
 from proofmap.results import score_tables
-from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
+from proofmap.results.fill_alone import f_of_fill, fill_notes, fill_words, given_by_fill
 from tests.command import run
 
 SIZE = 6
@@ -95,8 +95,10 @@ def test_the_sheet_says_it_below_the_label(gray_is_dark: pm.Proof, monkeypatch: 
 
 def test_the_page_and_json_say_it(gray_is_dark: pm.Proof, tmp_path: Path) -> None:
     evaluation, result = gray_is_dark.evaluation, gray_is_dark.result
-    light, dark = (opening.map_sentence(evaluation, result, 0, j) for j in (0, 1))
-    assert "gray alone: f = .95" in dark and "due to the fill" in dark and "gray" not in light
+    light, dark = (fill_words(result, 0, j) for j in (0, 1))
+    assert dark == "gray alone: f = .95" and not light
+    page = pm.write_report(evaluation, tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '"fill":"gray alone: f = .95"' in page
     gray_is_dark.save(tmp_path)
     record = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
     (given,) = record["methods"][0]["given_by_fill"]

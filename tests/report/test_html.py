@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 import proofmap as pm
 from proofmap.core import streams
@@ -23,6 +24,7 @@ from proofmap.report.figures import scatter
 from proofmap.report.html import write_report
 from proofmap.report.pictures import displayed
 from proofmap.results import score_tables
+from proofmap.results.statistics import mean_score
 from proofmap.results.verdict import verdict
 from tests.report.pages import STRANGE, PageParts, judged, listed
 from tests.toys import normal
@@ -407,23 +409,6 @@ def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
     assert opening.headline(several)["headline"] == "What the net says of 2 images, and why"
 
 
-@pytest.mark.parametrize(
-    "f, auc, words", [(0.5, 0.1, "Too weak"), (0.2, 0.5, "Too strong"), (0.5, 0.49, "A proof")]
-)
-def test_what_a_map_proves_is_said_in_words(
-    evaluation: pm.Evaluation, f: float, auc: float, words: str
-) -> None:
-    changed = _proving(evaluation, f, auc)
-    said = opening.map_sentence(changed, changed.results[0], 0, 1)
-    assert said.startswith(words) and f"{100 * auc:.0f} % on average" in said and f"{100 * f:.0f} %" in said
-    summary = {
-        "Too weak": "is too weak for",
-        "Too strong": "is too strong for",
-        "A proof": "proves what the net",
-    }
-    assert summary[words] in opening.method_sentence(changed, 0, changed.results[0])
-
-
 def test_metrics_asked_for_twice_are_drawn_twice() -> None:
     twice = judged(
         2, metrics=[*pm.default_metrics(), *pm.default_metrics("released")], methods=["random"], labels="top2"
@@ -465,27 +450,46 @@ def test_texts_of_marks_stay_inside_the_drawing_and_off_each_other() -> None:
     assert not any(scatter._overlap(a, b) for k, a in enumerate(boxes) for b in boxes[:k])
 
 
+def with_values(values: dict[str, dict[str, Tensor]]) -> pm.Evaluation:
+    """An evaluation of many images whose methods have these values, by kind of score."""
+    n = len(next(iter(next(iter(values.values())).values())))
+    base = judged(1, methods=["random"], metrics=["insertion"])
+    results = [
+        replace(
+            base.results[0],
+            name=name,
+            values=own,
+            scores=tuple(mean_score(kind, v, higher_is_better=True) for kind, v in own.items()),
+        )
+        for name, own in values.items()
+    ]
+    return replace(base, results=tuple(results), image_names=tuple(f"image-{i}" for i in range(n)))
+
+
 def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:
     sound = torch.linspace(0, 1, 100)
     complete = torch.full((100,), 0.5)
-    complete[50:53], complete[60] = torch.tensor([0.1, 0.2, 0.3]), math.nan
-    values = {"a": {"soundness": sound, "completeness": complete}, "b": {"soundness": sound.flip(0)}}
-    choice = choose_pictured(values, soundness=4, completeness=2, random=5, seed=1)
+    complete[50:54], complete[60] = torch.tensor([0.1, 0.2, 0.25, 0.3]), math.nan
+    found = with_values(
+        {"a": {"soundness": sound, "completeness": complete}, "b": {"soundness": sound.flip(0)}}
+    )
+    choice = choose_pictured(found, worst=4, random=5, seed=1)
     assert {0, 1, 99, 98} <= set(choice.indices)
-    assert {50, 51} <= set(choice.indices) and 60 not in list(choice.reasons)[:6]
-    assert len(choice.indices) == 11
+    assert {50, 51, 52, 53} <= set(choice.indices) and 60 not in list(choice.reasons)[:8]
+    assert len(choice.indices) == 13
     assert choice.reasons[99] == ("among the worst in soundness for b",)
     assert "the 4 worst in soundness" in choice.rule and "5 at random (seed 1)" in choice.rule
-    assert choice == choose_pictured(values, soundness=4, completeness=2, random=5, seed=1)
-    assert choice != choose_pictured(values, soundness=4, completeness=2, random=5, seed=2)
-    assert set(choose_pictured(values, among=range(40, 70)).indices) <= set(range(40, 70))
+    assert choice == choose_pictured(found, worst=4, random=5, seed=1)
+    assert choice != choose_pictured(found, worst=4, random=5, seed=2)
+    assert set(choose_pictured(found, among=range(40, 70)).indices) <= set(range(40, 70))
 
 
 def test_the_choice_needs_no_metric_by_name() -> None:
-    choice = choose_pictured({"a": {"area": torch.rand(50)}}, soundness=2, completeness=2, random=2)
+    found = with_values({"a": {"area": torch.rand(50)}})
+    choice = choose_pictured(found, worst=2, random=2)
     assert len(choice.indices) == 6 and "6 at random" in choice.rule  # what cannot be worst is drawn
     with pytest.raises(InputError, match="negative"):
-        choose_pictured({"a": {"area": torch.rand(50)}}, random=-1)
+        choose_pictured(found, random=-1)
 
 
 def test_the_page_states_the_choice(evaluation: pm.Evaluation, tmp_path: Path) -> None:

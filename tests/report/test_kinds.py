@@ -13,7 +13,7 @@ import torch
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics import BestEffort, Completeness, Soundness
-from proofmap.report.choice import choose_pictured, values_of
+from proofmap.report.choice import choose_pictured
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
@@ -83,9 +83,8 @@ def test_scores_under_other_names_give_the_same_verdict_panels_and_pictures(
 
 
 def test_the_worst_images_are_chosen_by_kind(usual: pm.Evaluation, renamed: pm.Evaluation) -> None:
-    few = {"soundness": 1, "completeness": 1, "random": 1}
-    assert choose_pictured(values_of(renamed), **few) == choose_pictured(values_of(usual), **few)
-    assert "worst in soundness" in choose_pictured(values_of(renamed), **few).rule
+    assert choose_pictured(renamed, worst=1, random=1) == choose_pictured(usual, worst=1, random=1)
+    assert "worst in soundness" in choose_pictured(renamed, worst=1, random=1).rule
 
 
 def test_the_page_lists_the_renamed_soundness_first(renamed: pm.Evaluation, tmp_path: Path) -> None:

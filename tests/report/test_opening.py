@@ -17,7 +17,7 @@ from proofmap.core.ranking import keep_top
 from proofmap.report import opening as openings
 from proofmap.report.html import write_report
 from proofmap.results.proof_shape import ProofShape, Strength, shape_of
-from proofmap.results.verdict import Verdict, verdict
+from proofmap.results.verdict import verdict
 from tests.report.pages import PageParts
 from tests.toys import linear_classifier, pixels
 
@@ -31,7 +31,7 @@ def evaluation() -> pm.Evaluation:
 def test_the_method_has_a_map_for_each_label_and_the_wrong_label_is_the_one_it_proves_most(
     evaluation: pm.Evaluation,
 ) -> None:
-    found = openings.opening(evaluation, verdict(evaluation))
+    found = openings.opening(evaluation, verdict(evaluation).methods)
     assert found is not None and found["method"] == "gradient"
     index = evaluation.image_names.index(found["image"])
     result = evaluation["gradient"]
@@ -43,7 +43,7 @@ def test_the_method_has_a_map_for_each_label_and_the_wrong_label_is_the_one_it_p
 
 
 def test_the_pixels_shown_are_those_that_reach_the_belief(evaluation: pm.Evaluation) -> None:
-    found = openings.opening(evaluation, verdict(evaluation))
+    found = openings.opening(evaluation, verdict(evaluation).methods)
     assert found is not None
     index, result = evaluation.image_names.index(found["image"]), evaluation["gradient"]
     reach = shape_of(evaluation, result, index, 0).reach
@@ -62,7 +62,7 @@ def test_a_label_that_the_fill_alone_gives_is_said_to_be_due_to_the_fill(evaluat
         module[1].bias.copy_(torch.tensor([20.0, 0, 0, 0]))
     net = pm.Classifier(module, size=8, mean=(0.5,) * 3, std=(0.25,) * 3)
     found = pm.evaluate(net, pixels(1, 8), methods=["gradient"], labels="all")
-    opened, usual = (openings.opening(e, verdict(e)) for e in (found, evaluation))
+    opened, usual = (openings.opening(e, verdict(e).methods) for e in (found, evaluation))
     assert opened is not None and usual is not None
     assert "(gray alone: f = 1.00): this is due to the fill" in opened["believed"]["words"]
     assert "due to the fill" not in usual["believed"]["words"]
@@ -89,10 +89,9 @@ def test_the_sentence_on_a_wrong_label_says_whether_the_method_fails(evaluation:
 def test_without_a_wrong_label_or_a_map_for_each_label_there_is_no_opening(
     evaluation: pm.Evaluation, tmp_path: Path
 ) -> None:
-    nothing = Verdict("none", "")
-    assert openings.opening(replace(evaluation, results=evaluation.results[:1]), nothing) is None
+    assert openings.opening(replace(evaluation, results=evaluation.results[:1]), ()) is None
     believed = replace(evaluation, f=torch.full_like(evaluation.f, 0.3))
-    assert openings.opening(believed, nothing) is None
+    assert openings.opening(believed, ()) is None
     page = PageParts(write_report(believed, tmp_path / "r.html"))
     assert "should fail. Does it?" not in page.text
     page = PageParts(write_report(evaluation, tmp_path / "r.html"))

@@ -19,7 +19,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import keep_top, rank
 from proofmap.report import figures, page_pictures, pictures, sheets
-from proofmap.report.choice import choose_pictured, values_of
+from proofmap.report.choice import choose_pictured
 from proofmap.report.figures.desk import desk_of
 from proofmap.report.html import write_report
 from proofmap.results.compare import compare
@@ -165,9 +165,8 @@ def test_stored_maps_may_have_any_positions(shape: tuple[int, ...], tmp_path: Pa
 
 
 def test_a_rule_of_choice_names_what_was_kept(found: dict[Inputs, pm.Evaluation]) -> None:
-    values = values_of(found[SERIES])
-    choice = choose_pictured(values, among=[1], positions=SERIES.position_noun)
-    assert choice.rule == "Shown in full: the 1 of 2 images whose time steps and maps were kept."
+    choice = choose_pictured(found[SERIES], among=[1])
+    assert choice.rule == "Shown in full: the 1 of 2 series whose time steps and maps were kept."
 
 
 def test_series_of_another_length_do_not_compare(found: dict[Inputs, pm.Evaluation]) -> None:

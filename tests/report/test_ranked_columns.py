@@ -15,7 +15,7 @@ import torch
 
 import proofmap as pm
 from proofmap.core.inputs import Rows
-from proofmap.report.page_pictures import proof_columns
+from proofmap.report.proof_columns import proof_columns
 from proofmap.report.sheets import explained_sheet, finding, ranked_columns
 from proofmap.results.proof_shape import proof_count, proof_names, shape_of
 from tests.test_row_fills import classifier, people
@@ -103,33 +103,37 @@ def test_the_pictures_of_a_row_list_names_and_unnamed_rows_do_not() -> None:
 def test_columns_that_carry_proofs_come_first_and_dots_are_ranks(proof: pm.Proof) -> None:
     evaluation, result = proof.evaluation, proof.evaluation.results[0]
     figure = proof_columns(evaluation)
-    for panel in figure.panels:
-        label = evaluation.label_names.index(panel.label)
+    assert figure is not None
+    for panel in figure["panels"]:
+        label = evaluation.label_names.index(panel["label"])
         rows = [
             (i, j)
             for i in range(8)
             for j in range(2)
             if int(evaluation.labels[i, j]) == label and float(evaluation.f[i, j]) >= 0.01
         ]
-        assert panel.rows == len(rows)
+        assert panel["rows"] == len(rows)
         shares = []
-        for line in panel.columns:
-            p = evaluation.inputs.position_names.index(line.name)
-            for (i, j), dot in zip(rows, line.dots, strict=True):
+        for line in panel["columns"]:
+            p = evaluation.inputs.position_names.index(line["name"])
+            for (i, j), dot in zip(rows, line["dots"], strict=True):
                 order = evaluation.map_of(result, i, j).argsort(descending=True, stable=True).tolist()
-                assert dot.place == order.index(p)
-                assert dot.proves == (dot.place < proof_count(evaluation, shape_of(evaluation, result, i, j)))
-            shares.append(np.mean([dot.proves for dot in line.dots]))
-            assert line.share == pytest.approx(shares[-1])
+                assert dot["place"] == order.index(p)
+                assert dot["proves"] == (
+                    dot["place"] < proof_count(evaluation, shape_of(evaluation, result, i, j))
+                )
+            shares.append(np.mean([dot["proves"] for dot in line["dots"]]))
+            assert line["share"] == pytest.approx(shares[-1])
         assert shares == sorted(shares, reverse=True)
 
 
 def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
     page = pm.write_report(proof, tmp_path / "report.html").read_text(encoding="utf-8")
-    panels = proof_columns(proof.evaluation).panels
-    dots = [dot for panel in panels for line in panel.columns for dot in line.dots]
+    columns = proof_columns(proof.evaluation)
+    assert columns is not None
+    dots = [dot for panel in columns["panels"] for line in panel["columns"] for dot in line["dots"]]
     assert page.count('<circle class="dot') == len(dots) > 0, "a dot for each row, label and column"
-    assert page.count('class="dot hollow"') == sum(not dot.proves for dot in dots)
+    assert page.count('class="dot hollow"') == sum(not dot["proves"] for dot in dots)
     record = json.loads(re.search(r'id="record">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     assert record["counts"] == [0, 1, 2, 3] and len(record["pictured"]) == 8
     evaluation, result = proof.evaluation, proof.evaluation.results[0]
@@ -155,7 +159,8 @@ def test_long_names_that_begin_alike_are_told_apart_on_page_and_figure(tmp_path:
     record = json.loads(re.search(r'id="record">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
     names = [column["short"] for column in record["pictured"][0]["columns"]]
     assert names == ["…age", "…income", "…city", "…member"]
-    assert {line.short for panel in proof_columns(found).panels for line in panel.columns} == {*names}
+    assert (columns := proof_columns(found)) is not None
+    assert {line["short"] for panel in columns["panels"] for line in panel["columns"]} == {*names}
 
 
 def test_tables_and_files_name_the_columns(proof: pm.Proof, tmp_path: Path) -> None:

@@ -10,15 +10,10 @@ import random as random_numbers
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import COMPLETENESS, SOUNDNESS
-
-Values = Mapping[str, Mapping[str, Tensor]]
-"""Values ``(N,)`` per image, by method and kind of score, as :func:`values_of` returns them."""
 
 
 @dataclass(frozen=True)
@@ -34,20 +29,12 @@ class Choice:
         return tuple(sorted(self.reasons))
 
 
-def values_of(evaluation: Evaluation) -> Values:
-    """The values per image of each method and kind of score. If a method has several scores of one kind, the first is used."""
-    return {result.name: result.values_by_kind for result in evaluation.results}
-
-
 def choose_pictured(
-    values: Values,
+    evaluation: Evaluation,
     *,
-    soundness: int = 7,
-    completeness: int = 7,
+    worst: int = 7,
     random: int = 6,
     seed: int = 0,
-    item: str = "image",
-    positions: str = "pixels",
     among: Sequence[int] | None = None,
 ) -> Choice:
     """Choose the images that are worst in soundness, those that are worst in completeness, and a random sample.
@@ -56,34 +43,25 @@ def choose_pictured(
     that does not count (NaN) is never among the worst. If there are few enough images, all are chosen.
 
     Args:
-        values: per-image values by method and kind of score.
-        soundness, completeness, random: the number of images to choose by soundness, by completeness and at random.
-        item, positions: the words for an input and for its positions in the rule, such as "image" and "pixels".
+        worst, random: the number of images to choose by soundness, as many by completeness, and the number at random.
         among: the indices of the images that can be chosen; by default all.
-
-    >>> import torch
-    >>> values = {
-    ...     "m": {"soundness": torch.tensor([0.9, 0.1, 0.5]), "completeness": torch.tensor([0.2, 0.9, 0.9])}
-    ... }
-    >>> choose_pictured(values, soundness=1, completeness=1, random=0).indices
-    (0, 1)
     """
-    if min(soundness, completeness, random) < 0:
+    if min(worst, random) < 0:
         raise InputError("the numbers of images to show must not be negative")
-    if not values or not all(values.values()):
-        raise InputError("there are no values to choose images by")
-    n = len(next(iter(next(iter(values.values())).values())))
+    n, item = len(evaluation), evaluation.inputs.singular
     open_to = list(range(n)) if among is None else sorted(set(among))
-    wanted = soundness + completeness + random
+    wanted = 2 * worst + random
     if len(open_to) <= wanted:
-        return Choice(dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, item, positions))
+        return Choice(
+            dict.fromkeys(open_to, ()), _all_rule(len(open_to), n, item, evaluation.inputs.position_noun)
+        )
     reasons: dict[int, tuple[str, ...]] = {}
     rule = []
-    for kind, count in ((SOUNDNESS, soundness), (COMPLETENESS, completeness)):
-        worst = _worst_in_turn(values, kind, open_to, count, taken=reasons)
-        if worst:
-            rule.append(f"the {len(worst)} worst in {kind} (each method's worst in turn)")
-        for i, method in worst.items():
+    for kind in (SOUNDNESS, COMPLETENESS):
+        found = _worst_in_turn(evaluation, kind, open_to, worst, taken=reasons)
+        if found:
+            rule.append(f"the {len(found)} worst in {kind} (each method's worst in turn)")
+        for i, method in found.items():
             reasons[i] = (f"among the worst in {kind} for {method}",)
     left = [i for i in open_to if i not in reasons]
     drawn = random_numbers.Random(seed).sample(left, min(wanted - len(reasons), len(left)))
@@ -95,17 +73,18 @@ def choose_pictured(
 
 
 def _worst_in_turn(
-    values: Values, kind: str, among: Sequence[int], count: int, taken: Iterable[int]
+    evaluation: Evaluation, kind: str, among: Sequence[int], count: int, taken: Iterable[int]
 ) -> dict[int, str]:
     """Choose ``count`` images, and return the method that chose each image, by the image's index. The methods take turns. Each chooses its
     image with the lowest score of this kind and skips images that are already chosen.
     """
     queues = []
-    for method, found in values.items():
-        if kind in found:
-            column = found[kind].tolist()
+    for result in evaluation.results:
+        score = result.first_score(kind)
+        if score is not None:
+            column = result.values[score.name].tolist()
             counted = (i for i in among if column[i] == column[i])  # NaN is not equal to itself
-            queues.append((method, iter(sorted(counted, key=column.__getitem__))))
+            queues.append((result.name, iter(sorted(counted, key=column.__getitem__))))
     skipped = set(taken)
     worst: dict[int, str] = {}
     while queues and len(worst) < count:

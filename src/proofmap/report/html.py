@@ -28,20 +28,12 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.core.text import counted, terminal_text
 from proofmap.core.version import __version__
 from proofmap.metrics import METRICS
-from proofmap.report import page_pictures
-from proofmap.report.choice import Choice, choose_pictured, values_of
+from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.figures import scatter
-from proofmap.report.opening import belief_sentence, headline, map_sentence, opening
-from proofmap.report.page_pictures import (
-    Picture,
-    curve_counts,
-    json_number,
-    list_counts,
-    picture_of,
-    shown_places,
-    slider_counts,
-)
+from proofmap.report.opening import belief_sentence, headline, opening
+from proofmap.report.page_pictures import Picture, json_number, pictures_of
 from proofmap.report.pictures import SIGNED_NOTE, SIGNED_WORDS, Original, hidden_of
+from proofmap.report.proof_columns import proof_columns
 from proofmap.report.words import WORDS_NOTE
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
@@ -114,25 +106,20 @@ def write_report(
         "stored": stored,
     }
     if choice is None:
-        choice = choose_pictured(
-            values_of(evaluation),
-            among=evaluation.pictured,
-            item=evaluation.inputs.singular,
-            positions=evaluation.inputs.position_noun,
-        )
-    pictures, drawing = _pictures(evaluation, list(choice.reasons), most_labels)
+        choice = choose_pictured(evaluation, among=evaluation.pictured)
+    pictures, drawing = pictures_of(evaluation, list(choice.reasons), most_labels)
     if originals is not None:
         pictures = [replace(p, original=originals(p.record["index"])) for p in pictures]
     for picture in pictures:
         picture.record["reasons"] = [without_folders(r) for r in choice.reasons[picture.record["index"]]]
         if explained:
-            picture.record.update(_explained(evaluation, picture.record))
+            picture.record["says"] = belief_sentence(evaluation, picture.record["index"])
     record |= {"banner": banner, "choice": choice.rule, "pictured": [p.record for p in pictures], **drawing}
     record["explained"] = headline(evaluation) if explained else None
-    first = None if explained else opening(evaluation, verdict(evaluation))
+    first = None if explained else opening(evaluation, record["verdict"]["methods"])
     target = Path(path)
-    carriers = page_pictures.columns_if_several(evaluation)
-    write_text(target, page_html(record, pictures, scatter.scatter_panels(evaluation), first, carriers))
+    panels = scatter.scatter_panels(evaluation)
+    write_text(target, page_html(record, pictures, panels, first, proof_columns(evaluation)))
     return target
 
 
@@ -141,7 +128,7 @@ def page_html(
     pictures: Sequence[Picture],
     panels: Sequence[scatter.ScatterPanel],
     opening: Mapping[str, Any] | None = None,
-    carriers: page_pictures.ProofColumns | None = None,
+    carriers: Mapping[str, Any] | None = None,
 ) -> str:
     """The HTML of the report page. Equal arguments give equal text.
 
@@ -165,7 +152,6 @@ def page_html(
             panels=panels,
             opening=opening,
             carriers=carriers,
-            swarms=page_pictures,
             sections=_sections(record, opening is not None, carriers is not None),
         )
     )
@@ -185,34 +171,6 @@ def _sections(record: Mapping[str, Any], opens: bool, columns: bool) -> list[tup
         *([("matrix", "Own label only?")] if record["matrix"] else []),
         ("made", "How it was made"),
     ]
-
-
-def _pictures(
-    evaluation: Evaluation, shown: Sequence[int], most_labels: int
-) -> tuple[list[Picture], dict[str, Any]]:
-    """The pictures of the images ``shown``, and the numbers of shown positions at the steps of the slider (``counts``) and at the points of
-    each method's curves (``curve_counts``), which are the same for all images."""
-    if not shown:
-        return [], {"counts": [], "curve_counts": []}
-    lists = evaluation.inputs.has_names
-    counts = (
-        list_counts(evaluation, shown) if lists else slider_counts(evaluation.results[0].insertion.positions)
-    )
-    found = [picture_of(evaluation, i, shown_places(evaluation, i, most_labels), counts) for i in shown]
-    curves = [] if lists else [curve_counts(r, counts) for r in evaluation.results]
-    return found, {"counts": counts, "curve_counts": curves}
-
-
-def _explained(evaluation: Evaluation, shown: Mapping[str, Any]) -> dict[str, object]:
-    """Sentences for the page of one image: ``says``, what the net says about the image, and ``words``, what each drawn map proves."""
-    index = shown["index"]
-    places = [evaluation.labels[index].tolist().index(label["label"]) for label in shown["labels"]]
-    return {
-        "says": belief_sentence(evaluation, index),
-        "words": [
-            [map_sentence(evaluation, result, index, j) for j in places] for result in evaluation.results
-        ],
-    }
 
 
 def templates_of(package: str, folder: str) -> Environment:

@@ -9,6 +9,7 @@ method proves most. The page of ``explain`` opens with sentences instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from proofmap.core.labels import UNBELIEVED, is_by_probability
@@ -21,20 +22,17 @@ from proofmap.results.fill_alone import fill_words
 from proofmap.results.proof_shape import (
     NOTICED,
     ProofShape,
-    Word,
     percent,
     positions_in_order,
-    proof_values,
     shape_of,
-    strength,
 )
 from proofmap.results.records import MethodResult
-from proofmap.results.verdict import Verdict, role_of
+from proofmap.results.verdict import role_of
 
 
-def opening(evaluation: Evaluation, verdict: Verdict) -> dict[str, Any] | None:
-    """The opening as data for the page. None if no method has a map for each label, or if no label with f < .01 was judged."""
-    result = _method(evaluation, verdict)
+def opening(evaluation: Evaluation, named: Sequence[str]) -> dict[str, Any] | None:
+    """The opening as data for the page; ``named`` are the methods that the verdict names. None if no method has a map for each label, or if no label with f < .01 was judged."""
+    result = _method(evaluation, named)
     found = None if result is None else _choice(evaluation, result)
     if result is None or found is None:
         return None
@@ -116,10 +114,9 @@ def wrong_words(attempt: ProofShape, name: str, evaluation: Evaluation, share: f
     return f"It fails, as it should: its {positions} make the net say {name} with {most}."
 
 
-def _method(evaluation: Evaluation, verdict: Verdict) -> MethodResult | None:
-    named = [evaluation[name] for name in verdict.methods]
+def _method(evaluation: Evaluation, named: Sequence[str]) -> MethodResult | None:
     own = [r for r in evaluation.results if role_of(r, evaluation.results) == "method"]
-    return next((r for r in (*named, *own) if not r.label_free), None)
+    return next((r for r in (*map(evaluation.__getitem__, named), *own) if not r.label_free), None)
 
 
 def _choice(evaluation: Evaluation, result: MethodResult) -> tuple[int, int, int] | None:
@@ -156,14 +153,6 @@ def _kept(evaluation: Evaluation, result: MethodResult, index: int, place: int, 
 # ---- the page of explain ------------------------------------------------------------------------------------
 
 
-_GROUPS: dict[Word, str] = {
-    "match": "proves what the net believes of {labels}",
-    "weak": "is too weak for {labels}",
-    "strong": "is too strong for {labels}",
-    "unknown": "was not judged for {labels}",
-}
-
-
 def headline(evaluation: Evaluation) -> dict[str, str]:
     """The ``headline`` of the page and the ``detail`` below it. For one image, they say what the net believes and what the maps prove. For
     several images, they say what the page shows."""
@@ -174,10 +163,16 @@ def headline(evaluation: Evaluation) -> dict[str, str]:
             "headline": f"What the net says of {counted(len(evaluation), evaluation.inputs.singular)}, and why",
             "detail": detail,
         }
-    several = len(evaluation.results) > 1
-    detail = (
-        proved_sentence(evaluation, 0) if several else method_sentence(evaluation, 0, evaluation.results[0])
-    )
+    places, parts = evaluation.places_of(0), []
+    for result in evaluation.results:
+        labels = [
+            evaluation.label_name(0, j)
+            for j in places
+            if shape_of(evaluation, result, 0, j).strength.word == "match"
+        ]
+        found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
+        parts.append(f"{result.name} {found}")
+    detail = f"Proved by each method, of {counted(len(places), 'label')}: {'; '.join(parts)}."
     return {"headline": belief_sentence(evaluation, 0), "detail": detail}
 
 
@@ -193,52 +188,3 @@ def belief_sentence(evaluation: Evaluation, index: int) -> str:
     if len(places) == 1:
         return f"The net believes {name} with {f}"
     return f"Of the {len(places)} labels asked for, the net believes {name} most, {f}"
-
-
-def method_sentence(evaluation: Evaluation, index: int, result: MethodResult) -> str:
-    """A sentence that says for which labels of an image the maps of a method are proofs, too weak, or too strong."""
-    found: dict[Word, list[str]] = {word: [] for word in _GROUPS}
-    for j in evaluation.places_of(index):
-        found[_word(evaluation, result, index, j)].append(evaluation.label_name(index, j))
-    parts = [words.format(labels=", ".join(found[word])) for word, words in _GROUPS.items() if found[word]]
-    return f"The map of {result.name} {'; it '.join(parts)}."
-
-
-def proved_sentence(evaluation: Evaluation, index: int) -> str:
-    """A sentence that lists, for each method, the labels that its maps prove."""
-    places, parts = evaluation.places_of(index), []
-    for result in evaluation.results:
-        labels = [
-            evaluation.label_name(index, j) for j in places if _word(evaluation, result, index, j) == "match"
-        ]
-        found = f"{len(labels)} ({', '.join(labels)})" if labels else "none"
-        parts.append(f"{result.name} {found}")
-    return f"Proved by each method, of {counted(len(places), 'label')}: {'; '.join(parts)}."
-
-
-def map_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    """Sentences that say what one map of a method proves, and whether the fill alone explains it."""
-    return _verdict_sentence(evaluation, result, index, place) + _fill_sentence(result, index, place)
-
-
-def _verdict_sentence(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
-    noun, positions = evaluation.inputs.singular, evaluation.inputs.position_noun
-    name = evaluation.label_name(index, place)
-    f = percent(float(evaluation.f[index, place]))
-    auc = percent(float(result.insertion.auc[index, place]))
-    shown = (
-        f"While the map's {positions} are shown, best first, the net believes {name} with {auc} on average"
-    )
-    match _word(evaluation, result, index, place):
-        case "match":
-            return f"A proof. {shown}, about as much as on the whole {noun} ({f})."
-        case "weak":
-            return f"Too weak. {shown}, and with {f} on the whole {noun}: the map does not show why."
-        case "strong":
-            return f"Too strong. {shown}, and only with {f} on the whole {noun}: the map argues for more than the net believes."
-        case _:
-            return f"Not judged. The net believes {name} with {f} on the whole {noun}."
-
-
-def _word(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> Word:
-    return strength(*proof_values(evaluation, result, index, place)).word

@@ -9,16 +9,12 @@ the page counts as loaded, so the page can be printed at once.
 
 Texts, rows of a table and series with segments are shown as lists instead: the words, columns or segments, and for each map their shades,
 their ranks and the probability after each one. At step k the slider shows the first k of them, or all if there are fewer.
-
-For rows of a table, :class:`ProofColumns` says which columns carry the proofs: for each label, every row has a dot for each column, at the
-column's rank in the row's map.
 """
 
 from __future__ import annotations
 
 import base64
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, cast
@@ -29,11 +25,10 @@ from PIL import Image
 from torch import Tensor
 
 from proofmap.core import streams
-from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, Pictures, Series
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.ranking import Ties, rank
-from proofmap.core.text import counted, short_names
+from proofmap.core.text import short_names
 from proofmap.report.pictures import (
     Original,
     data_uri,
@@ -53,12 +48,7 @@ LONGEST_COLUMN = 28
 """Largest number of letters of a column's name in a list of columns. The full name appears when the mouse is over it."""
 
 
-def list_counts(evaluation: Evaluation, shown: Sequence[int]) -> list[int]:
-    """The counts of the slider for inputs that are shown as lists: 0 to the largest number of positions of the inputs ``shown``."""
-    return list(range(1 + max(evaluation.count_of(i) for i in shown)))
-
-
-def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
+def _listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
     """The content of an input as a list, under one of three keys: the words of a ``text``, the names and values of ``columns``, or the drawing
     of a ``series``. The other keys are None; all three are None for pictures.
     """
@@ -79,7 +69,7 @@ def listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
     return {**none, "columns": columns}
 
 
-def list_maps(
+def _list_maps(
     evaluation: Evaluation, result: MethodResult, index: int, places: Sequence[int]
 ) -> dict[str, Any]:
     """Four lists with one entry per label in ``places``: ``heat``, the shade 0..255 of each position; ``order``, the rank of each position
@@ -189,14 +179,14 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
     if inputs.has_names:
         methods = [
             {
-                "listed": list_maps(evaluation, result, index, places),
+                "listed": _list_maps(evaluation, result, index, places),
                 "labels": [_label_record(evaluation, result, index, j) for j in places],
             }
             for result in evaluation.results
         ]
     record = {
         "index": index,
-        **listed(evaluation, index),
+        **_listed(evaluation, index),
         "name": evaluation.image_names[index],
         "height": height,
         "width": width,
@@ -215,6 +205,25 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
         "matrix": _matrices(evaluation, index, places),
     }
     return Picture(record, "" if inputs.has_names else photo_uri(image, inputs), levels)
+
+
+def pictures_of(
+    evaluation: Evaluation, shown: Sequence[int], most_labels: int
+) -> tuple[list[Picture], dict[str, Any]]:
+    """The pictures of the images ``shown``, and the numbers of shown positions at the steps of the slider (``counts``) and at the points of
+    each method's curves (``curve_counts``), which are the same for all images."""
+    if not shown:
+        return [], {"counts": [], "curve_counts": []}
+    lists = evaluation.inputs.has_names
+    if lists:  # 0 to the largest number of positions
+        counts = list(range(1 + max(evaluation.count_of(i) for i in shown)))
+    else:
+        counts = slider_counts(evaluation.results[0].insertion.positions)
+    found = [picture_of(evaluation, i, shown_places(evaluation, i, most_labels), counts) for i in shown]
+    return found, {
+        "counts": counts,
+        "curve_counts": [] if lists else [curve_counts(r, counts) for r in evaluation.results],
+    }
 
 
 def curve_counts(result: MethodResult, counts: Sequence[int]) -> list[int]:
@@ -298,160 +307,3 @@ def photo_uri(image: Tensor, inputs: Inputs) -> str:
     if max(picture.size) <= _LOSSLESS or not isinstance(inputs, Pictures):
         return data_uri(picture, "PNG", optimize=True)
     return data_uri(picture, "JPEG", quality=90, subsampling=0)
-
-
-MOST_COLUMNS, MOST_LABELS = 12, 3
-LONGEST = 24
-LEFT, STEP, LINE, TOP = 210, 16, 22, 8
-"""Distances in the page's drawing: the width of the names, the distance between two ranks, the distance between two columns, and the margin at
-the top."""
-
-
-@dataclass(frozen=True)
-class Dot:
-    """One column of one row.
-
-    ``place`` is the column's rank in the row's map (0 is first), ``proves`` says whether the column is part of the proof, and ``value`` is the
-    column's value, scaled to 0..1 over the rows.
-    """
-
-    place: int
-    proves: bool
-    value: float
-
-
-@dataclass(frozen=True)
-class ColumnLine:
-    """One column with a dot for each row. ``short`` is the column's name in at most ``LONGEST`` letters."""
-
-    name: str
-    short: str
-    dots: tuple[Dot, ...]
-
-    @property
-    def share(self) -> float:
-        """Share of rows for which the column is part of the proof."""
-        return sum(dot.proves for dot in self.dots) / len(self.dots)
-
-    @property
-    def placed(self) -> list[tuple[float, float, Dot]]:
-        """For each dot: its horizontal coordinate, its distance from the line of the column, and the dot."""
-        offsets = swarm([dot.place for dot in self.dots])
-        return [
-            (across(dot.place), LINE * offset, dot) for dot, offset in zip(self.dots, offsets, strict=True)
-        ]
-
-
-@dataclass(frozen=True)
-class LabelPanel:
-    """The columns of one label, over all rows for which the net believes it. Columns that are most often part of a proof come first."""
-
-    label: str
-    rows: int
-    columns: tuple[ColumnLine, ...]
-
-
-@dataclass(frozen=True)
-class ProofColumns:
-    """The panels of one method, one per label. ``count`` is the number of columns of the table."""
-
-    method: str
-    panels: tuple[LabelPanel, ...]
-    count: int
-
-    @property
-    def caption(self) -> str:
-        rows = "; ".join(f"{panel.label}: {counted(panel.rows, 'row')}" for panel in self.panels)
-        return (
-            f"Columns in the order of the maps by {self.method}, for rows whose belief in a label is at least e1 ({rows}). A dot is a row; "
-            "its place is that of the column in the row's map, first on the left. Full dots: the column is among the first ones that give "
-            "the belief; hollow dots: it is not. Dark: a large value among these rows, light: a small one. Columns that are most often "
-            "part of a proof come first."
-        )
-
-
-def proof_columns(evaluation: Evaluation, method: str | None = None) -> ProofColumns:
-    """The panels of one method, by default the first, over the rows whose maps were kept.
-
-    Raises :class:`InputError` if the inputs are not rows with named columns, if no maps were kept, or if the net believes no label.
-    """
-    if evaluation.inputs.shown_as != "columns" or not evaluation.pictured:
-        raise InputError(
-            "the columns that carry proofs need rows of a table with names of columns, and stored maps"
-        )
-    result = evaluation.results[0] if method is None else evaluation[method]
-    pairs: dict[int, list[tuple[int, int]]] = {}
-    for i in evaluation.pictured:
-        for j, label in enumerate(evaluation.labels[i].tolist()):
-            if label >= 0 and float(evaluation.f[i, j]) >= result.threshold("e1"):
-                pairs.setdefault(label, []).append((i, j))
-    if not pairs:
-        raise InputError("no label of these rows is believed, so there is no proof to show")
-    labels = sorted(pairs, key=lambda label: -len(pairs[label]))[:MOST_LABELS]
-    panels = tuple(_panel(evaluation, result, label, pairs[label]) for label in labels)
-    return ProofColumns(result.name, panels, evaluation.inputs.count)
-
-
-def _panel(
-    evaluation: Evaluation, result: MethodResult, label: int, pairs: list[tuple[int, int]]
-) -> LabelPanel:
-    inputs = evaluation.inputs
-    maps = torch.stack([evaluation.map_of(result, i, j).flatten() for i, j in pairs])
-    ranks = rank(maps, ties="index", keys=torch.zeros(len(maps), dtype=torch.int64)).numpy()
-    enough = np.array([proof_count(evaluation, shape_of(evaluation, result, i, j)) for i, j in pairs])
-    proves = ranks < enough[:, None]
-    values = inputs.merged_channels(
-        torch.stack([evaluation.image_of(i) for i, _ in pairs]).cpu(), "mean"
-    ).numpy()
-    low, high = np.nanmin(values, axis=0), np.nanmax(values, axis=0)
-    scaled = np.nan_to_num((values - low) / np.where(high > low, high - low, 1), nan=0.5)
-    order = sorted(range(inputs.count), key=lambda p: (-proves[:, p].mean(), ranks[:, p].mean(), p))[
-        :MOST_COLUMNS
-    ]
-    short = short_names(inputs.position_names, LONGEST)
-    columns = tuple(
-        ColumnLine(
-            inputs.position_names[p],
-            short[p],
-            tuple(
-                Dot(int(r), bool(y), float(v))
-                for r, y, v in zip(ranks[:, p], proves[:, p], scaled[:, p], strict=True)
-            ),
-        )
-        for p in order
-    )
-    return LabelPanel(evaluation.label_names[label], len(pairs), columns)
-
-
-def swarm(places: list[int]) -> list[float]:
-    """The vertical offset of each dot from its column's line, at most .4, so that dots at the same place do not overlap.
-
-    >>> swarm([3, 0, 3])
-    [-0.05, 0.0, 0.05]
-    """
-    total, seen = Counter(places), Counter[int]()
-    found = []
-    for place in places:
-        k, seen[place] = seen[place], seen[place] + 1
-        step = min(0.1, 0.8 / max(1, total[place] - 1))
-        found.append(round(step * (k - (total[place] - 1) / 2), 6) + 0.0)
-    return found
-
-
-def columns_if_several(evaluation: Evaluation) -> ProofColumns | None:
-    """:func:`proof_columns` if there are at least two rows with named columns and kept maps, and a label that the net believes; otherwise
-    None."""
-    try:
-        return proof_columns(evaluation) if len(evaluation.pictured) > 1 else None
-    except InputError:
-        return None
-
-
-def across(place: float) -> float:
-    """The horizontal coordinate of a rank in the map (0 is first)."""
-    return LEFT + STEP * (place + 0.5)
-
-
-def down(line: float) -> float:
-    """The vertical coordinate of the column in line number ``line``."""
-    return TOP + LINE * (line + 0.5)

@@ -16,7 +16,7 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset
 from proofmap.data.specs import rebuild_dataset
-from proofmap.report.choice import Choice, choose_pictured, values_of
+from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.display import save_pictures
 from proofmap.report.html import TITLE, write_report
 from proofmap.report.pictures import Original, original_of
@@ -97,17 +97,7 @@ def load_pictured(
     choices: list[Choice] = []
 
     def choose(numbers: Evaluation) -> tuple[int, ...]:
-        choices.append(
-            choose_pictured(
-                values_of(numbers),
-                soundness=worst,
-                completeness=worst,
-                random=random,
-                item=numbers.inputs.singular,
-                positions=numbers.inputs.position_noun,
-                among=_judged_by_all(numbers),
-            )
-        )
+        choices.append(choose_pictured(numbers, worst=worst, random=random, among=_judged_by_all(numbers)))
         return choices[0].indices
 
     evaluation = run.evaluation(choose, dataset=dataset)

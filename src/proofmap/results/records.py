@@ -132,11 +132,6 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
     def _with_pairs(self, kind: str) -> str | None:
         return next((s.name for s in self.scores if s.kind == kind and s.name in vars(self)["pairs"]), None)
 
-    @property
-    def values_by_kind(self) -> dict[str, Tensor]:
-        """For each kind of score, the values ``(N,)`` of the first score of this kind."""
-        return {s.kind: self.values[s.name] for s in reversed(self.scores)}
-
     def select_images(
         self, places: Sequence[int], pictured: Sequence[int], names: Sequence[str]
     ) -> MethodResult:

@@ -112,7 +112,7 @@ class Row {
     ));
   }
 
-  /** One method: a column for each label. If it is the only method, a sentence below each map says what it proves. */
+  /** One method: a column for each label. */
   static ofLabels(card, method) {
     const alone = record.methods.length === 1;
     const tests = card.image.labels.some((label) => label.wrong); // all columns then have a line for it
@@ -121,7 +121,6 @@ class Row {
       cell.node.querySelector("figcaption").replaceChildren(
         make("h4", {}, label.name),
         ...(tests ? [make("p", { class: "soft", title: label.wrong ? wrongWords(label) : null }, label.wrong ? "a wrong one, to test" : "\u00a0")] : []), make("span", { class: "bar", style: `--f: ${label.f ?? 0}` }));
-      if (alone) cell.node.append(make("p", { class: "plain-words" }, card.image.words[method][place]));
       return cell;
     });
     const { name, label_free, signed } = record.methods[method];
