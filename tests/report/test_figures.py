@@ -20,10 +20,10 @@ from proofmap.core.ranking import keep_top
 from proofmap.metrics.proof import completeness
 from proofmap.report import figures
 from proofmap.report.figures import drawing, grid
-from proofmap.report.figures.curves import CurvesFigure, Line, Panel, curves_figure
+from proofmap.report.figures.curves import CurvesFigure, Line, Panel, curves_figure, tv_curves
 from proofmap.report.figures.desk import desk, desk_of, desk_of_photo
 from proofmap.report.figures.label_matrix import LabelMatrix, Matrix, label_matrix
-from proofmap.report.figures.learned import artifacts, masks_by_k, tv_curves
+from proofmap.report.figures.learned import artifacts, masks_by_k
 from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
 from proofmap.report.pictures import masked_photo

@@ -21,9 +21,7 @@ from proofmap.core.errors import MissingExtra
 from proofmap.core.files import atomic_write, distinct_names, file_name, write_text, written_together
 from proofmap.core.pictures import SUFFIXES, own_mark
 from proofmap.core.text import counted, one_line
-from proofmap.report.figures.curves import curves_figure
-from proofmap.report.figures.drawing import draw
-from proofmap.report.figures.scatter import scatter_figure, scatter_panels
+from proofmap.report.figures import draw, figures_of, make_figure
 from proofmap.report.pictures import data_uri, picture_bytes
 from proofmap.report.sheets import MOST_IMAGES, MOST_LABELS, explained_sheet
 from proofmap.report.words import WORDS_NOTE, proof_words_html, word_proof
@@ -103,10 +101,10 @@ def save_evaluation(evaluation: Evaluation, folder: str | Path, *, pictures: boo
 def save_pictures(evaluation: Evaluation, out: Path) -> list[Path]:
     """Write a sheet for each of the first images with stored maps, and the charts if matplotlib is installed. Returns the paths."""
     written = _save_sheets(evaluation, out)
+    names = {"curves": "curves.png", "scatter": "completeness-soundness.png"}
     try:
-        written.append(draw(curves_figure(evaluation), out / "curves.png"))
-        if scatter_panels(evaluation):
-            written.append(draw(scatter_figure(evaluation), out / "completeness-soundness.png"))
+        for name in (n for n in figures_of(evaluation) if n in names):
+            written.append(draw(make_figure(name, evaluation=evaluation), out / names[name]))
     except MissingExtra:
         pass  # charts are a bonus of the extra; the command line says so
     return written

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from proofmap.metrics.areas import GameMetric
 from proofmap.metrics.curves import Curves
-from proofmap.report.figures.learned import TVCurves, panels_by_fill
+from proofmap.report.figures.curves import TVCurves, panels_by_fill
 from proofmap.reproduce import study_recipe
 from proofmap.reproduce.claims import compared
 from proofmap.reproduce.findings import Claim, Findings, Job, PaperTable, score_cell

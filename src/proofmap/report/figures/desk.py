@@ -26,6 +26,7 @@ from proofmap.report.figures.drawing import (
     escaped,
     escaped_lines,
     evaluation_settings,
+    registered,
 )
 from proofmap.report.pictures import hidden_of, masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
@@ -151,6 +152,7 @@ def _name(case: Case) -> str:
     return escaped_lines(case.method, 24, lines=2)
 
 
+@registered("desk", "the paper's worked example, as it prints it", "nothing")
 def desk() -> Desk:
     """The figure of the worked example with the numbers printed in the paper. It needs no net and no photo."""
     settings = f"Settings: the paper's section 3.3, net {DESK.net}, {DESK.photo}; e1 = e2 = 0."
@@ -198,6 +200,7 @@ def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 
     )
 
 
+@registered("desk-photo", "the same on a photo of yours", "images")
 def desk_of_photo(
     classifier: Classifier,
     images: Tensor,

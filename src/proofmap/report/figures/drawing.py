@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write
@@ -77,6 +78,38 @@ class Figure(ABC):
     @abstractmethod
     def drawn(self, plt: Any) -> Any:
         """The figure as a matplotlib figure. ``plt`` is the module ``matplotlib.pyplot``."""
+
+
+Needs = Literal["evaluation", "images", "nothing"]
+Make = TypeVar("Make", bound=Callable[..., Figure])
+
+
+@dataclass(frozen=True)
+class FigureInfo:
+    """An entry of the registry: what a figure shows, what it needs, and the function that makes it.
+
+    If ``needs`` is ``evaluation``, the function is called as ``make(evaluation, **settings)``. If it is ``images``, the function computes its
+    own maps and is called as ``make(classifier, images, seed=, progress=, **settings)``. If it is ``nothing``, it is called as
+    ``make(**settings)``.
+    """
+
+    name: str
+    description: str
+    needs: Needs
+    make: Callable[..., Figure]
+
+
+FIGURES: dict[str, FigureInfo] = {}
+
+
+def registered(name: str, description: str, needs: Needs = "evaluation") -> Callable[[Make], Make]:
+    """Add the decorated function to ``FIGURES``."""
+
+    def register(make: Make) -> Make:
+        FIGURES[name] = FigureInfo(name, description, needs, make)
+        return make
+
+    return register
 
 
 def draw(figure: Figure, path: str | Path) -> Path:
@@ -157,13 +190,3 @@ def _proof_settings(evaluation: Evaluation) -> list[str]:
     sound = evaluation.results[0].first_score(SOUNDNESS) is not None
     covered = [f"soundness over {coverage_words(evaluation)}"] if sound else []
     return [words for words in (thresholds_words(evaluation), *covered) if words]
-
-
-def ink_on(colour: Sequence[float]) -> str:
-    """``black`` or ``white``, whichever contrasts more with a colour (red, green, blue in [0, 1]), by WCAG's relative luminance.
-
-    >>> ink_on((1.0, 0.9, 0.2)), ink_on((0.0, 0.1, 0.4))
-    ('black', 'white')
-    """
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
-    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,14 @@ import numpy as np
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
-from proofmap.report.figures.drawing import SMALL, WIDTH, Figure, escaped_lines, evaluation_settings, ink_on
+from proofmap.report.figures.drawing import (
+    SMALL,
+    WIDTH,
+    Figure,
+    escaped_lines,
+    evaluation_settings,
+    registered,
+)
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.tables import number
@@ -101,11 +109,12 @@ class LabelMatrix(Figure):
         if size <= MOST_WRITTEN:
             for i, row in enumerate(values.tolist()):
                 for j, value in enumerate(row):
-                    colour = ink_on(picture.to_rgba(value)[:3])
+                    colour = _ink_on(picture.to_rgba(value)[:3])
                     axis.text(j, i, number(value), ha="center", va="center", fontsize=6, color=colour)
         return picture
 
 
+@registered("label-matrix", "every label's area under every label's map")
 def label_matrix(evaluation: Evaluation) -> LabelMatrix:
     """The figure of each method's matrix, averaged over images. If images have different labels, row 1 is the first label of each image."""
     wide = evaluation.labels.shape[1]
@@ -139,3 +148,13 @@ def label_matrix(evaluation: Evaluation) -> LabelMatrix:
         settings=evaluation_settings(evaluation, thresholds=False),
         positions=evaluation.inputs.position_noun,
     )
+
+
+def _ink_on(colour: Sequence[float]) -> str:
+    """``black`` or ``white``, whichever contrasts more with a colour (red, green, blue in [0, 1]), by WCAG's relative luminance.
+
+    >>> _ink_on((1.0, 0.9, 0.2)), _ink_on((0.0, 0.1, 0.4))
+    ('black', 'white')
+    """
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.179 else "white"

@@ -20,7 +20,7 @@ from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
 from proofmap.metrics.proof_scores import default_metrics
-from proofmap.report.figures.drawing import evaluation_settings, place_title
+from proofmap.report.figures.drawing import evaluation_settings, place_title, registered
 from proofmap.report.figures.grid import (
     READING,
     GridCell,
@@ -41,6 +41,7 @@ ROWS = 4
 """The number of images in a grid, unless another number is given."""
 
 
+@registered("mask-grid", "30 % of pixels kept, for the top label")
 def mask_grid(
     evaluation: Evaluation,
     *,
@@ -82,6 +83,7 @@ def mask_grid(
     )
 
 
+@registered("mask-grid-wrong", "30 % of pixels kept, for the second label")
 def wrong_mask_grid(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHARE) -> GridFigure:
     """:func:`mask_grid` of the second label. A sound method must not prove this label more than the net believes it."""
     return mask_grid(evaluation, place=1, rows=rows, share=share)
@@ -169,6 +171,7 @@ def two_objects(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHAR
     )
 
 
+@registered("two-objects", "maps of each of several things in a photo", "images")
 def two_objects_of(
     classifier: Classifier,
     images: Tensor,

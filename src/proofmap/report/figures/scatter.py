@@ -24,6 +24,7 @@ from proofmap.report.figures.drawing import (
     evaluation_settings,
     legend_below,
     legend_height,
+    registered,
 )
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS
@@ -280,6 +281,7 @@ class ScatterFigure(Figure):
         return figure
 
 
+@registered("scatter", "completeness and best effort against soundness")
 def scatter_figure(evaluation: Evaluation) -> ScatterFigure:
     """The figure of the first completeness score against soundness. If best effort was judged, a second plot shows it against soundness."""
     first = {panel.kind: panel for panel in reversed(scatter_panels(evaluation))}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proofmap.report.figures.drawing import COLOURS, SOFT, WIDTH, Figure, escaped, legend_below
+from proofmap.report.figures.drawing import COLOURS, SOFT, WIDTH, Figure, escaped, legend_below, registered
 from proofmap.results.tables import number
 from proofmap.theory.linear_data import MADE
 from proofmap.theory.trials import Curve, curve
@@ -79,6 +79,7 @@ def _range(ends: Sequence[str]) -> str:
     return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
 
 
+@registered("theorem", "theorem 5.1: the bounds beside simulation", "nothing")
 def theorem(
     *, d: int = 256, gammas: Sequence[float] = (0.2, 0.4), trials: int = 200, points: int = 32, seed: int = 0
 ) -> TheoremFigure:
