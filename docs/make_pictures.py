@@ -29,10 +29,9 @@ from proofmap.metrics.localisation import side_by_side
 from proofmap.metrics.roughness import roughness
 from proofmap.report import pictures, sheets
 from proofmap.report.figures import draw
-from proofmap.report.figures.curves import Line, Panel
+from proofmap.report.figures.curves import Line, Panel, TVCurves
 from proofmap.report.figures.desk import desk_of
 from proofmap.report.figures.grid import GridCell, GridFigure, picture_cell
-from proofmap.report.figures.curves import TVCurves
 from proofmap.report.figures.learned import masks_by_k
 from proofmap.report.figures.masks import mask_pairs, two_objects
 from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
