@@ -117,7 +117,7 @@ FEATURES: dict[str, tuple[str, str]] = {
     ),
     "theory": (
         "",
-        "from proofmap.theory.linear_data import REAL; assert REAL['digits'](2) and REAL['languages'](2)",
+        "from proofmap.theory.linear import REAL; assert REAL['digits'](2) and REAL['languages'](2)",
     ),
 }
 """For each extra: what a user of its package has made before, and the feature that needs the package."""

@@ -25,7 +25,7 @@ from proofmap.cli import run_script
 from proofmap.core.errors import InputError
 from proofmap.core.files import output_file, write_text
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
-from proofmap.reproduce.paper_cells import score_tables
+from proofmap.reproduce.study_recipe import score_tables
 from proofmap.results.evaluation import Evaluation
 
 Values = dict[str, dict[str, list[float | None]]]

@@ -13,8 +13,7 @@ import json
 from torch import Tensor
 
 from proofmap.bench import Leaderboard, Record
-from proofmap.results.statistics import sign_flip_p
-from proofmap.results.statistics import mean_score, score_numbers
+from proofmap.results.statistics import mean_score, score_numbers, sign_flip_p
 
 PAPER = "learned-mask at the paper's passes"
 OTHERS = ("learned-mask", "belief-mask", "belief-mask thorough", "belief-mask on gray and blur")

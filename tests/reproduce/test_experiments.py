@@ -10,7 +10,7 @@ import torch
 
 from proofmap.core.ranking import keep_top
 from proofmap.metrics.saliency_metric import SaliencyMetric, SaliencySweep, SweepRow
-from proofmap.reproduce import Recipe, corner, ensembling, sanity
+from proofmap.reproduce import Recipe, ensembling, sanity, study_recipe
 from proofmap.reproduce.findings import Job, WorkDone
 from proofmap.reproduce.rows import draw_sample
 from proofmap.reproduce.study_recipe import JudgedRows
@@ -73,7 +73,7 @@ def test_equal_masks_are_not_called_disjoint() -> None:
 
 def test_whole_photos_stand_beside_their_corners_by_name() -> None:
     whole = made_up_evaluation({"Random": {"insertion": [0.1, 0.2, 0.3]}}).results[0]
-    beside = corner._in_order_of(whole, ["a", "b", "c"], ["c", "x", "a"])
+    beside = study_recipe._in_order_of(whole, ["a", "b", "c"], ["c", "x", "a"])
     assert beside.name == "Random, whole photos"
     values = beside.values["insertion"].tolist()
     assert values[0] == pytest.approx(0.3) and values[1] != values[1] and values[2] == pytest.approx(0.1)
@@ -82,7 +82,7 @@ def test_whole_photos_stand_beside_their_corners_by_name() -> None:
 def test_what_failed_and_what_to_know_of_whole_photos_is_told_with_their_corners() -> None:
     seen = made_up_evaluation({"Random": {"insertion": [0.1, 0.2]}})
     cut = JudgedRows(seen, {}, ("a note",), (), WorkDone(2, 2, 3), failed=1)
-    both = corner._together(cut, replace(cut, notes=("another",), failed=4))
+    both = study_recipe._together(cut, replace(cut, notes=("another",), failed=4))
     assert both.notes == ("a note", "whole photos: another") and both.failed == 5 and both.work.passes == 6
 
 

@@ -210,7 +210,7 @@ def test_claims_about_the_theorem_can_fail(tmp_path: Path, monkeypatch: pytest.M
     settings = recipe.chosen(data=tmp_path, quick=True)
     settings["curves"] = settings["curves"][:1]
     assert linear_case.run(Job(recipe, settings, tmp_path)).holds
-    monkeypatch.setattr("proofmap.theory.trials.stated_lengths", lambda *_, **__: (1, 2))
+    monkeypatch.setattr("proofmap.theory.theorem.stated_lengths", lambda *_, **__: (1, 2))
     claims = linear_case.run(Job(recipe, settings, tmp_path)).claims
     assert [claim.holds for claim in claims] == [False, False, True, True]
 

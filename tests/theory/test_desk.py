@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from proofmap.theory.desk import DESK, Belief, Case
+from proofmap.theory.desk import AREAS, LABELS, F, scores
 
 COMPLETE = {"desk": (0.97, 1.0, 0.64), "desktop computer": (1.0, 1.0, 0.58)}
 SOUND = {"desk": (1.0, 0.95, 1.0), "desktop computer": (0.89, 0.44, 1.0)}
@@ -13,37 +13,40 @@ ROUNDING = 0.025
 """What inputs of two decimals allow: .13 / .15 may be anything from .806 to .931, and .89 is printed."""
 
 
+WORST = {method: tuple(map(min, zip(*scores(F, areas), strict=True))) for method, areas in AREAS.items()}
+"""Completeness and soundness of each method: the smallest over the labels."""
+
+
 @pytest.mark.parametrize("method", range(3))
 @pytest.mark.parametrize("label", range(2), ids=list(COMPLETE))
 def test_each_pair_scores_what_the_paper_prints(method: int, label: int) -> None:
-    case, name = DESK.cases[method], DESK.labels[label]
-    assert case.beliefs[label].completeness() == pytest.approx(COMPLETE[name][method], abs=0.005)
-    assert case.beliefs[label].soundness() == pytest.approx(SOUND[name][method], abs=ROUNDING)
+    complete, sound = scores(F, [*AREAS.values()][method])[label]
+    assert complete == pytest.approx(COMPLETE[LABELS[label]][method], abs=0.005)
+    assert sound == pytest.approx(SOUND[LABELS[label]][method], abs=ROUNDING)
 
 
 def test_worst_cases_are_the_papers() -> None:
-    assert [c.completeness() for c in DESK.cases] == pytest.approx([0.97, 1.0, 0.58], abs=0.005)
-    assert [c.soundness() for c in DESK.cases] == pytest.approx([0.89, 0.44, 1.0], abs=ROUNDING)
+    assert [complete for complete, _ in WORST.values()] == pytest.approx([0.97, 1.0, 0.58], abs=0.005)
+    assert [sound for _, sound in WORST.values()] == pytest.approx([0.89, 0.44, 1.0], abs=ROUNDING)
 
 
 def test_completeness_alone_would_choose_the_unsound_method() -> None:
-    by_completeness = max(DESK.cases, key=Case.completeness)
-    assert by_completeness.method == "learned mask, TV .001"
-    assert by_completeness.soundness() == min(c.soundness() for c in DESK.cases)
+    chosen = max(WORST, key=lambda method: WORST[method][0])
+    assert chosen == "learned mask, TV .001"
+    assert WORST[chosen][1] == min(sound for _, sound in WORST.values())
 
 
 def test_the_printed_inputs_could_have_been_the_unrounded_ones() -> None:
     """Each printed score lies between those of the ends of its inputs' rounding intervals."""
-    for case, sound in zip(DESK.cases, SOUND["desktop computer"], strict=True):
-        b = case.beliefs[1]
-        least = Belief(b.label, b.f - 0.005, b.auc + 0.005).soundness()
-        most = Belief(b.label, b.f + 0.005, max(b.auc - 0.005, 0.0)).soundness()
+    for (_, auc), sound in zip(AREAS.values(), SOUND["desktop computer"], strict=True):
+        ((_, least),) = scores([F[1] - 0.005], [auc + 0.005])
+        ((_, most),) = scores([F[1] + 0.005], [max(auc - 0.005, 0.0)])
         assert least <= sound + 0.005 and sound - 0.005 <= most
 
 
 def test_floors_work_as_in_the_definition() -> None:
-    weak = Belief("a", f=0.2, auc=0.05)
-    assert weak.completeness() == pytest.approx(0.25) and weak.completeness(e1=0.1) == pytest.approx(0.5)
-    strong = Belief("a", f=0.001, auc=0.5)
-    assert strong.soundness() == pytest.approx(0.002) and strong.soundness(e2=0.1) == pytest.approx(0.2)
-    assert Belief("a", f=0.0, auc=0.0).soundness() == Belief("a", f=0.0, auc=0.0).completeness() == 1.0
+    assert scores([0.2], [0.05])[0][0] == pytest.approx(0.25)
+    assert scores([0.2], [0.05], e1=0.1)[0][0] == pytest.approx(0.5)
+    assert scores([0.001], [0.5])[0][1] == pytest.approx(0.002)
+    assert scores([0.001], [0.5], e2=0.1)[0][1] == pytest.approx(0.2)
+    assert scores([0.0], [0.0]) == [(1.0, 1.0)]

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proofmap.core.errors import InputError, MissingExtra
-from proofmap.theory.linear_data import MADE, LinearInput, digits, gaussian, languages, signs, spikes
-from proofmap.theory.theorem import Population, constant, stated_lengths
-from proofmap.theory.trials import Rate, simulate
+from proofmap.theory.linear import MADE, LinearInput, digits, gaussian, languages, signs, spikes
+from proofmap.theory.theorem import Population, Rate, constant, simulate, stated_lengths
 from tests.theory.certifiers import exact_probabilities
 
 ROUNDING = 1e-12
@@ -121,7 +120,7 @@ def test_simulation_agrees_with_exact_counts() -> None:
 def test_simulation_depends_on_neither_batches_nor_company(monkeypatch: pytest.MonkeyPatch) -> None:
     z = gaussian(64, 0.2).z
     usual = simulate(z, [4, 16], trials=50, seed=3)
-    monkeypatch.setattr("proofmap.theory.trials._AT_ONCE", 64 * 7)
+    monkeypatch.setattr("proofmap.theory.theorem._AT_ONCE", 64 * 7)
     assert simulate(z, [16], trials=50, seed=3) == usual[1:]
     assert simulate(z, [4, 16], trials=50, seed=4) != usual
 

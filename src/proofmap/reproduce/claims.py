@@ -37,7 +37,6 @@ from torch import Tensor
 
 from proofmap.core.text import counted
 from proofmap.reproduce.findings import Claim, PaperTable, Verdict, verdict_of
-from proofmap.reproduce.paper_cells import distances
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -49,7 +48,7 @@ def claims_of(
     evaluation: Evaluation, settings: Mapping[str, Any], compared: Sequence[Ordering]
 ) -> Iterator[Claim]:
     """The claims of a recipe about an evaluation. ``compared`` has the recipe's orderings, which were computed before."""
-    away = distances(evaluation, settings)
+    away = _distances(evaluation, settings)
     if away and "tolerance" in settings:
         largest, method, name = max(away)
         here, printed = len({row for _, row, _ in away}), len(settings["paper"])
@@ -63,6 +62,18 @@ def claims_of(
     trends = (_trend(evaluation, **trend) for trend in settings.get("trends", ()))
     yield from (claim for claim in trends if claim is not None)
     yield from (ordering.claim() for ordering in compared)
+
+
+def _distances(evaluation: Evaluation, settings: Mapping[str, Any]) -> Sequence[tuple[float, str, str]]:
+    """The distance of each printed number from the score found here, as (distance, row, metric), for metrics at a single threshold."""
+    there = {result.name: result for result in evaluation.results}
+    several = by_epsilons(settings)
+    return [
+        (abs(there[row].score(metric).value - printed), row, metric)
+        for row, cells in settings.get("paper", {}).items()
+        for metric, printed in cells.items()
+        if row in there and metric not in several
+    ]
 
 
 def compared(says: str, differences: Tensor, what: str) -> Claim:
@@ -127,7 +138,7 @@ def _trend(evaluation: Evaluation, *, metric: str, direction: str, methods: Sequ
 
 
 def _in_words(pairs: Sequence[Pair]) -> str:
-    return "; ".join(pair.describe() for pair in pairs[:3])
+    return "; ".join(str(pair) for pair in pairs[:3])
 
 
 @dataclass(frozen=True)
@@ -146,13 +157,6 @@ class Pair:
     """The difference between the two numbers that the paper prints; None unless it prints both."""
 
     @property
-    def excludes_paper(self) -> bool:
-        """Whether the interval excludes the paper's difference. False with few images, or if all images have the same difference."""
-        if self.paper is None or self.n < fewest_images() or self.low == self.high:
-            return False
-        return not self.low <= self.paper <= self.high
-
-    @property
     def holds(self) -> bool | None:
         """True if the whole interval lies above -margin, False if it lies below, otherwise None; with few images always None."""
         if self.n < fewest_images():
@@ -167,16 +171,8 @@ class Pair:
     def numbers(self) -> str:
         return f"{signed(self.difference)} {interval(self.low, self.high, self.n, signed)}"
 
-    def describe(self) -> str:
-        """The pair as text. If the pair is undecided and its interval excludes the paper's own difference, the text says so.
-
-        >>> Pair("completeness", "s=1", "Ours", -0.006, -0.017, 0.005, 200, paper=0.02).describe()
-        "s=1 against Ours -.006 [-.017, +.005], which excludes the paper's +.020"
-        """
-        text = f"{self.better} against {self.than} {self.numbers}"
-        if self.paper is not None and self.holds is None and self.excludes_paper:
-            return f"{text}, which excludes the paper's {signed(self.paper)}"
-        return text
+    def __str__(self) -> str:
+        return f"{self.better} against {self.than} {self.numbers}"
 
 
 @dataclass(frozen=True)

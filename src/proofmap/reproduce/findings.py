@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,38 +67,21 @@ class Claim:
 
 @dataclass(frozen=True)
 class WorkDone:
-    """How much was computed: images, labels per image, and passes of the net. ``whole`` is False if a part comes from an earlier run."""
+    """How much was computed: images, labels per image, and passes of the net. ``whole`` is False if a part comes from an earlier run.
+
+    >>> print(WorkDone(200, 10, 1_500_000))
+    200 images x 10 labels, 1,500,000 passes of the net
+    """
 
     images: int
     labels: int
     passes: int
     whole: bool = True
 
-
-@dataclass(frozen=True)
-class Effort:
-    """The time and work from reading the recipe to the last number.
-
-    >>> print(Effort(62.04, "NVIDIA H200", WorkDone(200, 10, 1_500_000)))
-    62.0 s end to end on NVIDIA H200: 200 images x 10 labels, 1,500,000 passes of the net
-    """
-
-    seconds: float
-    device: str
-    work: WorkDone | None = None
-
     def __str__(self) -> str:
-        text = f"{self.seconds:.1f} s end to end on {self.device}"
-        if self.work is None:
-            return text
-        images, labels = counted(self.work.images, "image"), counted(self.work.labels, "label")
-        rest = "" if self.work.whole else "; the rest was there from an earlier run"
-        return f"{text}: {images} x {labels}, {counted(self.work.passes, 'pass')} of the net{rest}"
-
-    def record(self) -> dict[str, object]:
-        """The time and work as plain data."""
-        work = {} if self.work is None else asdict(self.work)
-        return {"seconds": round(self.seconds, 3), "device": self.device, **work}
+        rest = "" if self.whole else "; the rest was there from an earlier run"
+        size = f"{counted(self.images, 'image')} x {counted(self.labels, 'label')}"
+        return f"{size}, {counted(self.passes, 'pass')} of the net{rest}"
 
 
 @dataclass(frozen=True)

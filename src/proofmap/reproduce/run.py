@@ -16,7 +16,7 @@ import base64
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,8 @@ from proofmap.core.progress import Progress
 from proofmap.core.text import counted
 from proofmap.report.figures import draw
 from proofmap.report.html import templates_of
-from proofmap.reproduce import (
-    artifacts,
-    corner,
-    desk,
-    ensembling,
-    examples,
-    linear_case,
-    sanity,
-    study_recipe,
-    tv_curves,
-)
-from proofmap.reproduce.findings import Effort, Findings, Job, rows_of
+from proofmap.reproduce import artifacts, ensembling, examples, linear_case, sanity, study_recipe, tv_curves
+from proofmap.reproduce.findings import Findings, Job, rows_of
 from proofmap.reproduce.recipe import Recipe
 from proofmap.reproduce.rows import passes_notes, study_of, with_rows
 from proofmap.results.sharing import shared_settings, without_folders
@@ -49,9 +39,9 @@ from proofmap.study.watchers.status import Watcher
 
 EXPERIMENTS: Mapping[str, Callable[[Job], Findings]] = {
     "artifacts": artifacts.run,
-    "corner": corner.run,
+    "corner": study_recipe.run_corner,
     "curves": tv_curves.run,
-    "desk": desk.run,
+    "desk": linear_case.run_desk,
     "ensembling": ensembling.run,
     "examples": examples.run,
     "sanity": sanity.run,
@@ -69,12 +59,12 @@ QUICK = "made with --quick: this shows that the code runs, and nothing else"
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The findings of a recipe, the files with the results, and the time and work that the recipe took."""
+    """The findings of a recipe, the files with the results, and the time and work that the recipe took, as text."""
 
     recipe: Recipe
     outcome: Findings
     files: tuple[Path, ...]
-    effort: Effort
+    effort: str
 
 
 def reproduce(
@@ -140,9 +130,14 @@ def reproduce(
     first = [QUICK if quick else "", recipe.variant_note(Path(data)), _rows_note(chosen, settings)]
     outcome = replace(outcome, notes=(*filter(None, first), *passes_notes(job), *outcome.notes))
     machine = environment(torch.device(device or "cpu"))
-    effort = Effort(time.perf_counter() - began, str(machine["device_name"]), outcome.work)
+    spent: dict[str, object] = {
+        "seconds": round(time.perf_counter() - began, 3),
+        "device": str(machine["device_name"]),
+        **({} if outcome.work is None else asdict(outcome.work)),
+    }
+    effort = f"{spent['seconds']:.1f} s end to end on {spent['device']}{f': {outcome.work}' if outcome.work else ''}"
     with written_together(folder) as part:
-        written = _write(job, outcome, part, quick, effort)
+        written = _write(job, outcome, part, quick, spent, effort)
     files = (*(folder / path.name for path in written), *outcome.files)
     return Reproduction(recipe, outcome, files, effort)
 
@@ -177,7 +172,9 @@ def _rows_note(chosen: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     return f"{few} of {counted(many, 'row')}, as --rows says" if few < many else ""
 
 
-def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort) -> list[Path]:
+def _write(
+    job: Job, outcome: Findings, part: Path, quick: bool, spent: Mapping[str, object], effort: str
+) -> list[Path]:
     recipe, notes = job.recipe, [without_folders(note) for note in outcome.notes]
     for name, figure in outcome.named_figures.items():
         try:
@@ -193,7 +190,7 @@ def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort)
         "paper": recipe.paper,
         "variant": recipe.chosen_variant,
         "command": without_folders(job.command),
-        "effort": effort.record(),
+        "effort": spent,
         "quick": quick,
         "seed": job.seed,
         "images_seed": study_of(job).images.seed if "study" in job.settings else None,
@@ -219,7 +216,7 @@ def _write(job: Job, outcome: Findings, part: Path, quick: bool, effort: Effort)
         json_text({**about, "claims": claims, "notes": notes, "numbers": records}) + "\n",
     )
     write_text(part / "recipe.toml", recipe.text)
-    write_text(part / "paper.html", _page(about, outcome, [*notes, str(effort)], part))
+    write_text(part / "paper.html", _page(about, outcome, [*notes, effort], part))
     return sorted(part.iterdir())
 
 

@@ -12,14 +12,24 @@ pictured = 4                    # images in each grid of pictures
 "completeness, gray" = 0.92
 
 Claims about rows: see proofmap.reproduce.claims.
+
+The experiment ``corner``: a study of photos that are cut to a corner, with some of its rows repeated on the whole photos.
+
+[settings.whole]                # the study of the whole photos
+data = "imagenette:..."
+holdout = "imagenette:..."      # of [settings.tuned]
+methods = ["Random"]            # rows of the study to repeat, as "Random, whole photos"
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from proofmap.core.errors import InputError
 from proofmap.core.text import counted
@@ -28,13 +38,14 @@ from proofmap.report.figures import Figure, make_figure
 from proofmap.report.figures.masks import ROWS, mask_pairs, two_objects
 from proofmap.report.runs import SavedRun
 from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
-from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone
-from proofmap.reproduce.paper_cells import epsilon_table, rows_table, score_tables
-from proofmap.reproduce.rows import by_epsilons, rows_for_later, study_of
+from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_cell
+from proofmap.reproduce.rows import FLOORS, by_epsilons, rows_for_later, study_of
 from proofmap.reproduce.stored_maps import StoredMaps, copied_from, select_rows
 from proofmap.reproduce.tuning import tune_on_first_images, tune_on_other_images, without_metric
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.sharing import shared
+from proofmap.results.records import MethodResult
+from proofmap.results.sharing import shared, without_folders
+from proofmap.results.statistics import score_numbers
 from proofmap.study import Run, run_study
 from proofmap.study.watchers.views import ProgressFile
 
@@ -126,11 +137,9 @@ def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Findings:
     """The tables, claims and figures of a finished study."""
     evaluation = found.evaluation
     compared = orderings_of(evaluation, settings)
-    fitting = epsilon_table(evaluation, settings)
     return Findings(
         (
             *score_tables(evaluation, settings),
-            *([] if fitting is None else [fitting]),
             *([orderings_table(compared)] if compared else []),
             *found.tables,
             rows_table(evaluation, found.methods),
@@ -175,3 +184,100 @@ def _at_one(evaluation: Evaluation, settings: Mapping[str, Any], place: int) -> 
         for result in evaluation.results
     )
     return replace(evaluation, results=results)
+
+
+def score_tables(evaluation: Evaluation, settings: Mapping[str, Any]) -> list[PaperTable]:
+    """A table of all scores, and one more table for each metric that is judged at several thresholds."""
+    several, paper = by_epsilons(settings), settings.get("paper", {})
+    apart = {name for names in several.values() for name in names}
+    all_names = [score.name for score in evaluation.results[0].scores]
+    title = f"{evaluation.settings['model']}, {counted(len(evaluation), 'image')}, labels {evaluation.settings['labels']}"
+    plain = [name for name in all_names if name not in apart]
+    made = [_table(evaluation, title, {name: name for name in plain}, paper)] if plain else []
+    for metric, names in several.items():
+        floor = FLOORS[evaluation.results[0].score(names[0]).kind]
+        headers = {
+            name: f"{preset}, {floor} = {pair[floor]:g}"
+            for name, (preset, pair) in zip(names, settings["epsilons"].items(), strict=True)
+        }
+        printed = {
+            row: {name: cells[metric] for name in names if metric in cells} for row, cells in paper.items()
+        }
+        made.append(_table(evaluation, f"{metric}: {title}", headers, printed))
+    return made
+
+
+def _table(
+    evaluation: Evaluation, title: str, headers: Mapping[str, str], paper: Mapping[str, Mapping[str, float]]
+) -> PaperTable:
+    rows, records = [], []
+    for result in evaluation.results:
+        printed = paper.get(result.name, {})
+        rows.append((result.name, *(score_cell(result.score(name), printed.get(name)) for name in headers)))
+        for name in headers:
+            score = result.score(name)
+            cells = {"method": result.name, "score": name, **score_numbers(score)}
+            records.append({**cells, "paper": printed.get(name, "")})
+    return PaperTable(title, ("method", *headers.values()), rows, records)
+
+
+def rows_table(evaluation: Evaluation, methods: Mapping[str, Method]) -> PaperTable:
+    """A table with the settings of each row, and the seconds for making and judging its maps."""
+    titles = {result.name: without_folders(methods[result.name].title()) for result in evaluation.results}
+    rows = [(result.name, titles[result.name], f"{result.seconds:.1f}") for result in evaluation.results]
+    records = [{"method": name, "what": title} for name, title in titles.items()]
+    return PaperTable("What each row is", ("method", "what", "seconds"), rows, records)
+
+
+def run_corner(job: Job) -> Findings:
+    """Run the study of cut photos, and the study of whole photos in the folder ``whole``. Rows are paired by the names of photos."""
+    cut, whole = judge_rows(job), _whole(job)
+    return outcome_of(
+        _together(cut, judge_rows(whole)) if whole.settings["study"]["methods"] else cut, job.settings
+    )
+
+
+def _whole(job: Job) -> Job:
+    study, whole = job.settings["study"], job.settings["whole"]
+    rows = [row for row in study["methods"] if row["name"] in whole["methods"]]
+    settings = {
+        **job.settings,
+        "study": {**study, "data": whole["data"], "methods": rows},
+        "tuned": {**job.settings["tuned"], "data": whole["holdout"]},
+    }
+    return replace(job, settings=settings, all_settings=None, folder=job.folder / "whole")
+
+
+def _together(cut: JudgedRows, whole: JudgedRows) -> JudgedRows:
+    names = cut.evaluation.image_names
+    added = [_in_order_of(result, whole.evaluation.image_names, names) for result in whole.evaluation.results]
+    methods = {f"{name}, whole photos": method for name, method in whole.methods.items()}
+    work = WorkDone(
+        cut.work.images,
+        cut.work.labels,
+        cut.work.passes + whole.work.passes,
+        cut.work.whole and whole.work.whole,
+    )
+    return replace(
+        cut,
+        evaluation=replace(cut.evaluation, results=(*cut.evaluation.results, *added)),
+        methods={**cut.methods, **methods},
+        notes=(*cut.notes, *(f"whole photos: {note}" for note in whole.notes)),
+        work=work,
+        failed=cut.failed + whole.failed,
+    )
+
+
+def _in_order_of(result: MethodResult, own: Sequence[str], wanted: Sequence[str]) -> MethodResult:
+    """The row with its values in the order of the images ``wanted``; NaN for images that are not among its ``own``."""
+    place = {name: i for i, name in enumerate(own)}
+    return replace(
+        result,
+        name=f"{result.name}, whole photos",
+        values={name: _ordered(values, place, wanted) for name, values in result.values.items()},
+    )
+
+
+def _ordered(values: Tensor, place: Mapping[str, int], wanted: Sequence[str]) -> Tensor:
+    found = [float(values[place[name]]) if name in place else torch.nan for name in wanted]
+    return torch.tensor(found, dtype=values.dtype)

@@ -15,90 +15,36 @@ computed them from unrounded numbers, which it does not print.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from proofmap.metrics import proof
 
-
-@dataclass(frozen=True)
-class Belief:
-    """A label, the net's probability ``f`` for it, and the area ``auc`` under the insertion curve of its map."""
-
-    label: str
-    f: float
-    auc: float
-
-    def completeness(self, e1: float = 0.0) -> float:
-        """The completeness of the map, alpha(x, a) = min( max(AUC, e1) / f , 1 ).
-
-        >>> round(Belief("desk", f=0.67, auc=0.43).completeness(), 2)
-        0.64
-        """
-        return float(proof.completeness(_exact(self.auc), _exact(self.f), e1))
-
-    def soundness(self, e2: float = 0.0) -> float:
-        """The soundness of the map, beta(x, a) = min( max(f, e2) / AUC , 1 ).
-
-        >>> round(Belief("desktop computer", f=0.13, auc=0.29).soundness(), 2)
-        0.45
-        """
-        return float(proof.soundness(_exact(self.auc), _exact(self.f), e2))
+PHOTO, NET = "an ImageNet photo of a desk with a computer", "ResNet-50"
+LABELS = ("desk", "desktop computer")
+F = (0.67, 0.13)
+AREAS: Mapping[str, tuple[float, float]] = {
+    "learned mask, TV .01": (0.65, 0.15),
+    "learned mask, TV .001": (0.70, 0.29),
+    # not printed: the paper gives completeness .58 of f = .13
+    "Phang et al. 2020": (0.43, 0.58 * 0.13),
+}
+"""The paper's example, with the numbers that the paper prints: f of each label, and for each method the AUC of each label's map."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """The results of one method on one photo: a :class:`Belief` for each label."""
+def scores(
+    f: Sequence[float], areas: Sequence[float], *, e1: float = 0.0, e2: float = 0.0
+) -> list[tuple[float, float]]:
+    """Completeness min( max(AUC, e1) / f , 1 ) and soundness min( max(f, e2) / AUC , 1 ) of each label.
 
-    method: str
-    beliefs: tuple[Belief, ...]
-
-    def completeness(self, e1: float = 0.0) -> float:
-        """The smallest completeness over the labels."""
-        return min(b.completeness(e1) for b in self.beliefs)
-
-    def soundness(self, e2: float = 0.0) -> float:
-        """The smallest soundness over the labels."""
-        return min(b.soundness(e2) for b in self.beliefs)
-
-
-@dataclass(frozen=True)
-class WorkedExample:
-    """The results of several methods on one photo, for one net.
-
-    >>> for case in DESK.cases:
-    ...     print(f"{case.method:22} complete {case.completeness():.2f}  sound {case.soundness():.2f}")
+    >>> for method, areas in AREAS.items():
+    ...     complete, sound = map(min, zip(*scores(F, areas)))
+    ...     print(f"{method:22} complete {complete:.2f}  sound {sound:.2f}")
     learned mask, TV .01   complete 0.97  sound 0.87
     learned mask, TV .001  complete 1.00  sound 0.45
     Phang et al. 2020      complete 0.58  sound 1.00
     """
-
-    photo: str
-    net: str
-    cases: tuple[Case, ...]
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return tuple(b.label for b in self.cases[0].beliefs)
-
-
-def _exact(value: float) -> torch.Tensor:
-    return torch.tensor(value, dtype=torch.float64)
-
-
-def _desk(method: str, auc_desk: float, auc_computer: float) -> Case:
-    return Case(method, (Belief("desk", 0.67, auc_desk), Belief("desktop computer", 0.13, auc_computer)))
-
-
-DESK = WorkedExample(
-    photo="an ImageNet photo of a desk with a computer",
-    net="ResNet-50",
-    cases=(
-        _desk("learned mask, TV .01", 0.65, 0.15),
-        _desk("learned mask, TV .001", 0.70, 0.29),
-        # not printed: the paper gives completeness .58 of f = .13
-        _desk("Phang et al. 2020", 0.43, 0.58 * 0.13),
-    ),
-)
-"""The paper's example, with the numbers that the paper prints."""
+    believed, auc = (torch.tensor(values, dtype=torch.float64) for values in (f, areas))
+    complete, sound = proof.completeness(auc, believed, e1), proof.soundness(auc, believed, e2)
+    return list(zip(complete.tolist(), sound.tolist(), strict=True))

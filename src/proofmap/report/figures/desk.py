@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.judging import evaluate
 from proofmap.methods.method import MethodLike
@@ -32,27 +31,27 @@ from proofmap.report.pictures import hidden_of, masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve, proof_values
 from proofmap.results.tables import number
-from proofmap.theory.desk import DESK, Belief, Case, WorkedExample
+from proofmap.theory import desk as paper
 
 SHARE = 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class Desk(Figure):
-    """The figure of a worked example. If there is a photo, the figure also shows the photo and a picture per label and method.
+    """The figure of a worked example: ``f`` of each label, and for each method the ``areas`` (AUC) and ``judged``, the completeness and soundness
+    of each label's map. If there is a photo, the figure also shows the photo and a picture per label and method.
 
-    ``pictures`` and ``judged`` are indexed by method, then by label. ``judged`` has completeness and soundness if they were scored; otherwise
-    they are computed from f (the net's probability of a label) and AUC. ``ratio`` is the height of a picture divided by its width.
+    ``pictures`` is indexed by method, then by label. ``ratio`` is the height of a picture divided by its width.
     """
 
     name = "desk"
-    example: WorkedExample
-    e1: float
-    e2: float
+    labels: tuple[str, ...]
+    f: tuple[float, ...]
+    areas: Mapping[str, Sequence[float]]
+    judged: Sequence[Sequence[tuple[float, float]]]
     settings: str
     photo: np.ndarray | None = None
     pictures: tuple[tuple[np.ndarray, ...], ...] = ()
-    judged: tuple[tuple[tuple[float, float], ...], ...] = ()
     noun: str = "photo"
     positions: str = "pixels"
     ratio: float = 1.0
@@ -70,8 +69,8 @@ class Desk(Figure):
         )
 
     def drawn(self, plt: Any) -> Any:
-        labels, n = self.example.labels, len(self.example.cases)
-        tall = 0.42 + 0.24 * n
+        labels, methods = self.labels, list(self.areas)
+        tall = 0.42 + 0.24 * len(methods)
         if self.photo is None:
             figure, axes = plt.subplots(
                 1, len(labels), figsize=(WIDTH, tall + 0.35), sharey=True, squeeze=False
@@ -85,13 +84,12 @@ class Desk(Figure):
             charts = below.subplots(1, len(labels), sharey=True, squeeze=False)[0]
         for place, axis in enumerate(charts):
             self._chart(axis, place)
-        charts[0].set_yticks(range(n), [_name(case) for case in self.example.cases])
-        charts[0].set_ylim(n - 0.5, -0.75)
+        charts[0].set_yticks(range(len(methods)), [_name(method) for method in methods])
+        charts[0].set_ylim(len(methods) - 0.5, -0.75)
         return figure
 
     def _chart(self, axis: Any, place: int) -> None:
-        beliefs = [case.beliefs[place] for case in self.example.cases]
-        f = beliefs[0].f
+        f = self.f[place]
         axis.axvline(f, color=SOFT, linewidth=0.8, linestyle=(0, (1, 2)), zorder=0)
         axis.annotate(
             f"f = {number(f)}",
@@ -103,40 +101,29 @@ class Desk(Figure):
             fontsize=SMALL,
             color=SOFT,
         )
-        for k, belief in enumerate(beliefs):
+        for k, areas in enumerate(self.areas.values()):
+            auc = areas[place]
             colour = COLOURS[k % len(COLOURS)]
-            axis.plot([f, belief.auc], [k, k], color=colour, linewidth=1)
-            axis.plot(belief.auc, k, marker=MARKERS[k % len(MARKERS)], color=colour, markersize=5)
+            axis.plot([f, auc], [k, k], color=colour, linewidth=1)
+            axis.plot(auc, k, marker=MARKERS[k % len(MARKERS)], color=colour, markersize=5)
             axis.annotate(
-                self._words(belief, self.judged[k][place] if self.judged else None),
-                (max(belief.auc, f), k),
+                _words(*self.judged[k][place]),
+                (max(auc, f), k),
                 xytext=(7, 0),
                 textcoords="offset points",
                 va="center",
                 fontsize=SMALL,
             )
-        axis.set(title=escaped(beliefs[0].label), xlabel="AUC of the map", xlim=(0, 1))
+        axis.set(title=escaped(self.labels[place]), xlabel="AUC of the map", xlim=(0, 1))
         axis.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
         axis.tick_params(axis="y", length=0)
         axis.spines["left"].set_visible(False)
 
-    def _words(self, belief: Belief, judged: tuple[float, float] | None) -> str:
-        alpha, beta = judged or (belief.completeness(self.e1), belief.soundness(self.e2))
-        if math.isnan(alpha) or math.isnan(beta):
-            return "not judged"
-        parts = [
-            f"{word} {number(value)}"
-            for word, value in (("complete", alpha), ("sound", beta))
-            if value < 0.995
-        ]
-        return ", ".join(parts) or "complete and sound"
-
     def _pictures(self, figure: Any) -> None:
-        labels, cases = self.example.labels, self.example.cases
-        axes = figure.subplots(len(labels), 1 + len(cases), squeeze=False)
+        axes = figure.subplots(len(self.labels), 1 + len(self.areas), squeeze=False)
         for j, row in enumerate(axes):
-            cells = [self.photo if j == 0 else None, *(self.pictures[k][j] for k in range(len(cases)))]
-            titles = ["", *(_name(case) if j == 0 else "" for case in cases)]
+            cells = [self.photo if j == 0 else None, *(self.pictures[k][j] for k in range(len(self.areas)))]
+            titles = ["", *(_name(method) if j == 0 else "" for method in self.areas)]
             for axis, pixels, title in zip(row, cells, titles, strict=True):
                 axis.set(xticks=[], yticks=[])
                 axis.set_title(title, fontsize=7.5)
@@ -145,55 +132,50 @@ class Desk(Figure):
                     axis.set_visible(False)
                     continue
                 axis.imshow(pixels, interpolation="none")
-            row[1].set_ylabel(escaped(labels[j]), fontsize=SMALL)
+            row[1].set_ylabel(escaped(self.labels[j]), fontsize=SMALL)
 
 
-def _name(case: Case) -> str:
-    return escaped_lines(case.method, 24, lines=2)
+def _name(method: str) -> str:
+    return escaped_lines(method, 24, lines=2)
+
+
+def _words(completeness: float, soundness: float) -> str:
+    if math.isnan(completeness) or math.isnan(soundness):
+        return "not judged"
+    named = {"complete": completeness, "sound": soundness}
+    parts = [f"{word} {number(value)}" for word, value in named.items() if value < 0.995]
+    return ", ".join(parts) or "complete and sound"
 
 
 @registered("desk", "the paper's worked example, as it prints it", "nothing")
 def desk() -> Desk:
     """The figure of the worked example with the numbers printed in the paper. It needs no net and no photo."""
-    settings = f"Settings: the paper's section 3.3, net {DESK.net}, {DESK.photo}; e1 = e2 = 0."
-    return Desk(DESK, 0.0, 0.0, settings)
+    settings = f"Settings: the paper's section 3.3, net {paper.NET}, {paper.PHOTO}; e1 = e2 = 0."
+    judged = [paper.scores(paper.F, areas) for areas in paper.AREAS.values()]
+    return Desk(paper.LABELS, paper.F, paper.AREAS, judged, settings)
 
 
 def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 1)) -> Desk:
     """The figure of one image of an evaluation, with pictures. ``places`` are indices in the image's row of labels."""
-    own = evaluation.labels[index].tolist()
-    labels = {j: own[j] for j in places if j < len(own) and own[j] != NO_LABEL}
-    image, inputs, first = evaluation.image_of(index), evaluation.inputs, evaluation.results[0]
-    cases, pictures, judged, hidden = [], [], [], hidden_of(evaluation)
-    for result in evaluation.results:
-        beliefs = [
-            Belief(
-                evaluation.label_names[a],
-                float(evaluation.f[index, j]),
-                float(result.insertion.auc[index, j]),
-            )
-            for j, a in labels.items()
-        ]
-        cases.append(Case(result.name, tuple(beliefs)))
-        judged.append(tuple(proof_values(evaluation, result, index, j) for j in labels))
-        pictures.append(
-            tuple(
-                np.asarray(
-                    masked_photo(image, evaluation.map_of(result, index, j), inputs, SHARE, hidden.colour)
-                )
-                for j in labels
-            )
+    there = [j for j in places if j in evaluation.places_of(index)]
+    image, inputs, results = evaluation.image_of(index), evaluation.inputs, evaluation.results
+    hidden = hidden_of(evaluation)
+    pictures = tuple(
+        tuple(
+            np.asarray(masked_photo(image, evaluation.map_of(result, index, j), inputs, SHARE, hidden.colour))
+            for j in there
         )
+        for result in results
+    )
     other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
-    example = WorkedExample(evaluation.image_names[index], str(evaluation.settings["model"]), tuple(cases))
     return Desk(
-        example,
-        first.threshold("e1"),
-        first.threshold("e2"),
+        tuple(evaluation.label_name(index, j) for j in there),
+        tuple(float(evaluation.f[index, j]) for j in there),
+        {result.name: [float(result.insertion.auc[index, j]) for j in there] for result in results},
+        [[proof_values(evaluation, result, index, j) for j in there] for result in results],
         f"{hidden.words} {other}{evaluation_settings(evaluation)}",
         inputs.picture(image),
-        tuple(pictures),
-        tuple(judged),
+        pictures,
         inputs.singular,
         inputs.position_noun,
         picture_ratio(inputs),

@@ -9,8 +9,8 @@ from typing import Any
 
 from proofmap.report.figures.drawing import COLOURS, SOFT, WIDTH, Figure, escaped, legend_below, registered
 from proofmap.results.tables import number
-from proofmap.theory.linear_data import MADE
-from proofmap.theory.trials import Curve, curve
+from proofmap.theory.linear import MADE
+from proofmap.theory.theorem import Curve, curve
 
 BLUE, ORANGE = COLOURS[:2]
 
