@@ -9,8 +9,19 @@ import numpy as np
 import pytest
 import scipy
 import torch
+from torch import Tensor
 
-from proofmap.metrics.reliability import inter_rater, krippendorff_alpha, mean_correlation
+from proofmap.metrics.metric import RunMetric, RunValue, RunValues
+from proofmap.metrics.reliability import (
+    InterMethod,
+    InternalConsistency,
+    InterRater,
+    RankingAgreement,
+    concordance,
+    inter_rater,
+    krippendorff_alpha,
+    mean_correlation,
+)
 from proofmap.metrics.similarity import mean_ranks, pearson, spearman
 from tests.toys import normal
 
@@ -79,3 +90,43 @@ def test_alpha_is_one_where_images_agree_and_near_zero_where_they_are_noise() ->
     for nothing in (torch.ones(4, 3), torch.zeros(1, 3), torch.zeros(3, 1)):
         assert math.isnan(krippendorff_alpha(nothing)) and math.isnan(inter_rater(nothing))
     assert math.isnan(krippendorff_alpha(torch.tensor([[1.0, NAN], [NAN, 2.0]])))  # no thing has two ratings
+
+
+# ---- of a run ----------------------------------------------------------------------------------------------------
+
+VALUES = {
+    "a": {"up": normal(9) + 1, "down": -normal(9) - 1},
+    "b": {"up": normal(9, seed=1), "down": normal(9, seed=2)},
+    "c": {"up": normal(9, seed=3), "down": normal(9, seed=4)},
+}
+
+
+def measured(metric: RunMetric, values: dict[str, dict[str, Tensor]] = VALUES) -> dict[str, RunValue]:
+    found = metric.over_run(RunValues(values, {"up": True, "down": False}))
+    return {each.subject: each for each in found}
+
+
+def test_every_number_of_a_run_is_that_of_its_definition() -> None:
+    up, down = (
+        torch.stack([sign * VALUES[m][k] for m in "abc"], dim=1) for k, sign in (("up", 1), ("down", -1))
+    )
+    assert {name: found.value for name, found in measured(InterRater()).items()} == {
+        "up": inter_rater(up),
+        "down": inter_rater(down),
+    }
+    assert measured(RankingAgreement())["up"].value == concordance(up)
+    pairs = [(0, 1), (0, 2), (1, 2)]
+    between = [scipy.stats.spearmanr(up[:, i].numpy(), up[:, j].numpy()).statistic for i, j in pairs]
+    assert measured(InterMethod())["up"].value == pytest.approx(np.mean(between))
+    within = [scipy.stats.spearmanr(v["up"].numpy(), -v["down"].numpy()).statistic for v in VALUES.values()]
+    assert measured(InternalConsistency())["up and down"].value == pytest.approx(np.mean(within))
+
+
+def test_images_that_a_method_does_not_count_are_left_out_and_nothing_is_made_up() -> None:
+    holed = {m: dict(v) for m, v in VALUES.items()}
+    holed["b"]["up"] = VALUES["b"]["up"].clone()
+    holed["b"]["up"][2] = NAN
+    found = measured(InterRater(), holed)
+    assert (found["up"].n, found["down"].n) == (8, 9)
+    none = {m: {"up": v["up"], "down": torch.full((9,), NAN)} for m, v in VALUES.items()}
+    assert math.isnan(measured(InterRater(), none)["down"].value)

@@ -220,7 +220,7 @@ class EveryOther(Metric):
 
 def test_the_notes_explain_each_score_by_itself() -> None:
     table = judged(metrics=[EveryOther(), Soundness(e2=0.003)]).table()
-    assert "every-other counts 2 of 3 images" in table
+    assert "every other counts 2 of 3 images" in table
     assert "second label" not in table
     assert "thresholds e2 = 0.003; insertion curve: fill gray" in table  # not the first score's: it has none
 
