@@ -31,7 +31,7 @@ from proofmap.report import pictures, sheets
 from proofmap.report.figures import draw
 from proofmap.report.figures.curves import Line, Panel, TVCurves
 from proofmap.report.figures.desk import desk_of
-from proofmap.report.figures.grid import GridCell, GridFigure, picture_cell
+from proofmap.report.figures.grid import GridCell, GridFigure
 from proofmap.report.figures.learned import masks_by_k
 from proofmap.report.figures.masks import mask_pairs, two_objects
 from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
@@ -264,7 +264,7 @@ def randomised_layer() -> Image.Image:
         maps = (found.map_of(result, 0, 0).float()[None], method(other, image, found.labels, seed=0)[:, 0])
         for row, heat in zip(rows, maps, strict=True):
             rough = f"roughness {float(roughness(keep_top(heat, 0.3))):.1f}"
-            row.append(picture_cell(masked_photo(image[0], heat[0], found.inputs, 0.3, hidden), rough))
+            row.append(GridCell.of(masked_photo(image[0], heat[0], found.inputs, 0.3, hidden), rough))
     figure = GridFigure(
         name="randomised-layer",
         about="",

@@ -42,25 +42,22 @@ class GridCell:
     colour: str = INK
     above: str = ""
 
+    @classmethod
+    def of(cls, picture: Image.Image, below: str = "") -> GridCell:
+        """A cell with a picture and text in the usual colour."""
+        return cls(np.asarray(picture.convert("RGB")), below)
 
-def picture_cell(picture: Image.Image, below: str = "", above: str = "") -> GridCell:
-    """A cell with a picture and text in the usual colour."""
-    return GridCell(np.asarray(picture.convert("RGB")), below, INK, above)
+    @classmethod
+    def photo(cls, image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> GridCell:
+        """A cell with a photo and, below it, a label and f, the net's probability of the label."""
+        belief = "" if f is None else f"\nf = {short_probability(f)}".replace("= <", "< ")
+        return cls.of(photo(image, inputs), one_line(label) + belief)
 
-
-def photo_cell(image: Tensor, inputs: Inputs, label: str, f: float | None = None) -> GridCell:
-    """A cell with a photo and, below it, a label and f, the net's probability of the label."""
-    name = one_line(label)
-    return picture_cell(
-        photo(image, inputs),
-        name if f is None else f"{name}\nf = {short_probability(f)}".replace("= <", "< "),
-    )
-
-
-def proof_cell(picture: Image.Image, auc: float, completeness: float, soundness: float) -> GridCell:
-    """A cell with the picture of a map and, below it, the map's AUC and a sign: too weak (↓), too strong (↑) or as strong as f (=)."""
-    sign, colour = SIGNS[strength(completeness, soundness).word]
-    return GridCell(np.asarray(picture.convert("RGB")), f"{short_probability(auc)} {sign}".rstrip(), colour)
+    @classmethod
+    def proof(cls, picture: Image.Image, auc: float, completeness: float, soundness: float) -> GridCell:
+        """A cell with the picture of a map and, below it, the map's AUC and a sign: too weak (↓), too strong (↑) or as strong as f (=)."""
+        sign, colour = SIGNS[strength(completeness, soundness).word]
+        return cls(np.asarray(picture.convert("RGB")), f"{short_probability(auc)} {sign}".rstrip(), colour)
 
 
 def short_probability(value: float) -> str:

@@ -22,9 +22,6 @@ from proofmap.report.figures.grid import (
     READING,
     GridCell,
     GridFigure,
-    photo_cell,
-    picture_cell,
-    proof_cell,
     short_probability,
 )
 from proofmap.report.figures.masks import shown_probability
@@ -97,9 +94,9 @@ def artifacts_of(
         sound = proof.soundness(curves.auc, curves.f, at.e2).tolist()
         blends = blended(classifier, images, masks)
         for i, image in enumerate(images):
-            row = [photo_cell(image, inputs, "")]
+            row = [GridCell.photo(image, inputs, "")]
             for j in range(table.shape[1]):
-                cell = proof_cell(photo(blends[i, j], inputs), auc[i][j], complete[i][j], sound[i][j])
+                cell = GridCell.proof(photo(blends[i, j], inputs), auc[i][j], complete[i][j], sound[i][j])
                 name = "" if same_labels else f"{one_line(classifier.names[int(table[i, j])])}\n"
                 row.append(replace(cell, above=f"{name}f {short_probability(f[i][j])}"))
             rows.append(tuple(row))
@@ -146,7 +143,7 @@ def masks_by_k(
     base = method or LearnedMask()
     f = classifier.frozen().probabilities(images).gather(1, labels)[:, 0].tolist()
     rows = [
-        [photo_cell(image, inputs, classifier.names[int(a)], p)]
+        [GridCell.photo(image, inputs, classifier.names[int(a)], p)]
         for image, a, p in zip(images, labels, f, strict=True)
     ]
     gaps, spans, column = [], [], 1
@@ -160,7 +157,7 @@ def masks_by_k(
             for mask in own[i]:
                 alone = shown_probability(classifier, image, mask, int(labels[i, 0]), share)
                 rows[i].append(
-                    picture_cell(masked_photo(image, mask, inputs, share, hidden), short_probability(alone))
+                    GridCell.of(masked_photo(image, mask, inputs, share, hidden), short_probability(alone))
                 )
         gaps.append(column)
         spans.append((column, column + k - 1, f"K = {k}"))

@@ -25,9 +25,6 @@ from proofmap.report.figures.grid import (
     READING,
     GridCell,
     GridFigure,
-    photo_cell,
-    picture_cell,
-    proof_cell,
     short_probability,
 )
 from proofmap.report.pictures import displayed, hidden_of, masked_photo, per_pixel, photo
@@ -68,7 +65,7 @@ def mask_grid(
         headings=(noun, *map(_heading, evaluation.results)),
         rows=tuple(
             (
-                photo_cell(
+                GridCell.photo(
                     evaluation.image_of(i),
                     evaluation.inputs,
                     evaluation.label_names[_label(evaluation, i, place)],
@@ -112,11 +109,11 @@ def mask_pairs(
             heat = evaluation.map_of(result, i, place).float()
             shown = shown_probability(classifier, image, heat, label, share)
             cells += [
-                picture_cell(masked_photo(image, heat, inputs, share, hidden), short_probability(shown)),
-                picture_cell(_mask_picture(heat, inputs)),
+                GridCell.of(masked_photo(image, heat, inputs, share, hidden), short_probability(shown)),
+                GridCell.of(_mask_picture(heat, inputs)),
             ]
         f = float(evaluation.f[i, place])
-        grid.append((*cells, photo_cell(image, inputs, evaluation.label_names[label], f)))
+        grid.append((*cells, GridCell.photo(image, inputs, evaluation.label_names[label], f)))
     methods = len(evaluation.results)
     first, noun, positions = range(0, 2 * methods, 2), inputs.singular, inputs.position_noun
     return GridFigure(
@@ -153,7 +150,7 @@ def two_objects(evaluation: Evaluation, *, rows: int = ROWS, share: float = SHAR
             for r in methods
             for j in range(count)
         ]
-        grid.append((picture_cell(photo(evaluation.image_of(i), evaluation.inputs), text), *maps))
+        grid.append((GridCell.of(photo(evaluation.image_of(i), evaluation.inputs), text), *maps))
     names = (
         [one_line(evaluation.label_names[a]) for a in evaluation.labels[0].tolist()] if same else [""] * count
     )
@@ -204,7 +201,7 @@ def _shown_map(evaluation: Evaluation, result: MethodResult, i: int, place: int,
         evaluation.image_of(i), heat, evaluation.inputs, share, hidden_of(evaluation).colour
     )
     auc = float(result.insertion.auc[i, place])
-    return proof_cell(picture, auc, *proof_values(evaluation, result, i, place))
+    return GridCell.proof(picture, auc, *proof_values(evaluation, result, i, place))
 
 
 @torch.no_grad()

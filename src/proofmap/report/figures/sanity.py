@@ -21,7 +21,7 @@ from proofmap.report.figures.drawing import (
     legend_below,
     legend_height,
 )
-from proofmap.report.figures.grid import GridFigure, photo_cell, picture_cell
+from proofmap.report.figures.grid import GridCell, GridFigure
 from proofmap.report.pictures import overlay
 from proofmap.results.randomisation import BAR, SanityChecks
 
@@ -136,9 +136,9 @@ def randomised_maps(
     rows = []
     for i, (label, p) in enumerate(zip(labels.tolist(), f, strict=True)):
         pictures = [
-            picture_cell(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)
+            GridCell.of(overlay(images[i], both[k][i], inputs)) for both in maps.values() for k in (0, 1)
         ]
-        rows.append((photo_cell(images[i], inputs, classifier.names[label], p), *pictures))
+        rows.append((GridCell.photo(images[i], inputs, classifier.names[label], p), *pictures))
     first, noun = tuple(1 + 2 * k for k in range(len(maps))), inputs.singular
     return GridFigure(
         name="randomised-maps",
