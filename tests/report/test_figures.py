@@ -502,6 +502,6 @@ def test_the_desk_says_the_papers_numbers() -> None:
 def test_the_desk_of_a_photo_says_what_was_measured(f: pm.Classifier, images: Tensor) -> None:
     record = desk_of_photo(f, images, methods=["gradient", "random"])
     top2 = f.probabilities(images[:1]).topk(2)
-    assert record.example.labels == tuple(f.names[a] for a in top2.indices[0].tolist())
-    assert [b.f for b in record.example.cases[0].beliefs] == pytest.approx(top2.values[0].tolist(), abs=1e-5)
+    assert record.labels == tuple(f.names[a] for a in top2.indices[0].tolist())
+    assert list(record.f) == pytest.approx(top2.values[0].tolist(), abs=1e-5)
     assert len(record.pictures) == 2 and record.photo is not None and record.photo.shape == (SIZE, SIZE, 3)

@@ -346,11 +346,6 @@ def test_the_page_of_explain_begins_with_what_the_net_says(tmp_path: Path) -> No
     places = [words.index(part) for part in (says, *parts)]
     assert places == sorted(places)
     assert not any(attributes.get("class") == "plot" for _, attributes in page.elements)
-    (said,) = page.record["pictured"][0]["words"]
-    strengths = [label["strength"] for label in page.record["pictured"][0]["methods"][0]["labels"]]
-    begins = {"match": "A proof.", "weak": "Too weak.", "strong": "Too strong."}
-    assert [text.startswith(begins[word]) for text, word in zip(said, strengths, strict=True)] == [True, True]
-    assert f"believes {top} with" in said[0]
 
 
 def test_the_page_of_explain_sets_methods_side_by_side(tmp_path: Path) -> None:
@@ -362,7 +357,6 @@ def test_the_page_of_explain_sets_methods_side_by_side(tmp_path: Path) -> None:
     matches = [[a["strength"] == "match" for a in m["labels"]] for m in page.record["pictured"][0]["methods"]]
     for name, label_matches in zip(methods, matches, strict=True):
         assert f"{name} {sum(label_matches) or 'none'}" in detail
-    assert [len(words) for words in page.record["pictured"][0]["words"]] == [2, 2]
     assert "A row for each method, a column for each label" in page.text
 
 

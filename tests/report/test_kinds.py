@@ -131,6 +131,5 @@ def test_of_two_scores_of_a_kind_the_first_is_read() -> None:
     first = result.first_score("soundness")
     assert first is not None and first.name == "stays-below"
     assert result.pairs_of_kind("soundness") is result.pairs["stays-below"]
-    assert result.values_by_kind["soundness"] is result.values["stays-below"]
     panels = [(p.x, p.y) for p in scatter_panels(found)]
     assert panels == [("reaches", "stays-below"), ("reaches", "soundness")]

@@ -17,7 +17,7 @@ import proofmap as pm
 from proofmap.core.inputs import Rows
 from proofmap.report.proof_columns import proof_columns
 from proofmap.report.sheets import explained_sheet, finding, ranked_columns
-from proofmap.results.proof_shape import proof_count, proof_names, shape_of
+from proofmap.results.proof_shape import proof_names, shape_of
 from tests.test_row_fills import classifier, people
 
 
@@ -35,7 +35,7 @@ def test_the_title_counts_the_columns_that_give_the_belief(proof: pm.Proof) -> N
         along = result.insertion.probabilities[i, first, 1:].tolist()  # 1, 2, 3 positions shown
         assert len(along) == 3
         expected = next(k for k, p in enumerate(along, 1) if p >= 0.9 * float(evaluation.f[i, first]))
-        assert proof_count(evaluation, shape_of(evaluation, result, i, first)) == expected
+        assert shape_of(evaluation, result, i, first).enough == expected
         label = evaluation.label_names[int(evaluation.labels[i, first])]
         alone = float(result.insertion.probabilities[i, first, 0])
         if alone >= 0.9 * float(evaluation.f[i, first]):
@@ -119,9 +119,7 @@ def test_columns_that_carry_proofs_come_first_and_dots_are_ranks(proof: pm.Proof
             for (i, j), dot in zip(rows, line["dots"], strict=True):
                 order = evaluation.map_of(result, i, j).argsort(descending=True, stable=True).tolist()
                 assert dot["place"] == order.index(p)
-                assert dot["proves"] == (
-                    dot["place"] < proof_count(evaluation, shape_of(evaluation, result, i, j))
-                )
+                assert dot["proves"] == (dot["place"] < shape_of(evaluation, result, i, j).enough)
             shares.append(np.mean([dot["proves"] for dot in line["dots"]]))
             assert line["share"] == pytest.approx(shares[-1])
         assert shares == sorted(shares, reverse=True)
@@ -145,7 +143,7 @@ def test_the_report_shows_the_list(proof: pm.Proof, tmp_path: Path) -> None:
         assert own["curve"] == pytest.approx(result.insertion.probabilities[0, j].tolist())
         heat = evaluation.map_of(result, 0, j)
         assert sorted(own["order"]) == [0, 1, 2] and int(heat.argmax()) == own["order"].index(0)
-        assert own["enough"] == proof_count(evaluation, shape_of(evaluation, result, 0, j))
+        assert own["enough"] == shape_of(evaluation, result, 0, j).enough
     written = {path.name for path in proof.save(tmp_path / "out")}
     assert "row-0.occlusion.png" in written
 

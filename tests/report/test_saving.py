@@ -18,7 +18,7 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.metrics import BestEffort, Completeness, Judged, Metric, Soundness
-from proofmap.report import sheets
+from proofmap.report import display, sheets
 from proofmap.report.display import evaluation_json
 from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.scatter import scatter_panels
@@ -87,7 +87,8 @@ def test_fifty_images_can_be_looked_through() -> None:
 def test_the_first_images_get_sheets_and_the_sheets_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sheets, "MOST_IMAGES", 4)
+    for module in (sheets, display):
+        monkeypatch.setattr(module, "MOST_IMAGES", 4)
     evaluation = judged(n=7, methods=["random"])
     drawn = [name for name in saved(evaluation, tmp_path) if name.startswith("image-")]
     assert sorted(drawn) == sorted(f"image-{i}.random" for i in range(4))
@@ -99,7 +100,8 @@ def test_the_first_images_get_sheets_and_the_sheets_say_so(
 def test_a_proof_of_many_images_keeps_all_maps_and_draws_the_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sheets, "MOST_IMAGES", 4)
+    for module in (sheets, display):
+        monkeypatch.setattr(module, "MOST_IMAGES", 4)
     proof = proof_of(7, method="random")
     written = proof.save(tmp_path)
     assert len([p for p in written if p.suffix == ".png"]) == 4

@@ -12,7 +12,6 @@ from proofmap.core.labels import UNBELIEVED
 from proofmap.report.html import write_report
 from proofmap.results import score_tables
 from proofmap.results.label_matrix import label_matrices
-from proofmap.results.notes import place_names, wrong_kind
 from proofmap.study import run_study
 from tests.report.pages import PageParts
 from tests.study.studies import net_file, toy_study
@@ -29,8 +28,8 @@ def evaluation() -> pm.Evaluation:
 def test_two_labels_are_judged_that_the_net_does_not_believe(evaluation: pm.Evaluation) -> None:
     assert evaluation.labels.shape == (3, 3) and evaluation.settings["labels"] == "top1+wrong"
     assert bool((evaluation.f[:, 1:] < UNBELIEVED).all())
-    assert [wrong_kind(evaluation, 0, j) for j in range(3)] == ["", "near", "far"]
-    assert place_names(evaluation) == ["label 1", "near wrong", "far wrong"]
+    assert [evaluation.wrong_kind(0, j) for j in range(3)] == ["", "near", "far"]
+    assert list(label_matrices(evaluation).names) == ["label 1", "near wrong", "far wrong"]
     assert label_matrices(evaluation).names == ("label 1", "near wrong", "far wrong")
 
 
@@ -90,7 +89,7 @@ def test_a_run_judges_the_same_wrong_labels_as_python(tmp_path: Path) -> None:
         net, photos, methods=["gradient"], labels="top1+wrong", metrics=["soundness:points=4"], seed=5
     )
     assert torch.equal(stored.labels, again.labels) and stored.labels.shape[1] == 3
-    assert wrong_kind(stored, 0, 1) == "near" and bool((stored.f[:, 1] < UNBELIEVED).any())
+    assert stored.wrong_kind(0, 1) == "near" and bool((stored.f[:, 1] < UNBELIEVED).any())
     other = pm.evaluate(
         net, photos, methods=["gradient"], labels="top1+wrong", metrics=["soundness:points=4"], seed=6
     )

@@ -36,7 +36,7 @@ from proofmap.report.html import write_report
 from proofmap.report.pictures import crop_words, displayed, original_of
 from proofmap.report.sheets import explained_sheet
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import proof_count, proof_values, shape_of
+from proofmap.results.proof_shape import proof_values, shape_of
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, without_folders
 from proofmap.session import Snapshot
@@ -212,7 +212,7 @@ def _map_answer(
         "reach": found.reach,
         "words": found.summary,
         "seconds": result.seconds,
-        "enough": proof_count(evaluation, found, len(heat)) if listed else None,
+        "enough": found.enough if listed else None,
     }
 
 

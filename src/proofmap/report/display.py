@@ -27,7 +27,8 @@ from proofmap.report.sheets import MOST_IMAGES, MOST_LABELS, explained_sheet
 from proofmap.report.words import WORDS_NOTE, proof_words_html, word_proof
 from proofmap.results import score_tables, tables
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import fill_notes, fill_records
+from proofmap.results.fill_alone import f_of_fill, fill_notes, given_by_fill
+from proofmap.results.records import MethodResult
 from proofmap.results.score_tables import dataframe, pairs_html, score_table
 from proofmap.results.sharing import shared
 from proofmap.results.tables import table_html
@@ -75,11 +76,26 @@ def evaluation_record(evaluation: Evaluation) -> dict[str, object]:
                 "scores": [s.record() for s in r.scores],
                 "values": {k: v.tolist() for k, v in r.values.items()},
                 "pairs": [dict(row) for row in r.rows],
-                "given_by_fill": fill_records(r),
+                "given_by_fill": _fill_records(r),
             }
             for r in evaluation.results
         ],
     }
+
+
+def _fill_records(result: MethodResult) -> list[dict[str, object]]:
+    """One record per (image, label) pair whose label the fill alone gives, as plain data."""
+    alone, labels = f_of_fill(result.insertion), result.insertion.labels.tolist()
+    return [
+        {
+            "image": result.image_names[i],
+            "label": labels[i][j],
+            "name": result.label_names[labels[i][j]],
+            "fill": str(result.curve_settings.get("fill", "the fill")),
+            "f_of_fill": float(alone[i, j]),
+        }
+        for i, j in given_by_fill(result).nonzero().tolist()
+    ]
 
 
 def evaluation_json(evaluation: Evaluation) -> str:

@@ -40,7 +40,7 @@ from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.fill_alone import MARK, is_marked
 from proofmap.results.label_matrix import label_matrices
 from proofmap.results.notes import different_images, rule_words
-from proofmap.results.proof_shape import BAR, OTHER_CURVE, judged_on_another_curve, percent
+from proofmap.results.proof_shape import BAR, other_curve_note, percent
 from proofmap.results.records import MethodResult
 from proofmap.results.sharing import shared, shared_settings, without_folders
 from proofmap.results.statistics import Score
@@ -372,9 +372,7 @@ def _list_text(values: Sequence[object], most: int = 12) -> str:
 def _notes(evaluation: Evaluation) -> list[str]:
     """The notes of :func:`score_notes <proofmap.results.score_tables.score_notes>`, capitalised, without the note on methods with one map for
     all labels, which the page's table marks itself."""
-    notes = score_tables.score_notes(evaluation)
-    if judged_on_another_curve(evaluation):
-        notes.append(OTHER_CURVE)
+    notes = [*score_tables.score_notes(evaluation), *filter(None, [other_curve_note(evaluation)])]
     return [
         note[:1].upper() + note[1:] for note in notes if not note.startswith(score_tables.LABEL_FREE_MARK)
     ]

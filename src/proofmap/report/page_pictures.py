@@ -40,8 +40,7 @@ from proofmap.report.pictures import (
 from proofmap.report.words import words_of
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import fill_words
-from proofmap.results.notes import wrong_kind
-from proofmap.results.proof_shape import curve_of, positions_in_order, proof_count, proof_values, shape_of
+from proofmap.results.proof_shape import curve_of, positions_in_order, proof_values, shape_of
 from proofmap.results.records import MethodResult
 
 LONGEST_COLUMN = 28
@@ -83,7 +82,7 @@ def _list_maps(
         order = positions_in_order(evaluation, result, index, j)
         found["heat"].append([round(255 * value) for value in heat.tolist()])
         found["order"].append(sorted(range(count), key=order.__getitem__))
-        found["enough"].append(proof_count(evaluation, shape_of(evaluation, result, index, j), count))
+        found["enough"].append(shape_of(evaluation, result, index, j).enough)
         found["curve"].append([float(f"{p:.9g}") for p in curve_of(evaluation, result, index, j).tolist()])
     return found
 
@@ -196,7 +195,7 @@ def picture_of(evaluation: Evaluation, index: int, places: Sequence[int], counts
                 "label": int(evaluation.labels[index, j]),
                 "f": json_number(float(evaluation.f[index, j])),
                 "place": order.index(j) + 1,
-                "wrong": wrong_kind(evaluation, index, j),
+                "wrong": evaluation.wrong_kind(index, j),
             }
             for j in places
         ],

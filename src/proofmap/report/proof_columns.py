@@ -12,7 +12,7 @@ import torch
 from proofmap.core.ranking import rank
 from proofmap.core.text import counted, short_names
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import proof_count, shape_of
+from proofmap.results.proof_shape import shape_of
 from proofmap.results.records import MethodResult
 
 _MOST_COLUMNS, _MOST_LABELS, _LONGEST = 12, 3, 24
@@ -60,7 +60,7 @@ def _panel(
     inputs = evaluation.inputs
     maps = torch.stack([evaluation.map_of(result, i, j).flatten() for i, j in pairs])
     ranks = rank(maps, ties="index", keys=torch.zeros(len(maps), dtype=torch.int64)).numpy()
-    enough = np.array([proof_count(evaluation, shape_of(evaluation, result, i, j)) for i, j in pairs])
+    enough = np.array([shape_of(evaluation, result, i, j).enough for i, j in pairs])
     proves = ranks < enough[:, None]
     images = torch.stack([evaluation.image_of(i) for i, _ in pairs]).cpu()
     values = inputs.merged_channels(images, "mean").numpy()

@@ -34,16 +34,14 @@ from proofmap.report.pictures import (
 from proofmap.report.words import WIDE, WORDS_NOTE, word_picture, word_proof
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.fill_alone import f_of_fill, fill_causes, fill_words, other_fill
-from proofmap.results.notes import WRONG_WORDS, wrong_kind
+from proofmap.results.notes import WRONG_WORDS
 from proofmap.results.proof_shape import (
     BAR,
-    OTHER_CURVE,
     ProofShape,
     curve_of,
-    judged_on_another_curve,
+    other_curve_note,
     percent,
     positions_in_order,
-    proof_count,
     shape_of,
 )
 from proofmap.results.records import MethodResult
@@ -260,7 +258,7 @@ def finding(evaluation: Evaluation, result: MethodResult, index: int) -> str:
     """
     noun, count = evaluation.inputs.position_noun, evaluation.count_of(index)
     first, *others = sorted(evaluation.places_of(index), key=lambda j: -float(evaluation.f[index, j]))[:2]
-    enough = proof_count(evaluation, shape_of(evaluation, result, index, first), count)
+    enough = shape_of(evaluation, result, index, first).enough
     label, f = _label_words(evaluation, index, first), float(evaluation.f[index, first])
 
     def gives(p: float) -> str:
@@ -292,7 +290,7 @@ def ranked_columns(
     along = curve_of(evaluation, result, index, place)
     belief = float(evaluation.f[index, place])
     shape = shape_of(evaluation, result, index, place)
-    enough, colour = proof_count(evaluation, shape), STRENGTHS[shape.strength.word] or _PALE
+    enough, colour = shape.enough, STRENGTHS[shape.strength.word] or _PALE
     lines = min(most, inputs.count)
     page = Image.new("RGB", (side, _COLUMN_LINE * (lines + 2)), (250, 250, 250))
     draw, font = ImageDraw.Draw(page), ImageFont.load_default(12)
@@ -370,7 +368,7 @@ def _word_sheet(evaluation: Evaluation, index: int) -> Image.Image:
 def _belief(evaluation: Evaluation, index: int, place: int) -> list[str]:
     """Lines below the name of a label: the net's belief in it, and a remark if it is a wrong one."""
     said = f"whole {evaluation.inputs.singular} {_short(float(evaluation.f[index, place]))}"
-    return [said, *([WRONG_WORDS] if wrong_kind(evaluation, index, place) else [])]
+    return [said, *([WRONG_WORDS] if evaluation.wrong_kind(index, place) else [])]
 
 
 def _ratio(picture: Image.Image | None) -> float:
@@ -466,7 +464,6 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
         left_out.append(f"the first {MOST_LABELS} of {counted(labels, 'label')}")
     if images > pictured:
         left_out.append(f"sheets of {pictured} of {counted(images, evaluation.inputs.singular)}")
-    other = [OTHER_CURVE] if judged_on_another_curve(evaluation) else []
     inputs = evaluation.inputs
     notes = [note.format(positions=inputs.position_noun, noun=inputs.singular) for note in _NOTES]
     other_fill_words = f"Another fill: --fill {other_fill(evaluation)}"
@@ -476,7 +473,13 @@ def sheet_notes(evaluation: Evaluation, index: int) -> list[str]:
         f"Made with the net {settings.get('model', '-')}, fill {curve.get('fill', '-')}, {curve.get('points', '-')} points of each curve, "
         f"seed {settings.get('seed', '-')}."
     )
-    return [*notes, *fill, *other, made, *([f"Shown: {', '.join(left_out)}."] if left_out else [])]
+    return [
+        *notes,
+        *fill,
+        *filter(None, [other_curve_note(evaluation)]),
+        made,
+        *([f"Shown: {', '.join(left_out)}."] if left_out else []),
+    ]
 
 
 def _labels(evaluation: Evaluation, index: int) -> list[tuple[int, int]]:

@@ -33,7 +33,6 @@ from proofmap.results.proof_shape import (
     curve_of,
     percent,
     positions_in_order,
-    proof_count,
     shape_of,
 )
 from proofmap.results.records import MethodResult
@@ -52,7 +51,6 @@ class WordProof:
         heat: the value of each word in the map, scaled to [0, 1].
         order: the indices of the words in the order of the map, best first.
         along: ``along[k]`` is the probability of the label while the first k words of ``order`` are shown.
-        enough: the number of words that reach the net's belief; 0 if the net does not believe the label.
     """
 
     label: str
@@ -61,13 +59,12 @@ class WordProof:
     signed: bool
     order: tuple[int, ...]
     along: tuple[float, ...]
-    enough: int
     shape: ProofShape
 
     @property
     def proving(self) -> frozenset[int]:
         """The indices of the words of the proof; empty if the net does not believe the label."""
-        return frozenset(self.order[: self.enough])
+        return frozenset(self.order[: self.shape.enough])
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -114,7 +111,6 @@ def word_proof(evaluation: Evaluation, result: MethodResult, index: int, place: 
         signed=result.signed,
         order=tuple(positions_in_order(evaluation, result, index, place)),
         along=tuple(curve_of(evaluation, result, index, place).tolist()),
-        enough=proof_count(evaluation, shape, count),
         shape=shape,
     )
 

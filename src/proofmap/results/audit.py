@@ -21,7 +21,6 @@ from proofmap.core.text import counted, one_line
 from proofmap.results import tables
 from proofmap.results.compare import Difference, compare
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
-from proofmap.results.fill_alone import first_of_each_fill, views_by_fill
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
 from proofmap.results.tables import Cells, Tables, metric_words
 from proofmap.results.verdict import ENOUGH, role_of, soundness_notes
@@ -304,7 +303,7 @@ def _control_notes(has_lines: bool, controls: Sequence[AuditLine]) -> list[str]:
 
 def _score_names(result: MethodResult, kind: str, fill: str | None) -> list[str]:
     """The scores of this kind to compare with a bar: one for each fill, or that of ``fill`` alone. A score that uses no fill always counts."""
-    found = first_of_each_fill(result.scores, kind)
+    found = result.first_scores(kind)
     if not found:
         there = ", ".join(s.name for s in result.scores)
         raise InputError(f"{result.name} was not judged by {kind}; there are {there}")
@@ -318,7 +317,7 @@ def _score_names(result: MethodResult, kind: str, fill: str | None) -> list[str]
 
 def _explained(evaluation: Evaluation, methods: Sequence[str], fill: str | None) -> Iterator[str]:
     """Notes on soundness, for each fill that was compared."""
-    views = views_by_fill(evaluation)
+    views = evaluation.by_fill()
     if len(views) < 2:
         yield from soundness_notes(evaluation, methods)
         return

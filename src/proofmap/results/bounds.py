@@ -39,7 +39,7 @@ from proofmap.metrics import proof
 from proofmap.results import tables
 from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.notes import distractor_notes, subject_words
-from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve
+from proofmap.results.proof_shape import other_curve_note
 from proofmap.results.records import MethodResult, setting_text
 from proofmap.results.statistics import Limits, pooled_interval
 from proofmap.results.tables import Cells, Table
@@ -167,7 +167,7 @@ def bounds(results: Results) -> Bounds:
             if pairs > int(known.sum())
             else []
         ),
-        *([OTHER_CURVE] if judged_on_another_curve(evaluation) else []),
+        *filter(None, [other_curve_note(evaluation)]),
     )
     return Bounds(tuple(methods), matchable, *forced, notes)
 

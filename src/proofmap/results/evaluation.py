@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from proofmap.core.deferred import Tensor
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, inputs_of
-from proofmap.core.labels import NO_LABEL
+from proofmap.core.labels import NO_LABEL, first_wrong
 from proofmap.core.text import counted
 from proofmap.results.arrays import HoldsArrays
 from proofmap.results.display import display
-from proofmap.results.records import MethodResult
+from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult
 from proofmap.results.statistics import RunScore
 
 if TYPE_CHECKING:
@@ -145,6 +145,32 @@ class Evaluation(HoldsArrays, tensors=["images", "labels", "f"]):
             pictured=tuple(k for k, place in enumerate(places) if place in kept),
             run_scores=(),
         )
+
+    def by_fill(self) -> dict[str, Evaluation]:
+        """For each fill with which every method was judged by completeness and soundness, the evaluation with the scores of this fill and those
+        that use no fill. A single one if there is one fill."""
+        results = self.results
+        fills = [
+            score.fill
+            for score in results[0].scores
+            if score.kind == SOUNDNESS
+            and all(score.fill in r.first_scores(kind) for r in results for kind in (COMPLETENESS, SOUNDNESS))
+        ]
+        return {
+            fill: self.replaced(
+                results=tuple(
+                    r.replaced(scores=tuple(s for s in r.scores if s.fill in ("", fill))) for r in results
+                )
+            )
+            for fill in dict.fromkeys(fills)
+        }
+
+    def wrong_kind(self, index: int, place: int) -> Literal["", "near", "far"]:
+        """``near`` or ``far`` if the label at ``place`` is a wrong one that the label rule ``+wrong`` added; otherwise empty."""
+        first = first_wrong(str(self.settings.get("labels", "")))
+        if first is None or place < first or int(self.array("labels")[index, place]) == NO_LABEL:
+            return ""
+        return "near" if place == first else "far"
 
     def table(self, width: int | None = None) -> str:
         """The scores as text, with one line per method, one column per metric and intervals in brackets. A table wider than ``width``

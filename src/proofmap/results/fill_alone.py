@@ -12,8 +12,7 @@ Completeness and soundness of such a label say more about the fill than about th
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from proofmap.core.deferred import Tensor, torch
@@ -71,21 +70,6 @@ def is_marked(evaluation: Evaluation, score: Score) -> bool:
     return rests and any(bool(given_by_fill(result).any()) for result in evaluation.results)
 
 
-def fill_records(result: MethodResult) -> list[dict[str, object]]:
-    """One record per (image, label) pair whose label the fill alone gives, as plain data."""
-    alone, labels = f_of_fill(result.insertion), result.insertion.labels.tolist()
-    return [
-        {
-            "image": result.image_names[i],
-            "label": labels[i][j],
-            "name": result.label_names[labels[i][j]],
-            "fill": _fill(result),
-            "f_of_fill": float(alone[i, j]),
-        }
-        for i, j in given_by_fill(result).nonzero().tolist()
-    ]
-
-
 def fill_notes(evaluation: Evaluation) -> list[str]:
     """Notes on labels that the fill alone gives: which labels, what this means for scores, and how to judge with another fill. Empty if no
     score is marked.
@@ -130,57 +114,16 @@ def _fill(result: MethodResult) -> str:
     return str(result.curve_settings.get("fill", "the fill"))
 
 
-# ---- scores with several fills ------------------------------------------------------------------------------
-
-
-def fill_of(score: Score) -> str:
-    """The name of a score's fill, with its settings if the score's name has them: ``blur:sigma=3``. Empty if the score uses no fill."""
-    fill = str(score.settings.get("fill", ""))
-    titled = re.search(r" \((.+)\)$", score.name)
-    return titled[1] if fill and titled and titled[1].startswith(fill) else fill
-
-
-def first_of_each_fill(scores: Sequence[Score], kind: str) -> dict[str, Score]:
-    """The first score of this kind for each fill, by the name of the fill."""
-    found: dict[str, Score] = {}
-    for score in scores:
-        if score.kind == kind:
-            found.setdefault(fill_of(score), score)
-    return found
-
-
-def views_by_fill(evaluation: Evaluation) -> dict[str, Evaluation]:
-    """For each fill with which every method was judged by completeness and soundness, the evaluation with the scores of this fill and those that
-    use no fill. A single view if there is one fill."""
-    scores = [result.scores for result in evaluation.results]
-    fills = [
-        fill
-        for fill in first_of_each_fill(scores[0], SOUNDNESS)
-        if all(fill in first_of_each_fill(own, kind) for own in scores for kind in (COMPLETENESS, SOUNDNESS))
-    ]
-    return {
-        fill: evaluation.replaced(
-            results=tuple(
-                r.replaced(scores=tuple(s for s in r.scores if fill_of(s) in ("", fill)))
-                for r in evaluation.results
-            )
-        )
-        for fill in fills
-    }
-
-
 def spread_notes(evaluation: Evaluation) -> list[str]:
     """One note per kind of score that was computed with several fills, with the range of each method's mean over fills:
     ``between fills the mean completeness moves by .31 (belief-order), .02 (random)``."""
     lines = []
-    first = [score for score in evaluation.results[0].scores if fill_of(score)]
+    first = [score for score in evaluation.results[0].scores if score.fill]
     for kind in dict.fromkeys(score.kind for score in first):
         moved = {}
         for result in evaluation.results:
-            own = [
-                s.value for s in result.scores if s.kind == kind and fill_of(s) and not math.isnan(s.value)
-            ]
-            if len(own) > 1 and len({fill_of(s) for s in first if s.kind == kind}) > 1:
+            own = [s.value for s in result.scores if s.kind == kind and s.fill and not math.isnan(s.value)]
+            if len(own) > 1 and len({s.fill for s in first if s.kind == kind}) > 1:
                 moved[result.name] = max(own) - min(own)
         order = sorted(moved, key=lambda method: -moved[method])
         if order:

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from proofmap.core.errors import InputError
-from proofmap.core.labels import NO_LABEL, UNBELIEVED
+from proofmap.core.labels import NO_LABEL, UNBELIEVED, first_wrong
 from proofmap.core.text import counted
 from proofmap.results import tables
-from proofmap.results.evaluation import Results, evaluation_of
-from proofmap.results.notes import place_names
+from proofmap.results.evaluation import Evaluation, Results, evaluation_of
 from proofmap.results.tables import Cells, Tables
 
 
@@ -148,7 +147,7 @@ def label_matrices(
     lacking = [result.name for result, matrix in zip(chosen, matrices, strict=True) if matrix is None]
     return LabelMatrices(
         indices,
-        tuple(place_names(evaluation))
+        tuple(_place_names(evaluation))
         if indices is None
         else tuple(evaluation.label_names[a] for a in indices),
         tuple(result.name for result in chosen),
@@ -180,3 +179,11 @@ def _ordered(matrix: Tensor, order: Tensor) -> Tensor:
     """The matrices ``(N, L, L)`` with the rows and columns of image i rearranged by the indices ``order[i]``, from ``order`` ``(N, L)``."""
     rows = matrix.gather(1, order[:, :, None].expand_as(matrix))
     return rows.gather(2, order[:, None, :].expand_as(matrix))
+
+
+def _place_names(evaluation: Evaluation) -> list[str]:
+    """A name for each column of the label table, the same for all images: ``label 1``, ..., ``near wrong``, ``far wrong``."""
+    width = evaluation.array("labels").shape[1]
+    first = first_wrong(str(evaluation.settings.get("labels", "")))
+    names = [f"label {k + 1}" for k in range(width)]
+    return names if first is None else [*names[:first], *["near wrong", "far wrong"][: width - first]]

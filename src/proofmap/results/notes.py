@@ -6,7 +6,7 @@ In this module, f is the net's probability of a label, and ``place`` is the inde
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -21,24 +21,7 @@ from proofmap.results.tables import metric_words, number
 
 WRONG_WORDS = "a wrong one, to test"
 """The remark next to the name of a wrong label."""
-Kind = Literal["", "near", "far"]
 _HARDLY = 0.01
-
-
-def wrong_kind(evaluation: Evaluation, index: int, place: int) -> Kind:
-    """``near`` or ``far`` if the label at ``place`` is a wrong one that the label rule ``+wrong`` added; otherwise empty."""
-    first = first_wrong(str(evaluation.settings.get("labels", "")))
-    if first is None or place < first or int(evaluation.array("labels")[index, place]) == NO_LABEL:
-        return ""
-    return "near" if place == first else "far"
-
-
-def place_names(evaluation: Evaluation) -> list[str]:
-    """A name for each column of the label table, the same for all images: ``label 1``, ..., ``near wrong``, ``far wrong``."""
-    width = evaluation.array("labels").shape[1]
-    first = first_wrong(str(evaluation.settings.get("labels", "")))
-    names = [f"label {k + 1}" for k in range(width)]
-    return names if first is None else [*names[:first], *["near wrong", "far wrong"][: width - first]]
 
 
 def rule_words(evaluation: Evaluation) -> str:

@@ -31,10 +31,6 @@ from proofmap.results.records import COMPLETENESS, SOUNDNESS, MethodResult, sett
 
 BAR = 0.8
 """The bar: a map whose completeness and soundness are both at least this matches the net's belief."""
-OTHER_CURVE = (
-    "Completeness and soundness were scored on another insertion curve than the one whose AUC is shown."
-)
-
 Word = Literal["weak", "match", "strong", "unknown"]
 
 
@@ -87,16 +83,16 @@ def _scored(result: MethodResult, kind: str, index: int, place: int) -> float:
     return math.nan if found is None else float(found[index, place])
 
 
-def judged_on_another_curve(evaluation: Evaluation) -> bool:
-    """Whether completeness or soundness was scored on an insertion curve with other settings than the one drawn."""
+def other_curve_note(evaluation: Evaluation) -> str:
+    """A note if completeness or soundness was scored on an insertion curve with other settings than the one drawn; otherwise empty."""
     result = evaluation.results[0]
     drawn = result.curve_settings
     for kind in (COMPLETENESS, SOUNDNESS):
         score = result.first_score(kind)
         used = {} if score is None else score.settings
         if any(setting_text(used[key]) != setting_text(drawn[key]) for key in used.keys() & drawn.keys()):
-            return True
-    return False
+            return "Completeness and soundness were scored on another insertion curve than the one whose AUC is shown."
+    return ""
 
 
 NOTICED = 0.1
@@ -117,6 +113,8 @@ class ProofShape:
     soundness: float
     overshoot: float
     """The peak divided by max(f, e2), as in the metric ``peak``."""
+    enough: int = 0
+    """Number of top positions that must be shown until the label reaches the belief (.9 f); 0 if the net does not believe the label."""
 
     @property
     def summary(self) -> str:
@@ -180,6 +178,7 @@ def shape_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
         strength=strength(alpha, beta),
         soundness=beta,
         overshoot=highest * _inverse(max(float(f), result.threshold("e2"))),
+        enough=0 if reach is None else max(1, round(reach * own)),
     )
 
 
@@ -239,16 +238,6 @@ def positions_in_order(evaluation: Evaluation, result: MethodResult, index: int,
     return order
 
 
-def proof_count(evaluation: Evaluation, shape: ProofShape, count: int | None = None) -> int:
-    """The number of top positions that must be shown until the label reaches the belief (.9 f). 0 if the net does not believe the label.
-
-    ``count`` is the input's own number of positions, by default that of all inputs.
-    """
-    if shape.reach is None:
-        return 0
-    return max(1, round(shape.reach * (count or evaluation.inputs.count)))
-
-
 def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> np.ndarray:
     """The probability of the label while 0, 1, ..., n positions are shown, as an array ``(n + 1,)``. Values between the points of the
     insertion curve are interpolated."""
@@ -262,7 +251,7 @@ def curve_of(evaluation: Evaluation, result: MethodResult, index: int, place: in
 def proof_names(evaluation: Evaluation, result: MethodResult, index: int, place: int) -> str:
     """The names of the top positions that together reach the belief, as text: ``worst area, mean texture and 2 more``. ``-`` if the
     net does not believe the label."""
-    count = proof_count(evaluation, shape_of(evaluation, result, index, place), evaluation.count_of(index))
+    count = shape_of(evaluation, result, index, place).enough
     if not count:
         return "-"
     names = evaluation.inputs.names_of(evaluation.image_of(index))
@@ -281,12 +270,12 @@ def position_records(evaluation: Evaluation) -> Iterator[dict[str, object]]:
     for result in evaluation.results:
         for i in evaluation.pictured:
             image = evaluation.image_of(i)
-            names, own = inputs.names_of(image), evaluation.count_of(i)
+            names = inputs.names_of(image)
             for j, label in enumerate(evaluation.labels[i].tolist()):
                 if label == NO_LABEL:
                     continue
                 heat = evaluation.map_of(result, i, j).flatten().tolist()
-                count = proof_count(evaluation, shape_of(evaluation, result, i, j), own)
+                count = shape_of(evaluation, result, i, j).enough
                 along = curve_of(evaluation, result, i, j).tolist()
                 for k, p in enumerate(positions_in_order(evaluation, result, i, j), 1):
                     yield {

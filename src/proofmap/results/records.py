@@ -119,6 +119,10 @@ class MethodResult(HoldsArrays, tensors=["maps"], tables=["values", "pairs"], cu
         """The first score of this kind, whatever its name."""
         return next((score for score in self.scores if score.kind == kind), None)
 
+    def first_scores(self, kind: str) -> dict[str, Score]:
+        """The first score of this kind for each fill, by the name of the fill."""
+        return {score.fill: score for score in reversed(self.scores) if score.kind == kind}
+
     def pairs_of_kind(self, kind: str) -> Tensor | None:
         """The values ``(N, L)`` of the first score of this kind that has values per label; None if there is no such score."""
         name = self._with_pairs(kind)

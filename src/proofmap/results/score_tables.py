@@ -24,7 +24,6 @@ from proofmap.results.notes import (
     label_notes,
     subject_words,
     thresholds_words,
-    wrong_kind,
 )
 from proofmap.results.proof_shape import position_records, proof_names, shape_of
 from proofmap.results.records import MethodResult
@@ -159,7 +158,7 @@ def _given(result: MethodResult) -> list[bool]:
 def _wrong(evaluation: Evaluation) -> list[str]:
     """For each row of a result, the text after the label's name: a remark for wrong labels, otherwise empty."""
     judged = (evaluation.labels != NO_LABEL).nonzero().tolist()
-    return [f", {WRONG_WORDS}" if wrong_kind(evaluation, i, j) else "" for i, j in judged]
+    return [f", {WRONG_WORDS}" if evaluation.wrong_kind(i, j) else "" for i, j in judged]
 
 
 def pair_table(evaluation: Evaluation, methods: int | None = None, width: int | None = None) -> str:

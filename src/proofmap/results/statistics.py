@@ -29,6 +29,7 @@ Images differ far more than methods, so differences are taken image by image bef
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -88,6 +89,13 @@ class Score:
         if math.isnan(self.low) or self.low == self.high:
             return "" if math.isnan(self.low) else " (equal values)"
         return f" [{self.low:.3f}, {self.high:.3f}]"
+
+    @property
+    def fill(self) -> str:
+        """The name of the score's fill, with its settings if the score's name has them: ``blur:sigma=3``. Empty if the score uses no fill."""
+        fill = str(self.settings.get("fill", ""))
+        titled = re.search(r" \((.+)\)$", self.name)
+        return titled[1] if fill and titled and titled[1].startswith(fill) else fill
 
     @classmethod
     def unmeasured(

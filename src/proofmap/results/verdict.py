@@ -35,7 +35,6 @@ import numpy as np
 from proofmap.core.labels import NO_LABEL, UNBELIEVED
 from proofmap.core.text import counted, one_line
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.fill_alone import views_by_fill
 from proofmap.results.notes import coverage_words, different_images
 from proofmap.results.proof_shape import BAR
 from proofmap.results.records import BEST_EFFORT, COMPLETENESS, SOUNDNESS, MethodResult, setting_text
@@ -95,7 +94,7 @@ class Verdict:
 
 def verdict(evaluation: Evaluation) -> Verdict:
     """The verdict on the methods of an evaluation, by the rules in the docstring of this module. With several fills, that of the worst fill."""
-    views = views_by_fill(evaluation)
+    views = evaluation.by_fill()
     if len(views) < 2:
         return _verdict(evaluation)
     found = {fill: _verdict(view) for fill, view in views.items()}

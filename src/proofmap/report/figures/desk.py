@@ -29,7 +29,7 @@ from proofmap.report.figures.drawing import (
 )
 from proofmap.report.pictures import hidden_of, masked_photo, picture_ratio
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve, proof_values
+from proofmap.results.proof_shape import other_curve_note, proof_values
 from proofmap.results.tables import number
 from proofmap.theory import desk as paper
 
@@ -167,13 +167,12 @@ def desk_of(evaluation: Evaluation, index: int = 0, places: Sequence[int] = (0, 
         )
         for result in results
     )
-    other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
     return Desk(
         tuple(evaluation.label_name(index, j) for j in there),
         tuple(float(evaluation.f[index, j]) for j in there),
         {result.name: [float(result.insertion.auc[index, j]) for j in there] for result in results},
         [[proof_values(evaluation, result, index, j) for j in there] for result in results],
-        f"{hidden.words} {other}{evaluation_settings(evaluation)}",
+        " ".join(filter(None, [hidden.words, other_curve_note(evaluation), evaluation_settings(evaluation)])),
         inputs.picture(image),
         pictures,
         inputs.singular,

@@ -29,7 +29,7 @@ from proofmap.report.figures.grid import (
 )
 from proofmap.report.pictures import displayed, hidden_of, masked_photo, per_pixel, photo
 from proofmap.results.evaluation import Evaluation
-from proofmap.results.proof_shape import OTHER_CURVE, judged_on_another_curve, proof_values
+from proofmap.results.proof_shape import other_curve_note, proof_values
 from proofmap.results.records import MethodResult
 
 SHARE = 0.3
@@ -250,5 +250,4 @@ def _marks(evaluation: Evaluation) -> str:
     """Sentences for the caption: what the star means, how hidden positions are drawn, and whether completeness and soundness come from another
     curve than the AUC."""
     star = "* One map for all labels. " if any(r.label_free for r in evaluation.results) else ""
-    other = f"{OTHER_CURVE} " if judged_on_another_curve(evaluation) else ""
-    return f"{star}{hidden_of(evaluation).words} {other}"
+    return f"{star}{hidden_of(evaluation).words} {other_curve_note(evaluation)} ".replace("  ", " ")
