@@ -17,7 +17,7 @@ from proofmap.core.inputs.series import spectrogram
 from proofmap.fills import make_fill
 from proofmap.metrics import Judged, make_metric
 from proofmap.report.html import write_report
-from proofmap.report.page_pictures import list_counts, picture_of
+from proofmap.report.page_pictures import picture_of
 from proofmap.report.pictures import marked_line
 from proofmap.report.sheets import explained_sheet
 from proofmap.results.proof_shape import shape_of
@@ -153,7 +153,7 @@ def test_sound_is_drawn_as_a_spectrogram_and_its_proof_is_marked_in_time() -> No
 def test_the_report_draws_segments_on_the_line_with_the_file_that_serve_draws_with(tmp_path: Path) -> None:
     """For each map: the shade and the place of each segment, how many give the belief, and the belief after each."""
     found = pm.evaluate(net(), normal(1, 2, 12), methods=["occlusion"], labels="all")
-    picture = picture_of(found, 0, [0, 1], list_counts(found, [0]))
+    picture = picture_of(found, 0, [0, 1], list(range(1 + found.count_of(0))))
     series, listed = picture.record["series"], picture.record["methods"][0]["listed"]
     assert [line["name"] for line in series["lines"]] == ["left", "right"] and picture.photo == ""
     assert sorted(set(series["columns"])) == [0, 1, 2] and len(series["lines"][0]["high"]) == len(
