@@ -105,8 +105,6 @@ class AuditResult(Tables):
     """Comparisons of the controls (maps that do not use the net) with the same bars. Each control must miss at least one bar."""
     drops: tuple[DropLine, ...] = ()
     """Comparisons of scores with those of another run."""
-    companions: tuple[AuditLine, ...] = ()
-    """Comparisons of the methods' own maps, blurred or shown for every label, with the same bars. They do not decide the audit."""
 
     @property
     def passes(self) -> bool:
@@ -139,7 +137,7 @@ class AuditResult(Tables):
     def tables(self) -> list[Cells]:
         """Header and rows of up to two tables: the comparisons with bars (methods, then controls), and the drops."""
         bars = tables.cells_of(
-            (*self.lines, *self.controls, *self.companions),
+            (*self.lines, *self.controls),
             ("method", lambda line: line.method),
             ("metric", lambda line: metric_words(line.metric)),
             ("mean", lambda line: tables.number(line.value)),
@@ -165,11 +163,10 @@ class AuditResult(Tables):
     def _verdict(self, line: AuditLine) -> str:
         if line in self.lines:
             return line.verdict
-        role = "control" if line in self.controls else "for comparison"
-        return f"{role}: {'reaches' if line.passes else 'misses'} it"
+        return f"control: {'reaches' if line.passes else 'misses'} it"
 
     def records(self) -> list[dict[str, object]]:
-        bars = (*self.lines, *self.controls, *self.companions)
+        bars = (*self.lines, *self.controls)
         return [*map(asdict, bars), *map(asdict, self.drops)]
 
     def record(self) -> dict[str, object]:
@@ -198,7 +195,7 @@ def audit(
 
     The controls are the label-free methods of :data:`~proofmap.results.verdict.NOISE` in the evaluation. A control that ``method`` names,
     or that was judged without other methods, must reach the bars like any other method. The rows ``blurred:METHOD`` and
-    ``top-label:METHOD`` are only shown for comparison, unless ``method`` names them.
+    ``top-label:METHOD`` are left out, unless ``method`` names them.
 
     Args:
         min_completeness, min_soundness, min_best_effort: bars of the first score of this kind, whatever its name. If the methods were
@@ -241,7 +238,6 @@ def audit(
     held = {result.name for result in chosen}
     rest = [result for result in evaluation.results if result.name not in held]
     controls = [result for result in rest if roles[result.name] == "noise"]
-    companions = [r for r in rest if roles[r.name] != "noise" and role_of(r, [r, *chosen]) != "method"]
 
     def lines(of: Sequence[MethodResult]) -> tuple[AuditLine, ...]:
         found: list[AuditLine] = []
@@ -261,25 +257,18 @@ def audit(
         names = list(dict.fromkeys([*(result.name for result in chosen), *also]))
         drops = tuple(_drops(evaluation, before, max_drop, names, use))
         drop_notes = _how_runs_differ(evaluation, before, names)
-    checked, of_controls, of_companions = lines(chosen), lines(controls), lines(companions)
+    checked, of_controls = lines(chosen), lines(controls)
     names_checked = {line.metric for line in checked}
     unchecked = dict.fromkeys(
         s.name for r in chosen for s in r.scores if s.kind in by_kind and s.name not in names_checked
     )
     notes = [
         *_control_notes(bool(checked), of_controls),
-        *(
-            [
-                "for comparison: a method's own maps, blurred or with that of its top label for every label; they decide nothing"
-            ]
-            if of_companions
-            else []
-        ),
         *([f"not checked: {', '.join(map(metric_words, unchecked))}"] if unchecked else []),
         *(_explained(evaluation, list(held), fill) if by_kind or by_name else []),
         *drop_notes,
     ]
-    return AuditResult(checked, use, tuple(notes), of_controls, drops, of_companions)
+    return AuditResult(checked, use, tuple(notes), of_controls, drops)
 
 
 def _control_notes(has_lines: bool, controls: Sequence[AuditLine]) -> list[str]:
