@@ -72,7 +72,7 @@ def test_the_belief_beside_the_words_is_that_of_the_model(
     assert proof.along == pytest.approx(expected, abs=1e-6)
     belief = expected[-1]
     enough = next(k for k, p in enumerate(expected) if k and p >= 0.9 * belief)
-    assert proof.enough == enough
+    assert proof.shape.enough == enough
     assert proof.shape.reach == pytest.approx(enough / len(proof.words))
 
 
@@ -108,7 +108,7 @@ def test_numbers_of_a_text_do_not_depend_on_the_padding(curve: dict[str, Any]) -
             list(result.values.values())[1].tolist()
         )
         shown = [word_proof(found, result, i, j) for i in range(4) for j in range(2)]
-        return [(own.along, own.enough, own.shape) for own in shown]
+        return [(own.along, own.shape) for own in shown]
 
     near = numbers(64)
     assert numbers(512) == near
@@ -180,7 +180,7 @@ def test_a_terminal_colours_words_and_a_file_has_brackets(
 def test_a_notebook_shows_text_as_text(evaluation: pm.Evaluation) -> None:
     shown = proof_words_html(proof_of(evaluation, "belief-order", 0, "good"))
     assert "&lt;b&gt;songs&lt;/b&gt;" in shown and "<b>songs" not in shown and 'dir="auto"' in shown
-    assert shown.count("border-bottom") == proof_of(evaluation, "belief-order", 0, "good").enough
+    assert shown.count("border-bottom") == proof_of(evaluation, "belief-order", 0, "good").shape.enough
     assert shown in pm.Proof(evaluation)._repr_html_()
 
 
