@@ -13,8 +13,8 @@ from torch import Tensor
 import proofmap as pm
 from proofmap.core import streams
 from proofmap.core.inputs import Rows, Series
-from proofmap.fills import ClassMedian, Images, NearRows, make_fill
-from proofmap.fills.rows import typical_row
+from proofmap.fills import Images, make_fill
+from proofmap.fills.rows import ClassMedian, NearRows, typical_row
 from proofmap.results.score_tables import score_cells
 from proofmap.results.tables import number
 from proofmap.testing.nets import SERIES, classifier_of

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from proofmap.fills import FILLS, ClassMedian, Fill, Images, Infill, MaskedLM, NearRows, make_fill
+from proofmap.fills import FILLS, Fill, Images, Infill, MaskedLM, make_fill
+from proofmap.fills.rows import ClassMedian, NearRows
 from proofmap.testing import check_fill
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, TEXT, values
 

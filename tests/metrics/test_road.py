@@ -14,8 +14,7 @@ from torch import Tensor
 from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Rows
-from proofmap.fills import Road
-from proofmap.fills.road import impute
+from proofmap.fills.road import Road, impute
 from proofmap.methods import make_method
 from proofmap.metrics import deletion
 from proofmap.testing.nets import ROWS, SERIES, classifier_of, conv_classifier, pixels, values

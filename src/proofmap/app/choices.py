@@ -29,7 +29,6 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.inputs import KINDS, Pictures
 from proofmap.fills import FILLS, Fill, Images, make_fill
-from proofmap.fills.images import OWN, SAMPLES
 from proofmap.methods import METHODS, Method, make_method
 from proofmap.methods.masks.method import MaskMethod
 from proofmap.methods.method import FAMILIES, default_method, passes_text
@@ -329,7 +328,7 @@ def _check_plugin(plugin: Plugin) -> None:
 
 def _check_text(plugin: Plugin, info: Setting, value: str) -> None:
     harmless = info.name in _SAFE_TEXTS or value in info.choices
-    sampled = isinstance(plugin, Images) and info.name == "source" and value in (OWN, SAMPLES)
+    sampled = isinstance(plugin, Images) and info.name == "source" and value in ("own", "samples")
     if not (harmless or sampled):
         raise InputError(f"the setting {info.name} of {plugin.name} {_FOR_THE_OWNER}")
 

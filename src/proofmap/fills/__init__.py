@@ -1,43 +1,29 @@
-"""Fills: what hidden positions show. In the paper this is the random part of the input modification Gamma."""
+"""Fills: what hidden positions show. In the paper this is the random part of the input modification Gamma.
 
+Fills for rows, series and texts, and ROAD's, are made by their names: ``make_fill("near-rows")``.
+"""
+
+from proofmap.fills import road, rows, text  # which register their fills
 from proofmap.fills.fill import FILLS, Fill, make_fill
 from proofmap.fills.images import Images, pools_in, uses_default_pool
 from proofmap.fills.infill import Infill
 from proofmap.fills.masked_lm import MaskedLM
-from proofmap.fills.road import Road
-from proofmap.fills.rows import ClassMedian, NearRows, TimeReversal, TimeShift
 from proofmap.fills.simple import Blur, Gray, Median, Noise
-from proofmap.fills.text import (
-    ClosedAttention,
-    DeletedWords,
-    MaskToken,
-    MeanEmbedding,
-    UnknownToken,
-    ZeroEmbedding,
-)
 
 __all__ = [
     "FILLS",
     "Blur",
-    "ClassMedian",
-    "ClosedAttention",
-    "DeletedWords",
     "Fill",
     "Gray",
     "Images",
     "Infill",
-    "MaskToken",
     "MaskedLM",
-    "MeanEmbedding",
     "Median",
-    "NearRows",
     "Noise",
-    "Road",
-    "TimeReversal",
-    "TimeShift",
-    "UnknownToken",
-    "ZeroEmbedding",
     "make_fill",
     "pools_in",
+    "road",
+    "rows",
+    "text",
     "uses_default_pool",
 ]

@@ -23,10 +23,10 @@ from proofmap.plugins.settings import Plugin, setting
 from proofmap.session import Session
 
 if TYPE_CHECKING:
-    from proofmap.data.distractors import Part, Pool
+    from proofmap.data.distractors import Part
 
 Crop = Literal["random", "none"]
-OWN, SAMPLES = "own", "samples"
+_OWN = "own"
 
 
 @FILLS.register
@@ -52,7 +52,7 @@ class Images(Fill):
     random = True
     revision = 3
     source: Any = setting(
-        OWN,
+        _OWN,
         "where images come from: own (the study's other images), samples (crops of scikit-image's photographs), a folder, or a dataset",
         main=True,
     )
@@ -98,21 +98,26 @@ class Images(Fill):
         return session.pool(key, lambda: self._image_pool(session))
 
     def _image_pool(self, session: Session) -> ImagePool:
-        from proofmap.data.distractors import (
-            describe_pool,  # when it is first needed: datasets take a while to import
-        )
+        # here, when it is first needed: datasets take a while to import
+        from proofmap.data.distractors import Distractors, Pool, build_pool, describe_pool
 
-        inputs, device, source = session.inputs, session.net.device, self._source(session)
-        made = self._pool(session, source)
-        digest = hashlib.blake2b(np.ascontiguousarray(made.pictures.numpy()).tobytes(), digest_size=8)
-        if self._draws_examples(source, inputs):
-            text = f"{len(made.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
-        elif self._is_noise(source, inputs):
+        inputs, part, source = session.inputs, self._asked_part(session), self._source(session)
+        no_photos = isinstance(inputs, Pictures) and inputs.channels != 3
+        if no_photos if _is_own(source) else bool(getattr(source, "is_noise", False)):
+            keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
+            made = Pool.of(Noise().backgrounds(session, inputs.blank(self.size), keys), inputs, part)
             text = f"{counted(len(made.marks), 'picture')} of noise, as there are no other {inputs.noun}"
         else:
-            text = describe_pool(made, source, inputs.noun)
-        if made.part != self._asked_part(session):
+            # a study may have few rows: if no pool was named, the examples that came with the inputs are used
+            examples = inputs.examples if _is_own(source) or isinstance(source, Distractors) else None
+            given = source if examples is None else examples
+            made = build_pool(given, inputs, size=self.size, crop=self.crop, seed=self.seed, part=part)
+            text = f"{len(made.marks)} of the {inputs.noun} that describe the {inputs.position_noun}"
+            text = describe_pool(made, source, inputs.noun) if examples is None else text
+        if made.part != part:
             text += ", too few to learn on one half and judge on the other"
+        digest = hashlib.blake2b(np.ascontiguousarray(made.pictures.numpy()).tobytes(), digest_size=8)
+        device = session.net.device
         return ImagePool(made.pictures.to(device), made.marks.to(device), digest.hexdigest(), text, made.part)
 
     def _source(self, session: Session) -> Any:
@@ -120,38 +125,8 @@ class Images(Fill):
         own = session.source() if self.is_usual else None
         return self.source if own is None else own
 
-    def _draws_examples(self, source: Any, inputs: Inputs) -> bool:
-        """Whether the pool consists of the examples that came with the inputs. The examples are used if no pool was named, because
-        a study may have few rows.
-        """
-        own = _is_own(source) or type(source).__name__ == "Distractors"
-        return own and inputs.examples is not None
-
     def _asked_part(self, session: Session) -> Part:
         return session.role if self.part == "auto" else self.part
-
-    def _pool(self, session: Session, source: Any) -> Pool:
-        from proofmap.data.distractors import build_pool
-
-        inputs, part = session.inputs, self._asked_part(session)
-        if self._is_noise(source, inputs):
-            return self._noise(session, part)
-        source = inputs.examples if self._draws_examples(source, inputs) else source
-        return build_pool(source, inputs, size=self.size, crop=self.crop, seed=self.seed, part=part)
-
-    def _is_noise(self, source: Any, inputs: Inputs) -> bool:
-        """Whether the pool is noise, because there are no other images and the net does not take photographs."""
-        if _is_own(source):
-            return isinstance(inputs, Pictures) and inputs.channels != 3
-        return bool(getattr(source, "is_noise", False))
-
-    def _noise(self, session: Session, part: Part) -> Pool:
-        """Pictures of independent noise around the net's gray (:class:`~proofmap.fills.Noise`), different for each part."""
-        from proofmap.data.distractors import Pool
-
-        keys = torch.tensor([streams.key_of(self.seed, "noise", part, i) for i in range(self.size)])
-        values = Noise().backgrounds(session, session.inputs.blank(self.size), keys)
-        return Pool.of(values, session.inputs, part)
 
     def settings(self) -> dict[str, object]:
         return {**super().settings(), "source": self._source_text()}
@@ -159,7 +134,7 @@ class Images(Fill):
     def _source_text(self) -> str:
         if isinstance(self.source, (str, Path)):
             return str(self.source)
-        return OWN if type(self.source).__name__ == "Distractors" else type(self.source).__name__
+        return _OWN if type(self.source).__name__ == "Distractors" else type(self.source).__name__
 
     def changes(self) -> list[str]:
         """The changed settings, without a source that cannot be written as text, such as an array."""
@@ -167,9 +142,8 @@ class Images(Fill):
         return [part for part in super().changes() if has_text or not part.startswith("source=")]
 
     def _identity(self) -> tuple[object, ...]:
-        plain = isinstance(self.source, (str, Path)) or (
-            isinstance(self.source, tuple) and all(isinstance(item, (str, Path)) for item in self.source)
-        )
+        parts = self.source if isinstance(self.source, tuple) else (self.source,)
+        plain = all(isinstance(part, (str, Path)) for part in parts)
         return (self.source if plain else id(self.source), self.size, self.crop, self.seed, self.part)
 
     def __eq__(self, other: object) -> bool:
@@ -180,7 +154,7 @@ class Images(Fill):
 
 
 def _is_own(source: Any) -> bool:
-    return isinstance(source, str) and source == OWN
+    return isinstance(source, str) and source == _OWN
 
 
 @dataclass(frozen=True, eq=False)

@@ -56,10 +56,8 @@ class Infill(Fill):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.net, str) and (not callable(self.net) or isinstance(self.net, type)):
-            raise InputError(
-                f"infill needs net = a function or a torch module {_FORM}, not {title_of(self.net)}"
-            )
+        if not isinstance(self.net, str):
+            _callable(self.net)
 
     def prepare(self, session: Session) -> None:
         super().prepare(session)
@@ -109,11 +107,7 @@ class Infill(Fill):
                     f"infill: net = {net!r} must be FILE.py:NAME of a function or module {_FORM}"
                 )
             file, name, _ = split_python_file(net)
-            net = from_python_file(file, name, "net for infill")
-            if not callable(net) or isinstance(net, type):
-                raise InputError(
-                    f"infill: {self.net} is {title_of(net)}, expected a function or a torch module {_FORM}"
-                )
+            net = _callable(from_python_file(file, name, "net for infill"))
         call = net.forward if isinstance(net, nn.Module) else net
         check_call(call, f"the infill {title_of(self.net)}", "paint(images, holes)", None, None)
         return net  # type: ignore[no-any-return]
@@ -124,3 +118,9 @@ class Infill(Fill):
     def changes(self) -> list[str]:
         batch = [] if self.batch == type(self).batch else [f"batch={self.batch}"]
         return [f"net={title_of(self.net)}", *batch]
+
+
+def _callable(net: Any) -> Any:
+    if not callable(net) or isinstance(net, type):
+        raise InputError(f"infill needs net = a function or a torch module {_FORM}, not {title_of(net)}")
+    return net
