@@ -19,7 +19,7 @@ from proofmap.models import load_classifier
 from proofmap.plugins.identity import provenance
 from proofmap.plugins.source import is_installed, source_files, source_of
 from proofmap.study.manifest import Manifest
-from proofmap.study.store.errors import StoreError
+from proofmap.study.store import StoreError
 from tests.sessions import bound
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, pixels

@@ -19,7 +19,7 @@ from proofmap.loop import Subjects, judge_blocks
 from proofmap.methods import Random
 from proofmap.metrics import Insertion
 from proofmap.study.opened import open_study, prepare_study
-from proofmap.study.store.records import ImageRow
+from proofmap.study.store import ImageRow
 from proofmap.study.unit import Unit, Worker
 from tests.study.studies import photos
 from tests.toys import conv_net, counted_classifier, pixels
@@ -100,7 +100,7 @@ def test_a_worker_marks_the_images_of_a_unit_in_which_the_net_moved(tmp_path: Pa
     study = pm.Study(methods=[Random()], metrics=[Insertion(points=32)])
     worker = Worker(open_study(study, classifier=f, dataset=data), (4, 4))
     subjects = tuple(ImageRow(name, data.digest(k), "", labels=(0, 1)) for k, name in enumerate(data.names))
-    result = worker(Unit("random", 0, subjects, ("insertion",), "key"))
+    result = worker(Unit("random", 0, subjects, ("insertion",)))
     assert result.parts == () and sorted(result.failures) == [0, 1]
     assert "outputs for the same images moved by" in result.failures[0]
 

@@ -179,7 +179,7 @@ def try_errors(times: int, drawn: random.Random, folder: Path) -> Counter[str]:
     study, whole = _whole(folder)
     seen: Counter[str] = Counter()
     for k in range(times):
-        name, touch = ("ENOSPC", "EROFS", "EIO", "MemoryError")[k % 4], drawn.randint(1, 180)
+        name, touch = ("ENOSPC", "EROFS", "EIO", "MemoryError")[k % 4], drawn.randint(1, 100)
 
         def work(name: str = name, touch: int = touch, out: Path = folder / f"run-{k}") -> None:
             _act_at(touch, lambda: _raise(name))
@@ -203,7 +203,7 @@ def try_power(times: int, drawn: random.Random, folder: Path) -> Counter[str]:
             for k in range(-(-times // 2)):
                 out = disk.path / f"run-{k}"
                 for _ in range(2):
-                    killed_at(drawn.randint(1, 180), lambda out=out: run_study(study, out, threads=1))
+                    killed_at(drawn.randint(1, 100), lambda out=out: run_study(study, out, threads=1))
                     shutil.copytree(out, folder / "seen", dirs_exist_ok=True) if out.exists() else None
                     before = _units(folder / "seen")
                     disk.cut_power()

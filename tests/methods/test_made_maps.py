@@ -151,7 +151,7 @@ def test_on_a_cluster_it_goes_to_the_same_worker() -> None:
     from proofmap.study.executors.ray_executor import _Jobs
     from proofmap.study.unit import Unit
 
-    units = [Unit(name, 0, (), (), "", together=name == TOP) for name in (MASK, TOP, "random")]
+    units = [Unit(name, 0, (), (), together=name == TOP) for name in (MASK, TOP, "random")]
     jobs = _Jobs(iter(units))
     jobs.fill(3)
     assert [[job.unit.method for job in jobs.take(1)] for _ in range(2)] == [[MASK, TOP], ["random"]]

@@ -24,7 +24,7 @@ from proofmap.report.figures.desk import desk_of
 from proofmap.report.html import write_report
 from proofmap.results.compare import compare
 from proofmap.results.verdict import verdict
-from proofmap.study.store.maps import read_maps, write_maps
+from proofmap.study.store import read_maps, write_maps
 from tests.report.other_inputs import ROWS, SERIES, evaluated
 from tests.report.pages import PageParts
 
@@ -159,7 +159,7 @@ def test_maps_are_saved_in_their_own_shape(
 def test_stored_maps_may_have_any_positions(shape: tuple[int, ...], tmp_path: Path) -> None:
     maps = torch.linspace(-1e4, 1e4, 2 * 3 * 24).view(2, 3, *shape)
     file = write_maps(tmp_path, maps, ["a", "b"], torch.float16)
-    again = read_maps(tmp_path, file.name, ["a", "b"])
+    again = read_maps(tmp_path, file, ["a", "b"])
     assert again["b"].shape == (3, *shape)
     assert torch.allclose(again["b"], maps[1], rtol=2e-3, atol=1)
 

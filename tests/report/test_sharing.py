@@ -18,8 +18,8 @@ from proofmap.report.runs import save_run, write_run_report
 from proofmap.results import score_tables
 from proofmap.results.sharing import shared, without_folders
 from proofmap.study import run_study
-from proofmap.study.reading.export import export_run
-from proofmap.study.reading.stored_run import Run
+from proofmap.study.export import export_run
+from proofmap.study.stored_run import Run
 from tests.report.pages import PageParts, judged
 from tests.study.studies import toy_study
 

@@ -188,7 +188,7 @@ _SQLITE = {
 
 
 def _act_at(at: int, act: Callable[[], object]) -> None:
-    """Do something at the ``at``-th statement of SQLite, write, or renaming of a file."""
+    """Do something at the ``at``-th statement of SQLite, write, syncing or renaming of a file."""
     import sqlite3
 
     touches = 0
@@ -214,7 +214,7 @@ def _act_at(at: int, act: Callable[[], object]) -> None:
             touch_database()
             return super().executemany(*arguments)
 
-    connect, replace, write = sqlite3.connect, os.replace, Path.write_bytes
+    connect, replace, write, sync = sqlite3.connect, os.replace, Path.write_bytes, os.fsync
 
     def connect_counted(*arguments: Any, **options: Any) -> sqlite3.Connection:
         return connect(*arguments, factory=Connection, **options)
@@ -229,6 +229,11 @@ def _act_at(at: int, act: Callable[[], object]) -> None:
         touch()
         return write(path, content)
 
+    def sync_counted(number: int) -> None:
+        touch()
+        sync(number)
+
+    os.fsync = sync_counted
     sqlite3.connect = connect_counted  # type: ignore[assignment]
     os.replace = replace_counted  # type: ignore[assignment]
     Path.write_bytes = write_counted  # type: ignore[method-assign, assignment]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import sqlite3
-from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,27 +93,42 @@ def classifier_of(study: Study) -> Classifier:
 
 
 def facts(folder: Path) -> dict[str, Any]:
-    """Everything in a run directory that must not depend on how often it was stopped: names for numbers."""
-    queries = {
-        "images": "SELECT name, digest, truth, eligible, block, failure FROM images ORDER BY id",
-        "labels": "SELECT images.name, place, label, f FROM image_labels JOIN images ON images.id = image ORDER BY 1, 2",
-        "per_image": "SELECT * FROM per_image ORDER BY 1, 2, 3",
-        "per_label": "SELECT * FROM per_label ORDER BY 1, 2, 3, 4",
-        "curves": "SELECT methods.name, images.name, game, probabilities, f, auc, error, matrix FROM curves "
-        "JOIN methods ON methods.id = method JOIN images ON images.id = image ORDER BY 1, 2",
-        "units": "SELECT methods.name, block, key, maps FROM units JOIN methods ON methods.id = method ORDER BY 1, 2, 3, 4",
-        "done": "SELECT methods.name, block, metrics.name FROM done JOIN methods ON methods.id = method "
-        "JOIN metrics ON metrics.id = metric ORDER BY 1, 2, 3",
-        "failures": "SELECT methods.name, images.name, reason FROM failures JOIN methods ON methods.id = method "
-        "JOIN images ON images.id = image ORDER BY 1, 2",
-        "notes": "SELECT key, value FROM notes ORDER BY 1",
-    }
-    with closing(sqlite3.connect(folder / "scores.sqlite")) as database:
-        found: dict[str, Any] = {name: database.execute(query).fetchall() for name, query in queries.items()}
-    found["maps"] = {
-        path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in (folder / "maps").glob("*")
-    }
-    return found
+    """Everything in a run directory that must not depend on how often it was stopped."""
+    with Run(folder) as run:
+        manifest, images, failures = run.manifest, run.images, run.failures()
+        failed = {(failure.method, failure.image) for failure in failures}
+        found: dict[str, Any] = {"per_image": [], "per_label": [], "curves": []}
+        for method, block, game, _, arrays in run.store.results(run.methods):
+            for k, image in enumerate(images[place] for place in manifest.blocks[block]):
+                if (method, image.name) in failed:
+                    continue
+                for key, array in arrays.items():
+                    kind, _, metric = key.partition(" ")
+                    if kind == "value":
+                        row = (method, metric, image.name, image.truth, _known(array[k]))
+                        found["per_image"].append(row)
+                    elif kind == "pair":
+                        for at, (label, f) in enumerate(zip(image.labels, image.f, strict=True)):
+                            about = (image.name, label, run.label_names[label], f, image.truth)
+                            found["per_label"].append((method, metric, *about, _known(array[k, at])))
+                    else:
+                        found["curves"].append((method, image.name, str(game), key, array[k].tobytes()))
+        return {
+            **{name: sorted(rows, key=str) for name, rows in found.items()},
+            "images": [replace(row, stamp="") for row in run.store.images()],
+            "units": sorted(run.store.rows("SELECT method, block, metrics, maps FROM units")),
+            "failures": sorted((f.method, f.image, f.reason) for f in failures),
+            "about": (manifest.chosen, manifest.games, manifest.sanity, manifest.run_scores),
+            "maps": {
+                path.name: hashlib.sha256(path.read_bytes()).hexdigest()
+                for (name,) in run.store.rows("SELECT DISTINCT maps FROM units WHERE maps IS NOT NULL")
+                if (path := folder / name).is_file()
+            },
+        }
+
+
+def _known(value: float) -> float | None:
+    return None if value != value else float(value)
 
 
 def methods_of(folder: Path) -> list[str]:

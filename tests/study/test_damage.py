@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,18 +57,7 @@ def test_a_damaged_file_of_maps_is_named_and_made_anew_when_it_is_gone(
     with pytest.raises(StoreError, match=f"{path.name} is damaged.*computes what it held again"):
         read_all_maps(folder)
     path.unlink(missing_ok=True)
-    with pytest.warns(
-        UserWarning, match=r"1 file of maps in .* is missing or incomplete, and computed again"
-    ):
-        assert run_study(study, folder).units == 1
-    assert facts(folder) == before and verify_run(folder) == []
-
-
-def test_maps_that_are_cut_are_made_anew(run: tuple[Study, Path]) -> None:
-    study, folder = run
-    before = facts(folder)
-    cut(first_maps(folder))
-    with pytest.warns(UserWarning, match="computed again"):
+    with pytest.warns(UserWarning, match="1 file of maps in .* is missing, and computed again"):
         assert run_study(study, folder).units == 1
     assert facts(folder) == before and verify_run(folder) == []
 
@@ -86,31 +73,6 @@ def test_exact_maps_with_a_flipped_byte_are_made_anew_for_a_new_metric(tmp_path:
     assert verify_run(tmp_path / "run") == [], "the file was written anew, too"
 
 
-@pytest.mark.parametrize("way", ["absolute", "parent", "parent-of-maps", "folder", "bytes"])
-def test_a_name_that_leads_out_of_the_run_is_damage_and_nothing_is_removed_there(
-    way: str, run: tuple[Study, Path], tmp_path: Path
-) -> None:
-    study, folder = run
-    mine = tmp_path / "maps" / "mine.safetensors"
-    mine.parent.mkdir()
-    mine.write_bytes(b"precious")
-    name = {
-        "absolute": str(mine),
-        "parent": "../maps/mine.safetensors",
-        "parent-of-maps": "maps/../../maps/mine.safetensors",
-        "folder": "maps/",
-        "bytes": b"maps/x",
-    }[way]
-    with closing(sqlite3.connect(folder / DATABASE)) as database:
-        database.execute("UPDATE units SET maps = ? WHERE id = 1", (name,))
-        database.commit()
-    for attempt in (lambda: run_study(study, folder), lambda: read_all_maps(folder)):
-        with pytest.raises(StoreError, match=r"(?s)is damaged: it names "):
-            attempt()
-    assert any("it names" in problem for problem in verify_run(folder))
-    assert mine.read_bytes() == b"precious" and folder.is_dir()
-
-
 def test_the_folder_of_maps_may_be_a_link_and_nothing_is_removed_there(
     run: tuple[Study, Path], tmp_path: Path
 ) -> None:
@@ -124,14 +86,15 @@ def test_the_folder_of_maps_may_be_a_link_and_nothing_is_removed_there(
     read_all_maps(folder)
     gone = next(path for path in (tmp_path / "elsewhere").iterdir() if path != mine)
     gone.unlink()
-    with pytest.warns(UserWarning, match="missing or incomplete, and computed again"):
+    with pytest.warns(UserWarning, match="missing, and computed again"):
         assert run_study(study, folder).units == 1
     assert gone.is_file() and facts(folder) == before and verify_run(folder) == []
     assert mine.read_bytes() == b"precious"
     (tmp_path / "elsewhere").rename(tmp_path / "unmounted")
-    for attempt in (lambda: run_study(study, folder), lambda: read_all_maps(folder)):
-        with pytest.raises(StoreError, match=r"maps is a link to .*elsewhere, which is not a folder"):
-            attempt()
+    with pytest.raises(StoreError, match=r"maps is not a folder, or a link to one that is missing"):
+        run_study(study, folder)
+    with pytest.raises(StoreError, match=r"maps.*is missing"):
+        read_all_maps(folder)
     (tmp_path / "unmounted").rename(tmp_path / "elsewhere")
     assert facts(folder) == before
 
@@ -188,7 +151,7 @@ def test_a_lost_journal_loses_only_what_was_in_it(processes: Processes, tmp_path
     """A directory copied without its -wal: what is there is whole, the rest is made anew."""
     study = toy_study(tmp_path)
     processes.run(study, tmp_path / "whole")
-    child = processes.start(study, tmp_path / "run", kill_at=150)
+    child = processes.start(study, tmp_path / "run", kill_at=80)
     assert child.result() is None
     journal = tmp_path / "run" / f"{DATABASE}-wal"
     assert journal.stat().st_size > 0
@@ -239,10 +202,10 @@ def test_a_manifest_without_a_part_is_damaged(key: str, run: tuple[Study, Path])
 def test_scores_without_a_manifest_are_not_continued(run: tuple[Study, Path]) -> None:
     """Nobody knows any more what these are the numbers of."""
     study, folder = run
-    before = facts(folder)
+    before = (folder / DATABASE).read_bytes()
     (folder / "run.json").unlink()
     with pytest.raises(StoreError, match="manifest"):
         Run(folder)
     with pytest.raises(StoreError, match=r"run\.json.*choose another --out"):
         run_study(study, folder)
-    assert facts(folder) == before
+    assert (folder / DATABASE).read_bytes() == before

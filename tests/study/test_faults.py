@@ -21,8 +21,8 @@ from PIL import Image
 
 from proofmap.core.errors import InputError
 from proofmap.study import Run, RunBusy, Selection, StoreError, Study, run_study, verify_run
-from proofmap.study.store.database import Store
-from proofmap.study.store.lock import locked
+from proofmap.study.lock import locked
+from proofmap.study.store import Store
 from tests.data.made_up import bomb, jpeg, noise, save
 from tests.study.processes import Processes
 from tests.study.studies import facts, net_file, photos, toy_study
@@ -49,16 +49,15 @@ def test_killed_many_times_a_run_ends_as_if_it_never_was(
         )  # on a slow machine the first kills may all come before the first unit
         if kills % 3 == 2:  # from outside, at any moment
             # and by its own hand, should it be faster than the first one was
-            child = processes.start(study, tmp_path / "run", kill_at=later * 90)
+            child = processes.start(study, tmp_path / "run", kill_at=later * 45)
             child.ended(drawn.uniform(0, later * whole / 8))
             child.kill()
         else:  # at a chosen touch of the disk
-            child = processes.start(study, tmp_path / "run", kill_at=drawn.randint(1, later * 90))
+            child = processes.start(study, tmp_path / "run", kill_at=drawn.randint(1, later * 45))
         assert child.result() is None, "the run was over before it could be killed"
         kills += 1
-        if (tmp_path / "run" / DATABASE).exists():
-            with suppress(StoreError):  # killed before it had tables
-                assert verify_run(tmp_path / "run") == []
+        with suppress(StoreError):  # killed before it had tables
+            assert verify_run(tmp_path / "run") == []
             done = len(facts(tmp_path / "run")["units"])
     before = facts(tmp_path / "run")["units"]
     assert 0 < len(before) < 60, "the kills must leave something done and something to do"
@@ -87,7 +86,7 @@ def test_where_files_may_not_grow_the_error_is_clear_and_the_run_goes_on_later(
     study = toy_study(tmp_path, 20, maps="float32")
     processes.run(study, tmp_path / "whole")
     told = set()
-    for largest in (100, 3_000, 30_000, 60_000, 120_000, 240_000):
+    for largest in (100, 3_000, 30_000, 60_000, 120_000):
         answer = processes.run(study, tmp_path / "run", largest=largest)
         assert answer is not None
         assert answer.get("error") == "StoreError", answer
@@ -235,7 +234,7 @@ def test_a_database_of_an_earlier_version_is_refused_and_left_alone(run: tuple[S
         lambda: Run(folder),
         lambda: verify_run(folder),
     ):
-        with pytest.raises(StoreError, match=r"earlier Proofmap.*version 5.*another --out"):
+        with pytest.raises(StoreError, match=r"earlier Proofmap.*another --out"):
             attempt()
     assert (folder / DATABASE).read_bytes() == content
 
@@ -385,20 +384,6 @@ def test_changed_boxes_are_refused_by_name(tmp_path: Path) -> None:
         run_study(study, out)
     write("[[0, 0, 8, 8]]", "[[0, 0, 8, 8]]", "")
     assert run_study(study, out).units == 0
-
-
-def test_a_run_that_recorded_no_boxes_goes_on(tmp_path: Path) -> None:
-    """As runs of earlier versions: the boxes count from now on."""
-    table, out = tmp_path / "boxes.csv", tmp_path / "run"
-    study = toy_study(tmp_path, data=str(table), methods=("gradient",))
-    table.write_text('file,label,boxes_xyxy\nphotos/00.png,cat,"[[0, 0, 8, 8]]"')
-    run_study(study, out)
-    with Store(out) as store:
-        stamps = {row.name: row.stamp for row in store.images()}
-        store.set_stamps({name: stamp.partition(" boxes ")[0] for name, stamp in stamps.items()})
-    assert run_study(study, out).units == 0
-    with Store(out) as store:
-        assert {row.name: row.stamp for row in store.images()} == stamps
 
 
 # ---- pictures that cannot be read -----------------------------------------------------------------------------

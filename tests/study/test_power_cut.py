@@ -107,7 +107,7 @@ def test_a_finished_run_is_finished_after_a_power_cut(
 
 
 @pytest.mark.parametrize(
-    "touches", [pytest.param(50, marks=pytest.mark.slow), 90, pytest.param(120, marks=pytest.mark.slow)]
+    "touches", [pytest.param(35, marks=pytest.mark.slow), 50, pytest.param(70, marks=pytest.mark.slow)]
 )
 def test_a_power_cut_takes_back_no_finished_unit(
     touches: int, disk: Disk, processes: Processes, tmp_path: Path

@@ -15,11 +15,10 @@ import torch
 
 from proofmap import cli
 from proofmap.core.errors import InputError
-from proofmap.study import Run, RunBusy, Selection, run_study
+from proofmap.study import Run, RunBusy, Selection, lock, run_study
+from proofmap.study.lock import locked
 from proofmap.study.manifest import Manifest, check_same
-from proofmap.study.store import lock
-from proofmap.study.store.errors import StoreError
-from proofmap.study.store.lock import locked
+from proofmap.study.store import StoreError
 from tests.study.studies import facts, photos, toy_study
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import proofmap as pm
 from proofmap import cli
-from proofmap.study.sanity import FillAlone, Sanity, stored_sanity
+from proofmap.study.sanity import FillAlone, Sanity
 from tests.study.studies import photos, toy_study
 
 SEEN = Sanity(30, 90, "images", 30, 28, False, 10, 9, 8, 0.9, (FillAlone("gray", "web", 0.1),))
@@ -65,7 +65,7 @@ def test_a_net_that_knows_its_pictures_is_not_suspicious(tmp_path: Path) -> None
     assert found.fills == (FillAlone("gray", "red", pytest.approx(1 / 3, abs=1e-5)),)  # type: ignore[arg-type]
     assert found.warnings() == []
     with pm.Run(tmp_path / "run") as run:
-        assert stored_sanity(run.store) == found
+        assert run.sanity == found
         assert any(
             "sanity of 12 images: 12 of 12 right; f moves by .67 from one to another (above .01: nothing to do)"
             in note
@@ -134,13 +134,13 @@ def test_it_is_computed_once_and_again_for_more_images(
 ) -> None:
     study = toy_study(tmp_path, 3, methods=["random"])
     pm.run_study(study, tmp_path / "run")
-    monkeypatch.setattr("proofmap.study.sanity.measure_sanity", lambda *_, **__: pytest.fail("looked again"))
+    monkeypatch.setattr("proofmap.study.run.measure_sanity", lambda *_, **__: pytest.fail("looked again"))
     pm.run_study(study, tmp_path / "run")
     monkeypatch.undo()
     photos(tmp_path / "photos", 2, first=3)
     pm.run_study(study, tmp_path / "run")
     with pm.Run(tmp_path / "run") as run:
-        found = stored_sanity(run.store)
+        found = run.sanity
     assert found is not None and found.of == found.images == 5
 
 

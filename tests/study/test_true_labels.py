@@ -15,7 +15,6 @@ from proofmap.data.photos import load_images
 from proofmap.judging import evaluate, explain
 from proofmap.study import Run, Selection, Study, run_study, verify_run
 from proofmap.study.preview import preview
-from proofmap.study.sanity import stored_sanity
 from tests.study.studies import NAMES, Stop, classifier_of, facts, toy_study
 from tests.toys import conv_classifier, pixels
 
@@ -136,7 +135,7 @@ def test_the_net_is_right_if_its_top_label_is_a_true_one(tmp_path: Path) -> None
     study = judged_study(tmp_path, rows, labels="top1")
     run_study(study, tmp_path / "all")
     with Run(tmp_path / "all") as run:
-        sanity = stored_sanity(run.store)
+        sanity = run.sanity
         assert sanity is not None and (sanity.right, sanity.known) == (2, 3)
         assert "sanity of 4 images: 2 of 3 right" in str(sanity)
         assert [row.truth for row in run.images][1:] == [NAMES.index(other[1]), None, top[3]]

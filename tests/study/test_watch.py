@@ -18,7 +18,7 @@ from rich.console import Console
 
 from proofmap.core.errors import InputError
 from proofmap.core.progress import EVERY, Progress
-from proofmap.study.store.database import Store
+from proofmap.study.store import Store
 from proofmap.study.tally import Tally
 from proofmap.study.watchers import views
 from proofmap.study.watchers.status import Status, UnitProgress, Watcher, Watchers, memory_of, status_line
@@ -139,7 +139,7 @@ def test_a_run_whose_slow_passes_come_last_corrects_its_time_left(tmp_path: Path
     """Cheap passes first: 1,000 in 10 s. Then one per second. The rate so far alone says 8 s where 280 are left."""
     now = 0.0
     tally = Tally("cpu", clock=lambda: now)
-    with Store(tmp_path, create=True) as store:
+    with Store(tmp_path, write=True) as store:
         tally.start(store, 4, 4, 1_300, seconds=310.0)
     ranges = []
     for seconds, passes in [(10.0, 1_000), (20.0, 20), (60.0, 60), (120.0, 120), (90.0, 90)]:

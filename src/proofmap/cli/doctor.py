@@ -23,7 +23,7 @@ from proofmap.core.environment import environment
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
 from proofmap.models.resnets import CifarResNet
-from proofmap.study.reading.verify import verify_run
+from proofmap.study.verify import verify_run
 
 
 class OptionalPackage(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -36,9 +36,8 @@ from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import Manifest
 from proofmap.study.preview import Preview, preview
 from proofmap.study.sanity import Sanity
-from proofmap.study.store.database import Store
-from proofmap.study.store.lock import locked
 from proofmap.study.study import KeptMaps
+from proofmap.study.verify import forget_methods
 from proofmap.study.watchers.views import ProgressFile, watcher_for
 
 SCORE_FORMATS: dict[str, Callable[[pm.Evaluation], str]] = {
@@ -216,7 +215,7 @@ def evaluate(
         print_result(preview_text(preview(config, folder, device=device_here, threads=threads)))
         return
     if forget:
-        _forget(folder, forget)
+        forget_methods(folder, forget)
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
@@ -261,18 +260,6 @@ def _write_study(file: Path, data: list[str], target: str | None, text_column: s
     stderr.print(f"wrote {shown} for {found.words}")
     first = "" if has_model(found) else f"name your model in {shown}, then "
     stderr.print(f"next: {first}proofmap evaluate {shown} --dry-run")
-
-
-def _forget(folder: Path, methods: Sequence[str]) -> None:
-    """Remove methods and their results from a run."""
-    with Run(folder) as run:
-        known = list(run.methods)
-    for method in methods:
-        if method not in known:
-            raise InputError(f"{folder} has no method {method!r}; it has {', '.join(known)}")
-    with locked(folder), Store(folder, create=True) as store:
-        for method in methods:
-            store.delete_method(method)
 
 
 def _usual_methods(config: Study) -> list[str]:

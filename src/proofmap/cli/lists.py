@@ -19,7 +19,7 @@ from proofmap.core.text import check_known
 from proofmap.results import tables
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import HOW_TO_RUN
-from proofmap.study.reading.stored_run import Run
+from proofmap.study.stored_run import Run
 
 if TYPE_CHECKING:
     from proofmap.core.registry import Registry

@@ -20,8 +20,8 @@ from proofmap.results.audit import junit as junit_text
 from proofmap.results.compare import compare as compare_scores
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.score_tables import TABLES
-from proofmap.study.reading.export import DATA, TEXT, export_run
-from proofmap.study.reading.stored_run import Run
+from proofmap.study.export import DATA, TEXT, export_run
+from proofmap.study.stored_run import Run
 
 _METHOD = typer.Option(help="Only this method. May be repeated.")
 BY = {

@@ -24,7 +24,7 @@ from proofmap.results import score_tables
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.sharing import shared
 from proofmap.study.outcome import Outcome
-from proofmap.study.reading.stored_run import Run
+from proofmap.study.stored_run import Run
 
 
 def write_run_report(

@@ -28,9 +28,7 @@ from proofmap.session import Session
 from proofmap.study import Run, Study
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.opened import open_net
-from proofmap.study.store.connection import log_of
-from proofmap.study.store.database import FILE as SCORES
-from proofmap.study.store.maps import FOLDER as MAPS
+from proofmap.study.store import IMAGES, MAPS, SCORES
 
 
 @contextmanager
@@ -59,7 +57,11 @@ def _copy(start: Path, folder: Path) -> list[Path]:
 
     The manifest is copied last, because a folder with a manifest counts as a run and must be complete.
     """
-    there = [path for path in (start / MAPS, log_of(start / SCORES), start / SCORES) if path.exists()]
+    there = [
+        path
+        for path in (start / MAPS, start / IMAGES, *sorted(start.glob(f"{SCORES}-wal")), start / SCORES)
+        if path.exists()
+    ]
     for path in there:
         if path.is_dir():
             shutil.copytree(path, folder / path.name, dirs_exist_ok=True)

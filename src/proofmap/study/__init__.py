@@ -7,17 +7,16 @@ from proofmap.core.deferred import lazy_names
 if TYPE_CHECKING:
     from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
     from proofmap.study.executors.ray_executor import RayExecutor
+    from proofmap.study.export import export_run
+    from proofmap.study.lock import RunBusy
     from proofmap.study.outcome import Outcome
     from proofmap.study.planning.plan import Plan
-    from proofmap.study.reading.export import export_run
-    from proofmap.study.reading.run_notes import Failure
-    from proofmap.study.reading.stored_run import Run
-    from proofmap.study.reading.verify import verify_run
     from proofmap.study.run import run_study
     from proofmap.study.selection import Selection
-    from proofmap.study.store.errors import StoreError
-    from proofmap.study.store.lock import RunBusy
+    from proofmap.study.store import StoreError
+    from proofmap.study.stored_run import Failure, Run
     from proofmap.study.study import Study
+    from proofmap.study.verify import verify_run
     from proofmap.study.watchers.status import Status, Watcher
 
 # Imported when first used: reading a run needs no torch.
@@ -26,17 +25,16 @@ __getattr__, __dir__ = lazy_names(
     {
         "executors.executor": "Executor LocalExecutor Lost",
         "executors.ray_executor": "RayExecutor",
-        "reading.export": "export_run",
+        "export": "export_run",
         "outcome": "Outcome",
         "planning.plan": "Plan",
-        "reading.stored_run": "Run",
+        "stored_run": "Failure Run",
         "run": "run_study",
-        "reading.run_notes": "Failure",
-        "store.errors": "StoreError",
-        "store.lock": "RunBusy",
+        "store": "StoreError",
+        "lock": "RunBusy",
         "selection": "Selection",
         "study": "Study",
-        "reading.verify": "verify_run",
+        "verify": "verify_run",
         "watchers.status": "Status Watcher",
     },
 )

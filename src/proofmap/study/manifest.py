@@ -1,4 +1,4 @@
-"""The manifest of a run, ``run.json``: the settings and the net of the run, and the machines and versions it was made with.
+"""``run.json`` of a run: its settings, net, methods and metrics, and the machines and versions it was made with.
 
 A run can only grow: methods, metrics and images may be added. Any other difference would change numbers. So a study that differs in any
 other way is refused, with a list of the differences.
@@ -14,17 +14,19 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from glob import glob
+from itertools import pairwise
+from math import isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proofmap.core.environment import environment, other_versions
-from proofmap.core.errors import InputError, is_disk_full
+from proofmap.core.errors import InputError
 from proofmap.core.files import check_ends, parse_json, write_text
 from proofmap.core.labels import LabelRule
 from proofmap.plugins.source import HERE_ONLY
+from proofmap.results.statistics import RunScore
 from proofmap.study.selection import Selection
-from proofmap.study.store.database import FILE as SCORES
-from proofmap.study.store.errors import StoreError, disk_full
+from proofmap.study.store import SCORES, StoreError, earlier_run, writing
 
 if TYPE_CHECKING:
     from proofmap.study.opened import OpenStudy
@@ -39,13 +41,31 @@ _WITHOUT_FILE = (
     "or after it was defined again: move it to a file"
 )
 _SHOWN = 4
-SCHEMA = 4
+SCHEMA = 5
 """Version of the manifest and of the records in a run. Runs of other versions are refused."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A method or metric of a run, as ``run.json`` has it.
+
+    ``flag`` is ``label_free`` for a method and ``higher_is_better`` for a metric. ``kind`` is ``SIGNED`` or empty for a method; for a metric
+    it says what is measured. ``limits`` are those of a metric's values; None where there is none."""
+
+    name: str
+    flag: bool
+    settings: Mapping[str, object]
+    kind: str = ""
+    limits: Sequence[float | None] = (None, None)
+
+
+SIGNED = "signed"
+"""The ``kind`` of a registered method whose maps have signed values."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """The settings and the identity of a run.
+    """The settings and the identity of a run, and what is known of the run as a whole.
 
     Attributes:
         study: the settings with which the study can be opened again: model, data, selection and so on.
@@ -56,6 +76,12 @@ class Manifest:
         commands: every command line that worked on the run.
         asked: for each study that worked on the run, its methods and metrics as plain data, so that they can be created again; see
             :mod:`proofmap.study.stored_study`.
+        methods, metrics: those of all studies that worked on the run, by name.
+        chosen: the number of images of the run, once for each time that it grew; see :attr:`blocks`.
+        games: the steps and settings of the curves in the store, by key.
+        batch_difference: how much f of a masked image differed between batches, at most.
+        sanity: the numbers of :mod:`proofmap.study.sanity`.
+        run_scores: the scores of the run as a whole, computed when it ends.
     """
 
     study: Mapping[str, object]
@@ -67,7 +93,15 @@ class Manifest:
     environments: tuple[Mapping[str, object], ...] = ()
     commands: tuple[str, ...] = ()
     asked: tuple[Mapping[str, object], ...] = ()
-    schema: int = field(default=SCHEMA)
+    label_names: tuple[str, ...] = ()
+    methods: Mapping[str, Registered] = field(default_factory=dict)
+    metrics: Mapping[str, Registered] = field(default_factory=dict)
+    chosen: tuple[int, ...] = ()
+    games: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    batch_difference: float | None = None
+    sanity: Mapping[str, object] | None = None
+    run_scores: tuple[RunScore, ...] = ()
+    schema: int = SCHEMA
 
     @classmethod
     def read(cls, folder: Path) -> Manifest:
@@ -76,7 +110,7 @@ class Manifest:
         if not os.path.isdir(folder):
             raise _no_run(folder)
         if not path.exists() and (folder / _EARLIER).exists() and (folder / SCORES).exists():
-            raise _of_earlier(folder)
+            raise earlier_run(folder)
         try:
             check_ends(path)
             return cls._parsed(parse_json(path.read_text(encoding="utf-8")), path)
@@ -94,23 +128,36 @@ class Manifest:
         if content["schema"] > SCHEMA:
             raise StoreError(f"{path} was written by a newer Proofmap; install that version")
         if content["schema"] < SCHEMA:
-            raise _of_earlier(path.parent)
-        for key in ("batches", "environments", "commands", "asked"):
+            raise earlier_run(path.parent)
+        for key in ("batches", "environments", "commands", "asked", "label_names", "chosen"):
             content[key] = tuple(content[key])
-        manifest = cls(**content)
+        for key in ("methods", "metrics"):
+            content[key] = {name: Registered(**thing) for name, thing in content[key].items()}
+        scores = [
+            {**score, "value": nan if score["value"] is None else score["value"]}
+            for score in content["run_scores"]
+        ]
+        manifest = cls(**{**content, "run_scores": tuple(RunScore(**score) for score in scores)})
         _ = manifest.selection
         return manifest
 
     def write(self, folder: Path) -> None:
         """Write the manifest to its file in the run directory, unless the file has this content already."""
-        path, text = folder / FILE, json.dumps(asdict(self), indent=1, default=str) + "\n"
-        try:
+        content = asdict(self)
+        for score in content["run_scores"]:
+            score["value"] = None if isnan(score["value"]) else score["value"]
+        path, text = folder / FILE, json.dumps(content, indent=1, default=str) + "\n"
+        with writing(path):
             if not path.is_file() or path.read_bytes() != text.encode():
                 write_text(path, text)
-        except OSError as error:
-            if is_disk_full(error):
-                raise disk_full(path, str(error.strerror)) from None
-            raise StoreError(f"{path} cannot be written: {error.strerror}") from None
+
+    @property
+    def blocks(self) -> list[range]:
+        """The blocks of the run, each as the indices of its images. Images that were added together are cut into blocks by themselves, so
+        that blocks never change.
+        """
+        cut = [range(start, stop, self.images_per_unit) for start, stop in pairwise((0, *self.chosen))]
+        return [range(start, min(start + own.step, own.stop)) for own in cut for start in own]
 
     @property
     def versions(self) -> set[str]:
@@ -169,12 +216,6 @@ def _damaged(path: Path, what: str) -> StoreError:
     )
 
 
-def _of_earlier(folder: Path) -> StoreError:
-    return StoreError(
-        f"{folder} was made by an earlier Proofmap. Read it with that version, or run the study again with another --out"
-    )
-
-
 def _no_run(folder: Path) -> StoreError:
     """The error for a folder that is not a run. It says what is missing, which runs are nearby (similar names first), and how to make one."""
     there = os.path.isdir(folder)
@@ -221,6 +262,7 @@ def new_manifest(opened: OpenStudy, *, live: bool, threads: int, images_per_unit
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environments=(environment(opened.classifier.device),),
         asked=(asked_by(study),),
+        label_names=opened.classifier.names,
     )
 
 
@@ -333,6 +375,16 @@ def plain_record(settings: Mapping[str, object]) -> dict[str, Any]:
     return record
 
 
+def changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """One line per difference of the settings of a method or metric. A plug-in whose revision is not stated has revision 1."""
+    first = {name: 1 for record in (old, new) for name in record.get("revisions", {})}
+    old, new = (
+        {**record, "revisions": {**first, **record.get("revisions", {})}}
+        for record in (old, plain_record(new))
+    )
+    return differences(old, new)
+
+
 def same_settings(
     kind: str, folder: Path, old: Mapping[str, object], new: Mapping[str, object], name: str
 ) -> None:
@@ -342,7 +394,7 @@ def same_settings(
         if kind == "method"
         else ""
     )
-    lines = differences(*with_revisions(old, plain_record(new)))
+    lines = changed_settings(old, new)
     if lines:
         if any(HERE_ONLY in line for line in lines):
             lines.append(f"(the {kind} is {_WITHOUT_FILE})")
@@ -357,9 +409,3 @@ def same_settings(
             + "\n".join(f"  {line}" for line in lines)
             + f'\nGive this one a name of its own (name = "..." in the study file), or choose another --out{forget}'
         )
-
-
-def with_revisions(*records: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The records with revisions for every plug-in that any of the records names; a missing revision is 1."""
-    first = {name: 1 for record in records for name in record.get("revisions", {})}
-    return [{**record, "revisions": {**first, **record.get("revisions", {})}} for record in records]

@@ -6,15 +6,14 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
+from proofmap.methods.controls import map_sources
 from proofmap.results.notes import distractor_words
-from proofmap.study.opened import OpenStudy, open_study
+from proofmap.study.opened import open_study
 from proofmap.study.planning.cost import Speed, measure_speed
-from proofmap.study.planning.plan import Plan, make_plan
+from proofmap.study.planning.plan import Plan, make_plan, work_of
 from proofmap.study.resume import existing_manifest, resolve_manifest
 from proofmap.study.selection import chosen_images
-from proofmap.study.store.database import FILE as DATABASE
-from proofmap.study.store.database import Store
-from proofmap.study.store.records import ImageRow
+from proofmap.study.store import SCORES, ImageRow, Store
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey
 
@@ -43,10 +42,13 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     classifier.fix_batches(*manifest.batches)
     rows: list[ImageRow] = []
     done: dict[str, int] = {}
-    if not new and (out / DATABASE).exists():
+    if not new and (out / SCORES).exists():
         with Store(out) as store:
             rows = chosen_images(store.images(), manifest.selection)
-            done = _done(store, opened)
+            taken = map_sources(opened.methods)
+            work = work_of(store, rows, manifest.blocks, list(opened.methods), list(opened.metrics), taken)
+            left = Counter(unit.method for unit in work.waiting)
+            done = {name: len(manifest.blocks) - left[name] for name in opened.methods}
     selection = study.images
     survey = Survey(opened, selection)
     filtered = selection.correct or selection.min_second_probability is not None or survey.rule.kind == "true"
@@ -55,8 +57,8 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     images = max(len(rows), wanted)
     looked_at = rows or [row for row in survey.look(order[:_LOOKED_AT]) if row.labels]
     labels = sum(len(row.labels) for row in looked_at) / max(1, len(looked_at))
-    known = [row.block for row in rows if row.block is not None]
-    blocks = len(set(known)) + -(-(images - len(known)) // manifest.images_per_unit)
+    known = max(manifest.chosen, default=0)
+    blocks = len(manifest.blocks) + -(-(images - known) // manifest.images_per_unit)
     waiting = {name: max(0, blocks - done.get(name, 0)) for name in opened.methods}
     plan = make_plan(opened, images, labels, blocks, waiting)
     speed = measure_speed(classifier, plan.expected.known, plan.at_once)
@@ -65,13 +67,3 @@ def preview(study: Study, out: Path, *, device: str | None = None, threads: int 
     judging = opened.session.judging()
     metrics = {name: metric.full_record(judging) for name, metric in opened.metrics.items()}
     return Preview(plan, speed, sure, str(classifier.device), distractor_words(methods, metrics))
-
-
-def _done(store: Store, opened: OpenStudy) -> dict[str, int]:
-    """The number of blocks that each method has finished with every metric of the study."""
-    metrics = list(opened.metrics)
-    query = (
-        "SELECT methods.name FROM done JOIN methods ON methods.id = method JOIN metrics ON metrics.id = metric "
-        f"WHERE metrics.name IN ({', '.join('?' * len(metrics))}) GROUP BY method, block HAVING count(*) = ?"
-    )
-    return Counter(name for (name,) in store.rows(query, *metrics, len(metrics)))

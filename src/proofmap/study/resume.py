@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import shutil
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -14,13 +16,16 @@ import torch
 from proofmap.core.errors import InputError, ProofmapError
 from proofmap.core.files import output_folder
 from proofmap.core.labels import LabelRule
-from proofmap.core.text import counted, size_text
+from proofmap.core.text import size_text
 from proofmap.core.version import source_version
 from proofmap.methods.method import Method
 from proofmap.plugins.identity import provenance
+from proofmap.study.lock import LOCK, locked
 from proofmap.study.manifest import FILE as MANIFEST
 from proofmap.study.manifest import (
+    SIGNED,
     Manifest,
+    Registered,
     check_same,
     check_version,
     differences,
@@ -33,18 +38,8 @@ from proofmap.study.opened import OpenStudy
 from proofmap.study.planning.blocks import block_size
 from proofmap.study.planning.cost import expected_labels, unit_cost
 from proofmap.study.planning.plan import Plan
-from proofmap.study.store.database import FILE as SCORES
-from proofmap.study.store.database import Store
-from proofmap.study.store.errors import StoreError
-from proofmap.study.store.lock import FILE as LOCK
-from proofmap.study.store.lock import locked
-from proofmap.study.store.maps import FOLDER as MAPS
-from proofmap.study.store.maps import check_folder, is_whole, remove_file, unused_files
-from proofmap.study.store.records import SIGNED, Registered
+from proofmap.study.store import IMAGES, MAPS, SCORES, Store, StoreError
 from proofmap.study.study import Study
-
-_PROGRESS = "progress.json"
-
 
 # ---- the manifest ---------------------------------------------------------------------------------------------
 
@@ -70,14 +65,14 @@ def resolve_manifest(
     study, existing = opened.study, existing_manifest(folder)
     has_results = False
     if existing is not None and (folder / SCORES).exists():
-        with Store(folder, create=True) as store:
-            has_results = bool(store.rows("SELECT 1 FROM units LIMIT 1"))
+        with Store(folder, write=True) as store:
+            has_results = store.has_units
             if has_results:
                 check_version(existing.environments, source_version())
                 check_same(folder, existing.identity, identity_of(opened), existing.environments)
-            check_registered(folder, store, opened)
+            check_registered(folder, existing, store, opened)
             if retry:
-                failed_units(store, opened)
+                failed_units(existing, store, opened)
     if existing is not None:
         same = not differences(existing.identity, identity_of(opened))
         if has_results or (same and existing.versions == {source_version()}):
@@ -93,12 +88,6 @@ def resolve_manifest(
     size = block_size(study, opened.classifier, labels, costs, threads, images)
     manifest = new_manifest(opened, live=live, threads=threads, images_per_unit=size)
     return manifest, True
-
-
-def remove_empty_run(folder: Path) -> None:
-    """Delete the manifest and the database of an earlier run that stored no results."""
-    for path in (folder / MANIFEST, *folder.glob(f"{SCORES}*")):
-        path.unlink(missing_ok=True)
 
 
 def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, threads: int | None) -> None:
@@ -118,92 +107,75 @@ def warn_of_kept_settings(run: Manifest, study: Study, batch_size: int | None, t
 
 
 def registrations(opened: OpenStudy) -> dict[str, list[Registered]]:
-    """The study's ``methods`` and ``metrics`` in the form that the store takes, with digests of their code."""
+    """The study's ``methods`` and ``metrics`` as ``run.json`` has them, with digests of their code."""
     learning, judging = opened.session, opened.session.judging()
+
+    def plain(settings: Mapping[str, object]) -> Mapping[str, object]:
+        return dict(sorted(plain_record(settings).items()))
+
+    def finite(limits: Sequence[float]) -> tuple[float | None, ...]:
+        return tuple(limit if math.isfinite(limit) else None for limit in limits)
+
     return {
         "methods": [
             Registered(
-                0, n, m.label_free, {**m.record(learning), **provenance(m)}, SIGNED if m.signed else ""
+                n, m.label_free, plain({**m.record(learning), **provenance(m)}), SIGNED if m.signed else ""
             )
             for n, m in opened.methods.items()
         ],
         "metrics": [
-            Registered(0, n, m.higher_is_better, m.full_record(judging), m.measures, *m.limits)
+            Registered(n, m.higher_is_better, plain(m.full_record(judging)), m.measures, finite(m.limits))
             for n, m in opened.metrics.items()
         ],
     }
 
 
-def check_registered(folder: Path, store: Store, opened: OpenStudy) -> None:
+def check_registered(folder: Path, manifest: Manifest, store: Store, opened: OpenStudy) -> None:
     """Raise if a method or metric has the same name as one in the run, but other settings or other code.
 
     A method that has given no value yet is replaced, because it was probably corrected.
     """
-    without_values = methods_without_values(store)
     for kind, things in registrations(opened).items():
-        known = store.registered(kind)
+        known = getattr(manifest, kind)
         for thing in things:
-            name = thing.name
-            if name in known and not (kind == "methods" and name in without_values):
-                same_settings(kind[:-1], folder, known[name].settings, thing.settings, name)
+            if thing.name in known and (kind == "metrics" or store.gave_values(thing.name)):
+                same_settings(kind[:-1], folder, known[thing.name].settings, thing.settings, thing.name)
 
 
-def methods_without_values(store: Store) -> set[str]:
-    """The names of methods that failed on every image they were tried on."""
-    query = "SELECT name FROM methods WHERE id NOT IN (SELECT method FROM image_scores)"
-    return {name for (name,) in store.rows(query)}
-
-
-def replace_corrected(store: Store, opened: OpenStudy) -> None:
-    """Delete from the store those methods of the study that have given no value and whose code or settings have changed since."""
-    known, without_values = store.registered("methods"), methods_without_values(store)
-    for method in registrations(opened)["methods"]:
-        name = method.name
-        if name in without_values and differences(known[name].settings, plain_record(method.settings)):
-            store.delete_method(name)
-
-
-def failed_units(store: Store, opened: OpenStudy) -> list[int]:
-    """The ids of the units of this study's methods in which an image failed, so that they can be computed again.
+def failed_units(manifest: Manifest, store: Store, opened: OpenStudy) -> list[tuple[str, int]]:
+    """Method and block of this study's units in which an image failed, so that they can be computed again.
 
     A unit is computed again with all its metrics, so a study that does not name all of these metrics is refused.
     """
-    query = (
-        "SELECT DISTINCT failures.unit, units.method, units.block, methods.name FROM failures "
-        "JOIN units ON units.id = failures.unit JOIN methods ON methods.id = units.method"
-    )
-    failed = [row for row in store.rows(query) if row[3] in opened.methods]
-    names = {metric.id: name for name, metric in store.registered("metrics").items()}
-    have = {names[metric] for _, method, block, _ in failed for metric in store.done(method, block)}
+    query = "SELECT DISTINCT method, block FROM units WHERE failures IS NOT NULL"
+    failed = [(method, block) for method, block in store.rows(query) if method in opened.methods]
+    query = "SELECT metrics FROM units WHERE method = ? AND block = ?"
+    have = {name for unit in failed for (names,) in store.rows(query, *unit) for name in json.loads(names)}
     lacking = sorted(have - set(opened.metrics))
     if lacking:
         raise InputError(
             "failed images are computed again with every metric of the run; this study does not name "
             f"{', '.join(lacking)}: add what is missing"
         )
-    return [unit for unit, *_ in failed]
+    return failed
 
 
-# ---- the disk -------------------------------------------------------------------------------------------------
+# ---- the folder -----------------------------------------------------------------------------------------------
 
 
-def check_stored(folder: Path, store: Store) -> None:
-    """Delete the units whose file of maps is missing or incomplete, so that they are computed again, and say so.
-
-    Files that belong to no unit, left by a run that was killed, are removed, unless ``maps`` is a link.
-    """
-    check_folder(folder)
-    known = store.rows("SELECT id, maps, maps_bytes FROM units WHERE maps IS NOT NULL")
-    lost = [unit for unit, name, size in known if not is_whole(folder, name, size)]
-    if lost:
-        units = f"{counted(len(lost), 'file')} of maps in {folder}"
-        warnings.warn(
-            f"{units} {'is' if len(lost) == 1 else 'are'} missing or incomplete, and computed again",
-            stacklevel=2,
+def lost_units(folder: Path, store: Store) -> list[tuple[str, int]]:
+    """Method and block of the units whose file of maps is missing. They are computed again."""
+    path = folder / MAPS
+    if not path.is_dir() and (path.is_symlink() or path.exists()):
+        raise StoreError(
+            f"{path} is not a folder, or a link to one that is missing. Put the folder of maps back, or remove it"
         )
-        store.delete_units(lost)
-    for path in unused_files(folder, {name for unit, name, _ in known if unit not in {*lost}}):
-        remove_file(path)
+    there = set(os.listdir(path)) if path.is_dir() else set()
+    return [
+        (method, block)
+        for block, method, _, maps in store.work_done()
+        if maps and os.path.basename(maps) not in there
+    ]
 
 
 def check_disk_space(folder: Path, plan: Plan) -> None:
@@ -214,9 +186,6 @@ def check_disk_space(folder: Path, plan: Plan) -> None:
         raise StoreError(
             f"the maps will take {size_text(plan.map_bytes)}, but only {size_text(free)} are free in {folder}. Use --maps none, choose another --out, or make room"
         )
-
-
-# ---- the folder -----------------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -234,22 +203,23 @@ def run_folder(out: str | Path, *, wait: bool = False) -> Iterator[Path]:
             yield folder
         except ProofmapError as error:
             if new and not isinstance(error, StoreError) and not _has_units(folder):
-                _remove(folder, missing)
+                with suppress(OSError):  # the refusal is what counts; Windows keeps a file that is open
+                    remove_run(folder)
+                    for name in ("progress.json", LOCK):
+                        (folder / name).unlink(missing_ok=True)
+                    for path in missing:
+                        path.rmdir()
             raise
+
+
+def remove_run(folder: Path) -> None:
+    """Remove the files of a run that has stored no results."""
+    for path in (folder / MANIFEST, folder / IMAGES, *folder.glob(f"{SCORES}*")):
+        path.unlink(missing_ok=True)
 
 
 def _has_units(folder: Path) -> bool:
     if not (folder / SCORES).exists():
         return False
-    with Store(folder, create=True) as store:
-        return bool(store.rows("SELECT 1 FROM units LIMIT 1"))
-
-
-def _remove(folder: Path, made: list[Path]) -> None:
-    """Remove the files that a run writes first, and the folders that were made for it, unless they hold other files."""
-    with suppress(OSError):  # the refusal is what counts; Windows keeps a file that is open
-        remove_empty_run(folder)
-        for name in (_PROGRESS, LOCK):
-            (folder / name).unlink(missing_ok=True)
-        for path in made:
-            path.rmdir()
+    with Store(folder, write=True) as store:
+        return store.has_units

@@ -5,52 +5,54 @@ A unit is one method on one block of images.
 
 from __future__ import annotations
 
+import json
+import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from proofmap.classifier import Classifier
 from proofmap.core.environment import environment
 from proofmap.core.errors import InputError
-from proofmap.core.files import check_output
+from proofmap.core.files import check_output, digest_of, remove_parts
 from proofmap.core.labels import LabelRule
 from proofmap.core.text import counted
 from proofmap.data.dataset import Dataset, true_outputs
 from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Method
 from proofmap.plugins.failures import exit_as_error
+from proofmap.results.evaluation import batch_record
 from proofmap.results.records import run_scores
 from proofmap.study.executors.executor import Executor, LocalExecutor, Lost
-from proofmap.study.manifest import Manifest
+from proofmap.study.manifest import Manifest, Registered, changed_settings, plain_record
 from proofmap.study.opened import OpenStudy, dataset_settings, open_study
 from proofmap.study.outcome import Outcome, describe_kept
 from proofmap.study.planning.cost import speed_if_slow
-from proofmap.study.planning.plan import Plan, Work, digest, make_plan, new_blocks, work_of
-from proofmap.study.reading.stored_run import Run
+from proofmap.study.planning.plan import Plan, Work, make_plan, work_of
 from proofmap.study.resume import (
     check_disk_space,
-    check_stored,
     existing_manifest,
     failed_units,
+    lost_units,
     registrations,
-    remove_empty_run,
-    replace_corrected,
+    remove_run,
     resolve_manifest,
     run_folder,
     warn_of_kept_settings,
 )
-from proofmap.study.sanity import Sanity, check_sanity
+from proofmap.study.sanity import Sanity, measure_sanity
 from proofmap.study.selection import chosen_images, unreadable_images
-from proofmap.study.sink import RunSink
-from proofmap.study.store.database import Store
-from proofmap.study.store.records import ImageRow, Registered
+from proofmap.study.store import MAPS, ImageRow, Store, UnitRow, write_maps
+from proofmap.study.stored_run import Run, images_of
 from proofmap.study.study import Study
 from proofmap.study.survey import Survey, changed_images
 from proofmap.study.tally import Tally
@@ -174,10 +176,10 @@ class _Run:
         self.watchers.begin(self.manifest.study, self.tally.status("surveying"))
         state: State = "failed"
         try:
-            with Store(self.folder, create=True) as self.store:
+            with Store(self.folder, write=True) as self.store:
                 outcome = self._execute()
                 self._judge_run()
-                self.store.checkpoint()
+                self.store.finish()
             if self.on_end is not None:
                 outcome = replace(outcome, files=tuple(self.on_end(outcome)))
             state = "finished"
@@ -191,17 +193,36 @@ class _Run:
             files = () if outcome is None else outcome.files
             self.watchers.end(replace(self.tally.status(state), files=files))
 
+    def _save(self, manifest: Manifest) -> None:
+        """Write ``run.json`` if it has changed."""
+        if manifest != self.manifest:
+            manifest.write(self.folder)
+            self.manifest = manifest
+
     def _execute(self) -> Outcome:
         if self.retry:
-            self.store.delete_units(failed_units(self.store, self.opened))
-        check_stored(self.folder, self.store)
+            self.store.delete(failed_units(self.manifest, self.store, self.opened))
+        remove_parts(self.folder / MAPS)
+        lost = lost_units(self.folder, self.store)
+        if lost:
+            many = counted(len(lost), "file")
+            warnings.warn(
+                f"{many} of maps in {self.folder} {'is' if len(lost) == 1 else 'are'} missing, and computed again",
+                stacklevel=2,
+            )
+            self.store.delete(lost)
         images = self._images()
-        sanity = check_sanity(self.store, self.opened, images, chosen=self.manifest.selection.correct)
+        known = self.manifest.sanity
+        if known is None or known["of"] != len(images):  # computed again after images were added
+            found = measure_sanity(self.opened, images, chosen=self.manifest.selection.correct)
+            self._save(replace(self.manifest, sanity=plain_record(asdict(found))))
         if self.on_sanity is not None:
-            self.on_sanity(sanity)
-        methods, metrics = self._register()
-        context = digest(self.manifest.identity)  # what every unit's result depends on
-        work = work_of(self.store, images, methods, metrics, context, map_sources(self.opened.methods))
+            self.on_sanity(Sanity.from_record(self.manifest.sanity))
+        self._register()
+        methods, metrics = list(self.opened.methods), list(self.opened.metrics)
+        work = work_of(
+            self.store, images, self.manifest.blocks, methods, metrics, map_sources(self.opened.methods)
+        )
         plan = self._plan(images, work)
         check_disk_space(self.folder, plan)
         speed = None
@@ -214,18 +235,17 @@ class _Run:
         self.tally.start(self.store, work.units, len(work.waiting), passes, seconds)
         self._notify("running")
         if work.waiting:
-            self.store.set_run_scores(())  # they would no longer be about all of the run
-        sink = RunSink(self.folder, self.store, self.manifest, methods, metrics, self.opened.study.maps)
+            self._save(replace(self.manifest, run_scores=()))  # they would no longer be about all of the run
+        finished: set[tuple[str, int]] = set()
         try:
-            given_up = self._work(work, sink) if work.waiting else {}
+            given_up = self._work(work, finished) if work.waiting else {}
         except BaseException as stop:
             if self.store.is_in_place():
-                stop.add_note(describe_kept(work, sink.finished, self.opened.classifier.inputs.singular))
+                stop.add_note(describe_kept(work, finished, self.opened.classifier.inputs.singular))
             raise
-        query = (
-            "SELECT methods.name, count(*) FROM failures JOIN methods ON methods.id = method GROUP BY method"
-        )
-        failed = sum(n for name, n in self.store.rows(query) if name in methods) + sum(given_up.values())
+        query = "SELECT method, failures FROM units WHERE failures IS NOT NULL"
+        pairs = {(name, image) for name, why in self.store.rows(query) for image in json.loads(why)}
+        failed = sum(name in methods for name, _ in pairs) + sum(given_up.values())
         status = self.tally.status("running")
         return Outcome(
             self.folder,
@@ -244,7 +264,9 @@ class _Run:
             return
         with Run(self.folder) as run:
             results = run.evaluation().results if run.has_results else ()
-        self.store.set_run_scores(run_scores(self.opened.run_metrics, results) if results else ())
+        self._save(
+            replace(self.manifest, run_scores=run_scores(self.opened.run_metrics, results) if results else ())
+        )
 
     def _begin(self) -> Manifest:
         """Raise if the study cannot be added to the run. Otherwise write and return the manifest."""
@@ -254,7 +276,7 @@ class _Run:
         )
         self.survey = Survey(self.opened, manifest.selection)
         if new:
-            remove_empty_run(self.folder)
+            remove_run(self.folder)
         # again, since another process may have started the run while we waited for the lock
         torch.set_num_threads(manifest.threads)
         self.opened.classifier.fix_batches(*manifest.batches)
@@ -269,8 +291,9 @@ class _Run:
     def _images(self) -> list[ImageRow]:
         """Survey the study's images, assign them to blocks, and return their rows."""
         selection, inputs = self.manifest.selection, self.opened.classifier.inputs
+        images_of(self.manifest, self.store)  # raises if some are lost
         known = self.store.images()
-        problems, stamps = changed_images(known, self.opened.data)
+        problems, touched = changed_images(known, self.opened.data)
         problems += self.survey.changed_truths(known)
         if problems:
             more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
@@ -278,9 +301,8 @@ class _Run:
                 f"the {inputs.noun} are not those of {self.folder}: {'; '.join(problems[:5])}{more}. "
                 "Restore them, or choose another --out"
             )
-        if stamps:
-            self.store.set_stamps(stamps)
-        self.store.set_label_names(self.opened.classifier.names)
+        if touched:
+            self.store.add_images(touched)
 
         def report_survey(looked_at: int) -> None:
             self.tally.last = f"{counted(looked_at, inputs.singular)} looked at"
@@ -296,22 +318,23 @@ class _Run:
             raise InputError(
                 f"no {inputs.singular} is left to study: {len(rows)} were looked at, {len(unreadable)} cannot be read{first}"
             )
-        free = new_blocks(chosen, self.manifest.images_per_unit)
-        if not free:
-            return chosen
-        self.store.add_blocks(free)
-        return chosen_images(self.store.images(), selection)
+        before = max(self.manifest.chosen, default=0)
+        if len(chosen) > before:
+            self._save(replace(self.manifest, chosen=(*self.manifest.chosen, len(chosen))))
+        return chosen
 
-    def _register(self) -> tuple[dict[str, Registered], dict[str, Registered]]:
-        """Add the study's methods and metrics to the run. Results of earlier studies are kept."""
-        replace_corrected(self.store, self.opened)
+    def _register(self) -> None:
+        """Add the study's methods and metrics to the run. Results of earlier studies are kept, except those of a method that was corrected."""
+        found: dict[str, dict[str, Registered]] = {}
         for kind, things in registrations(self.opened).items():
-            self.store.register(kind, things)
-        methods, metrics = (self.store.registered(kind) for kind in ("methods", "metrics"))
-        return (
-            {name: methods[name] for name in self.opened.methods},
-            {name: metrics[name] for name in self.opened.metrics},
-        )
+            found[kind] = dict(getattr(self.manifest, kind))
+            for thing in things:
+                known = found[kind].get(thing.name)
+                if known is None or changed_settings(known.settings, thing.settings):
+                    found[kind][thing.name] = thing
+                    if known is not None:
+                        self.store.delete(method=thing.name)
+        self._save(replace(self.manifest, methods=found["methods"], metrics=found["metrics"]))
 
     @exit_as_error()
     def _plan(self, images: Sequence[ImageRow], work: Work) -> Plan:
@@ -321,8 +344,8 @@ class _Run:
 
     # ---- the work -----------------------------------------------------------------------------------------------
 
-    def _work(self, work: Work, sink: RunSink) -> dict[str, int]:
-        """Compute and store the units. Returns the methods that kept failing, each with the number of images on which it was not tried."""
+    def _work(self, work: Work, finished: set[tuple[str, int]]) -> dict[str, int]:
+        """Compute and store the units, and add method and block of each to ``finished``. Returns the methods that kept failing, each with the number of images on which it was not tried."""
         failing: dict[str, list[Unit]] = defaultdict(list)  # the units in a row that a method failed on
         given_up: Counter[str] = Counter()
 
@@ -346,13 +369,59 @@ class _Run:
                     result = UnitResult((), reasons, 0.0, 0, self.manifest.batches, self.environment)
                 if stored is not None:
                     stored.result()
-                stored = writer.submit(sink.add, unit, result)
+                stored = writer.submit(self._store, unit, result, finished)
                 failing[unit.method] = [] if result.parts else [*failing[unit.method], unit]
                 self.tally.unit(unit, result, remote=not isinstance(self.executor, LocalExecutor))
                 self._notify("running")
             if stored is not None:
                 stored.result()
         return dict(given_up)
+
+    def _store(self, unit: Unit, result: UnitResult, finished: set[tuple[str, int]]) -> None:
+        """Store a unit: what it adds to ``run.json``, the file of its maps, and then its row in the database, which names the file."""
+        forward, gradient = map(min, result.batches, self.manifest.batches)
+        manifest = replace(self.manifest.continued(result.environment), batches=(forward, gradient))
+        if batch_record(result.batch_difference) and result.batch_difference > (
+            manifest.batch_difference or 0
+        ):
+            manifest = replace(manifest, batch_difference=result.batch_difference)
+        curves = [part.insertion for part in result.parts if part.insertion is not None]
+        game = None
+        if curves:
+            about = {
+                "counts": curves[0].counts.tolist(),
+                "positions": curves[0].positions,
+                "settings": curves[0].settings,
+            }
+            game = f"insertion {digest_of(json.dumps(about, sort_keys=True, default=str))}"
+            manifest = (
+                replace(manifest, games={game: plain_record(about), **manifest.games})
+                if game not in manifest.games
+                else manifest
+            )
+        self._save(manifest)
+        kept = [part for part in result.parts if len(part.maps)]
+        names = [unit.subjects[place].name for part in kept for place in part.places]
+        dtype = torch.float32 if self.opened.study.maps == "float32" else torch.float16
+        row = UnitRow(
+            block=unit.block,
+            method=unit.method,
+            metrics=unit.metrics,
+            maps=write_maps(self.folder, torch.cat([part.maps for part in kept]), names, dtype)
+            if kept
+            else None,
+            failures={unit.subjects[place].name: reason for place, reason in result.failures.items()},
+            judged=sum(len(part.places) for part in result.parts),
+            game=game,
+            environment=self.manifest.environments.index(result.environment),
+            batches=result.batches,
+            seconds=result.seconds,
+            passes=result.passes,
+            finished=datetime.now(UTC).isoformat(timespec="milliseconds"),
+            results=_arrays(len(unit.subjects), result),
+        )
+        self.store.add_unit(row)
+        finished.add((unit.method, unit.block))
 
     def _make_worker(self) -> Callable[[], Worker]:
         batches = self.manifest.batches
@@ -366,3 +435,21 @@ class _Run:
 
     def _notify(self, state: State) -> None:
         self.watchers.update(self.tally.status(state))
+
+
+def _arrays(images: int, result: UnitResult) -> dict[str, np.ndarray]:
+    """The values and curves of a unit by name, with a row for each of its images; NaN for those that failed."""
+    found: dict[str, np.ndarray] = {}
+    for part in result.parts:
+        curves = part.insertion
+        tensors = {f"value {name}": values + 0.0 for name, values in part.values.items()}
+        tensors |= {f"pair {name}": table + 0.0 for name, table in part.pairs.items()}
+        for name in ("probabilities", "f", "auc", "error", "matrix") if curves is not None else ():
+            tensor = getattr(curves, name)
+            tensors |= {} if tensor is None else {name: tensor}
+        for name, tensor in tensors.items():
+            array = tensor.numpy()
+            if name not in found:
+                found[name] = np.full((images, *array.shape[1:]), np.nan, dtype=np.float32)
+            found[name][list(part.places)] = array
+    return found

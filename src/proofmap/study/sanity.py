@@ -7,21 +7,17 @@ a perfect proof. No score can show this; these numbers do. f(x, a) is the probab
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from proofmap.core.deferred import torch
 from proofmap.plugins.failures import exit_as_error
-from proofmap.study.store.database import Store
-from proofmap.study.store.errors import damaged
-from proofmap.study.store.records import ImageRow
+from proofmap.study.store import ImageRow
 
 if TYPE_CHECKING:
     from proofmap.fills import Fill
     from proofmap.study.opened import OpenStudy
 
-NOTE = "sanity"
-"""The key under which the numbers are stored in the database."""
 LOOKED_AT = 32
 """Number of images that are used, spread evenly over those of the study."""
 HARDLY_MOVES = 0.01
@@ -78,10 +74,6 @@ class Sanity:
     @classmethod
     def from_record(cls, record: Any) -> Sanity:
         return cls(**{**record, "fills": tuple(FillAlone(**fill) for fill in record["fills"])})
-
-    def record(self) -> dict[str, object]:
-        """The numbers as plain data, for the store."""
-        return asdict(self)
 
     def __str__(self) -> str:
         """One line with the numbers.
@@ -140,25 +132,6 @@ class Sanity:
 
 
 @exit_as_error()
-def check_sanity(store: Store, opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
-    """The sanity numbers for a study's images. They are computed once and stored, and computed again after images were added."""
-    known = stored_sanity(store)
-    if known is not None and known.of == len(images):
-        return known
-    found = measure_sanity(opened, images, chosen=chosen)
-    store.set_note(NOTE, found.record())
-    return found
-
-
-def stored_sanity(store: Store) -> Sanity | None:
-    """The sanity numbers that are stored in the run; None if there are none."""
-    record = store.note(NOTE)
-    try:
-        return None if record is None else Sanity.from_record(record)
-    except (KeyError, TypeError) as error:
-        raise damaged(store.path, f"the note {NOTE!r} cannot be read ({error})") from error
-
-
 def measure_sanity(opened: OpenStudy, images: Sequence[ImageRow], *, chosen: bool) -> Sanity:
     """Compute the sanity numbers: run the net on some of the images, and on each fill of the metrics without an image."""
     from proofmap.core import streams

@@ -8,7 +8,7 @@ from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.plugins.settings import check_settings, setting
-from proofmap.study.store.records import ImageRow
+from proofmap.study.store import ImageRow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,10 @@ def unlabelled_images(rows: Sequence[ImageRow], selection: Selection) -> list[Im
     return [row for row in _passed(rows, selection) if row.failure is None and not row.labels]
 
 
-def _passed(rows: Sequence[ImageRow], selection: Selection) -> list[ImageRow]:
+def _passed(rows: Sequence[ImageRow], selection: Selection) -> Sequence[ImageRow]:
     chosen = chosen_images(rows, selection)
     enough = selection.number is not None and len(chosen) >= selection.number
-    last = chosen[-1].id if enough else None
-    return [row for row in rows if last is None or row.id < last]
+    return rows[: rows.index(chosen[-1])] if enough else rows
 
 
 def list_of(name: str, value: object, kinds: tuple[type, ...], words: str) -> tuple[Any, ...]:

@@ -6,10 +6,10 @@ from typing import Any
 
 from proofmap.core.errors import InputError
 from proofmap.core.version import source_version
-from proofmap.study.manifest import differences, identity_of, plain_record, with_revisions
+from proofmap.study.manifest import changed_settings, differences, identity_of
 from proofmap.study.opened import OpenStudy, open_study
-from proofmap.study.reading.stored_run import Run
 from proofmap.study.resume import registrations
+from proofmap.study.stored_run import Run
 from proofmap.study.study import Study
 from proofmap.study.survey import changed_images
 
@@ -68,6 +68,6 @@ def _changed_plugins(run: Run, now_open: list[OpenStudy]) -> list[str]:
                     f"the {kind[:-1]} {name} was an object of a Python process: it cannot be compared"
                 )
                 continue
-            lines = differences(*with_revisions(thing.settings, plain_record(now[name])))
+            lines = changed_settings(thing.settings, now[name])
             changed += [f"the {kind[:-1]} {name}: {line}" for line in lines]
     return changed

@@ -7,6 +7,7 @@ selection, or why it cannot be read. The rows are stored, so no picture is surve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -19,8 +20,7 @@ from proofmap.data.loader import ImageBlock, load_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy
 from proofmap.study.selection import Selection
-from proofmap.study.store.database import Store
-from proofmap.study.store.records import ImageRow
+from proofmap.study.store import ImageRow, Store
 
 CHUNK = 64
 """Number of pictures that are read and stored together."""
@@ -130,7 +130,7 @@ class Survey:
                 true_labels=self.truths[index],
                 eligible=wanted and (floor is None or seconds[k] >= floor),
                 labels=tuple(chosen),
-                f=tuple(believed[k][: len(chosen)]),
+                f=tuple(f + 0.0 for f in believed[k][: len(chosen)]),
             )
 
     def _labels(self, f: Tensor, block: ImageBlock) -> Tensor:
@@ -159,14 +159,14 @@ class Survey:
         )
 
 
-def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], dict[str, str]]:
-    """A message for each picture that changed since the survey, and new stamps for pictures that were written again with the same content.
+def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str], list[ImageRow]]:
+    """A message for each picture that changed since the survey, and new rows of pictures that were written again with the same content.
 
     A picture whose stamp is unchanged is not read. A stamp is a short text that changes when the file changes.
     """
     index = {name: i for i, name in enumerate(dataset.names)}
     problems: list[str] = []
-    stamps: dict[str, str] = {}
+    touched: list[ImageRow] = []
     for row in rows:
         if row.failure is not None:
             continue
@@ -185,11 +185,11 @@ def changed_images(rows: Sequence[ImageRow], dataset: Dataset) -> tuple[list[str
         had_boxes, boxes = row.stamp.partition(_BOXES)[2], stamp.partition(_BOXES)[2]
         if now != row.digest:
             problems.append(f"{row.name} has changed")
-        elif had_boxes and boxes != had_boxes:
+        elif boxes != had_boxes:
             problems.append(f"the boxes of {row.name} have changed")
         elif stamp != row.stamp:
-            stamps[row.name] = stamp
-    return problems, stamps
+            touched.append(replace(row, stamp=stamp))
+    return problems, touched
 
 
 _BOXES = " boxes "
@@ -197,7 +197,7 @@ _BOXES = " boxes "
 
 
 def _stamp_with_boxes(dataset: Dataset, i: int) -> str:
-    """The stamp of picture ``i``, with a digest of its bounding boxes if it has any. Runs of an earlier version have stamps without boxes."""
+    """The stamp of picture ``i``, with a digest of its bounding boxes if it has any."""
     names = dataset.label_names
     boxes = {names[k] if names else str(k): list(map(tuple, own)) for k, own in dataset.objects(i).items()}
     return dataset.stamp(i) + (_BOXES + digest_of(repr(sorted(boxes.items()))) if boxes else "")

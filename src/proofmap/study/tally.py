@@ -8,7 +8,7 @@ import time
 from collections import Counter, deque
 from dataclasses import replace
 
-from proofmap.study.store.database import Store
+from proofmap.study.store import Store
 from proofmap.study.unit import Unit, UnitResult
 from proofmap.study.watchers.status import Clock, State, Status, UnitProgress
 
@@ -40,17 +40,8 @@ class Tally:
         ``units`` is the number of all units and ``waiting`` the number of remaining ones. ``passes`` and ``seconds`` are the expected cost
         and time of the remaining work, None if unknown.
         """
-        query = "SELECT method, metric, sum(value), count(value) FROM per_image GROUP BY method, metric"
-        means = store.rows(query)
-        query = (
-            "SELECT methods.name, count(DISTINCT image) FROM image_scores "
-            "JOIN methods ON methods.id = method GROUP BY method"
-        )
-        images = dict(store.rows(query))
+        self._sums, self._images = store.means()
         with self._lock:
-            for method, metric, total, count in means:
-                self._sums.setdefault(method, {})[metric] = (total or 0.0, count)
-            self._images.update(images)
             self.last = ""
             self._counted = replace(
                 self._counted,

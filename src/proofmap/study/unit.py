@@ -24,9 +24,7 @@ from proofmap.data.loader import Objects, among_outputs, load_listed, true_boxes
 from proofmap.loop import Row, Subjects, judge_blocks
 from proofmap.plugins.failures import exit_as_error
 from proofmap.study.opened import OpenStudy, open_study
-from proofmap.study.store import maps as stored_maps
-from proofmap.study.store.errors import StoreError
-from proofmap.study.store.records import ImageRow
+from proofmap.study.store import ImageRow, StoreError, read_maps
 from proofmap.study.study import Study
 from proofmap.study.watchers.status import UnitProgress
 
@@ -35,7 +33,7 @@ from proofmap.study.watchers.status import UnitProgress
 class Unit:
     """One method, one block of images, and the metrics that are still to be computed.
 
-    ``subjects`` are the images, and ``key`` is a digest of everything that affects their maps.
+    ``subjects`` are the images.
     ``curves`` says whether to keep the insertion curves. They are not kept again if only a metric is added.
     ``maps`` names a stored file with this unit's exact maps, which are then not made again; it is empty if there is no such file.
     ``together`` says that this unit uses maps of the previous unit, so that the same worker should compute both.
@@ -45,7 +43,6 @@ class Unit:
     block: int
     subjects: tuple[ImageRow, ...]
     metrics: tuple[str, ...]
-    key: str
     maps: str = ""
     curves: bool = True
     together: bool = False
@@ -160,7 +157,7 @@ class Worker:
         if not unit.maps or self.folder is None:
             return None
         try:
-            found = stored_maps.read_maps(self.folder, unit.maps, images)
+            found = read_maps(self.folder, unit.maps, images)
         except StoreError:  # damaged, or on another machine than this worker
             return None
         return torch.stack([found[name] for name in images]) if len(found) == len(images) else None

@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from proofmap.core.files import digest_of
 from proofmap.methods.controls import map_sources
 from proofmap.methods.method import Cost
 from proofmap.study.opened import OpenStudy
 from proofmap.study.planning.blocks import AT_ONCE
 from proofmap.study.planning.cost import Expected, Speed, unit_cost
-from proofmap.study.store.database import Store
-from proofmap.study.store.errors import StoreError
-from proofmap.study.store.maps import EXACT
-from proofmap.study.store.records import ImageRow, Registered, plain_truth
+from proofmap.study.store import EXACT, ImageRow, Store
 from proofmap.study.unit import Unit
 
 
@@ -69,12 +66,6 @@ class Plan:
         return Expected(known, tuple(m.name for m in left if m.cost is None))
 
 
-def new_blocks(images: Sequence[ImageRow], size: int) -> list[list[int]]:
-    """New blocks, as lists of image ids, for the images that are in no block yet."""
-    free = [image.id for image in images if image.block is None]
-    return [free[start : start + size] for start in range(0, len(free), size)]
-
-
 @dataclass(frozen=True)
 class Work:
     """The units of a run. ``units`` is the number of all; ``waiting`` has the remaining ones in the order in which they are computed."""
@@ -88,52 +79,45 @@ class Work:
 def work_of(
     store: Store,
     images: Sequence[ImageRow],
-    methods: Mapping[str, Registered],
-    metrics: Mapping[str, Registered],
-    context: str,
+    blocks: Sequence[range],
+    methods: Sequence[str],
+    metrics: Sequence[str],
     taken: Mapping[str, str],
 ) -> Work:
-    """The remaining work for these images, methods and metrics.
+    """The remaining work for these images, methods and metrics. ``blocks`` has the indices of the images of each block.
 
-    ``context`` is a digest of the net, seed and settings of the run. ``taken`` gives for each method that uses the maps of another one the
-    name of that other method, which is then computed directly before it.
+    ``taken`` gives for each method that uses the maps of another one the name of that other method, which is then computed directly before
+    it.
     """
-    names = list(methods)
 
-    def order(method: Registered) -> list[int]:
+    def order(method: str) -> list[int]:
         """A key to sort methods in the study's order, except that a method follows the one that it takes its maps from."""
-        return [names.index(name) for name in _chain_of_sources(method.name, taken)]
+        return [methods.index(name) for name in _chain_of_sources(method, taken)]
 
-    ordered = sorted(methods.values(), key=order)
-    blocks: dict[int, list[ImageRow]] = {}
-    for image in images:
-        if image.block is not None:
-            blocks.setdefault(image.block, []).append(image)
-    query = (
-        "SELECT method, block, maps FROM units WHERE maps LIKE ? AND id NOT IN (SELECT unit FROM failures)"
-    )
-    exact = {(method, block): name for method, block, name in store.rows(query, f"%{EXACT}.safetensors")}
-    made_by = {method.name: digest([context, dict(method.settings)]) for method in methods.values()}
+    ordered, parsed = sorted(methods, key=order), cache(json.loads)
     waiting: list[Unit] = []
-    for block, members in sorted(blocks.items()):
-        subjects = tuple(members)
-        content = digest([[s.name, s.digest, list(s.labels), plain_truth(s.true_labels)] for s in subjects])
+    rows = store.work_done()
+    row = next(rows, None)
+    members: dict[int, tuple[ImageRow, ...]] = {}
+    for block, places in enumerate(blocks):
+        members[block] = tuple(images[places.start : places.stop])
+        done: dict[str, set[str]] = {method: set() for method in ordered}
+        exact: dict[str, str] = {}
+        while row is not None and row[0] <= block:
+            _, method, names, maps = row
+            if method in done:
+                done[method].update(parsed(names))
+            if maps and EXACT in maps:
+                exact[method] = maps
+            row = next(rows, None)
         for method in ordered:
-            key = digest_of(made_by[method.name], content)
-            done = store.done(method.id, block)
-            if any(done.get(metric.id, key) != key for metric in metrics.values()):
-                raise StoreError(
-                    f"the results of {method.name} on {subjects[0].name} were made with other settings or data than this "
-                    "study has; choose another --out"
-                )
-            missing = tuple(metric.name for metric in metrics.values() if metric.id not in done)
+            missing = tuple(metric for metric in metrics if metric not in done[method])
             if missing:
-                maps = exact.get((method.id, block), "")
-                curves = not done
                 last = waiting[-1].method if waiting and waiting[-1].block == block else ""
-                together = taken.get(method.name) in _chain_of_sources(last, taken)
-                waiting.append(Unit(method.name, block, subjects, missing, key, maps, curves, together))
-    return Work(len(blocks) * len(methods), tuple(waiting), {b: tuple(m) for b, m in blocks.items()})
+                together = taken.get(method) in _chain_of_sources(last, taken)
+                maps, curves = exact.get(method, ""), not done[method]
+                waiting.append(Unit(method, block, members[block], missing, maps, curves, together))
+    return Work(len(blocks) * len(methods), tuple(waiting), members)
 
 
 def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:
@@ -143,11 +127,6 @@ def _chain_of_sources(name: str, sources: Mapping[str, str]) -> list[str]:
     ['a', 'top-label:a', 'inverse:top-label:a']
     """
     return [*(_chain_of_sources(sources[name], sources) if name in sources else []), name]
-
-
-def digest(content: object) -> str:
-    """A hash of plain data, computed from its JSON text."""
-    return digest_of(json.dumps(content, sort_keys=True, default=str))
 
 
 # ---- cost -----------------------------------------------------------------------------------------------------

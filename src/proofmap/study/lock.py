@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import IO
 
 from proofmap.core.errors import ProofmapError
-from proofmap.study.store.errors import StoreError
+from proofmap.study.store import writing
 
-FILE = "lock"
+LOCK = "lock"
 
 
 class RunBusy(ProofmapError):
@@ -21,12 +21,11 @@ class RunBusy(ProofmapError):
 
 
 @contextmanager
-def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[None]:
-    """Hold the lock of a run directory. If another process holds it, raise :class:`RunBusy`; with ``wait``, try again every ``every``
-    seconds."""
+def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock of a run directory. If another process holds it, raise :class:`RunBusy`, or ``wait`` for it."""
     while True:
         # unbuffered: closing it writes nothing
-        with open(_opened(folder / FILE), "r+b", buffering=0) as file:
+        with open(_opened(folder / LOCK), "r+b", buffering=0) as file:
             while not _try_lock(file):
                 if not wait:
                     file.seek(0)
@@ -35,8 +34,8 @@ def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[
                     raise RunBusy(
                         f"another process{by} is working on {folder}. Wait for it with --wait, or choose another --out"
                     )
-                time.sleep(every)
-            if not _is_there(file, folder / FILE):  # the holder was refused, and took its lock away
+                time.sleep(0.5)
+            if not _is_there(file, folder / LOCK):  # the holder was refused, and took its lock away
                 continue
             with suppress(OSError):  # on a full disk the holder stays unnamed
                 file.seek(0)
@@ -47,14 +46,13 @@ def locked(folder: Path, *, wait: bool = False, every: float = 0.5) -> Iterator[
 
 
 def _opened(path: Path) -> int:
-    try:
-        # a link is not followed: the lock is emptied, and the file it leads to is not of this run
+    path.parent.mkdir(
+        parents=True, exist_ok=True
+    )  # the holder may have been refused, and taken its folder away
+    with writing(
+        path
+    ):  # a link is not followed: the lock is emptied, and the file it leads to is not of this run
         return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
-    except FileNotFoundError:  # the folder of a run that was refused
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return _opened(path)
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _is_there(file: IO[bytes], path: Path) -> bool:

@@ -15,10 +15,19 @@ from pathlib import Path
 from proofmap.core.errors import InputError, require
 from proofmap.core.files import atomic_write, output_folder, write_text, written_together
 from proofmap.core.text import csv_lines, one_line
-from proofmap.results.score_tables import TABLES, best_two, latex, score_cells, score_notes, score_records
-from proofmap.results.sharing import shared, shared_names, without_folders
+from proofmap.results.score_tables import (
+    TABLES,
+    best_two,
+    image_records,
+    label_records,
+    latex,
+    score_cells,
+    score_notes,
+    score_records,
+)
+from proofmap.results.sharing import shared, without_folders
 from proofmap.results.tables import markdown
-from proofmap.study.reading.stored_run import Run
+from proofmap.study.stored_run import Run
 
 DATA = ("csv", "json", "parquet")
 TEXT = {"md": "md", "latex": "tex"}
@@ -63,14 +72,24 @@ def _text(run: Run, format: str) -> str:
 
 def _table(run: Run, name: str) -> tuple[list[str], Iterator[tuple[object, ...]]]:
     if name == "scores":
-        records = list(score_records(shared(run.evaluation())))
-        # NaN is empty, as in the other tables
-        rows = [tuple(None if value != value else value for value in record.values()) for record in records]
-        return list(records[0]), iter(rows)
-    cursor = run.store.database.execute(f"SELECT * FROM {name}")
-    columns = [column[0] for column in cursor.description]
-    at, names = columns.index("method"), dict(zip(run.methods, shared_names(list(run.methods)), strict=True))
-    return columns, ((*row[:at], names[row[at]], *row[at + 1 :]) for row in cursor)
+        scores = list(score_records(shared(run.evaluation())))
+        return list(scores[0]), (tuple(map(_known, record.values())) for record in scores)
+    records = (image_records if name == "per_image" else label_records)(shared(run.evaluation()))
+    columns = [*_COLUMNS[name], "truth", "value"]
+    truth = {row.name: row.truth for row in run.images}
+    rows_of = ({**record, "truth": truth[str(record["image"])]} for record in records)
+    return columns, (tuple(_known(record[column]) for column in columns) for record in rows_of)
+
+
+_COLUMNS = {
+    "per_image": ("method", "metric", "image"),
+    "per_label": ("method", "metric", "image", "label", "label_name", "f"),
+}
+
+
+def _known(value: object) -> object:
+    """The value, or None for NaN, which is empty in every table."""
+    return None if value != value else value
 
 
 def _write(path: Path, format: str, columns: list[str], rows: Iterator[tuple[object, ...]]) -> Path:

@@ -1,1 +1,0 @@
-"""A run directory on disk: the database, the files of maps, and the lock."""

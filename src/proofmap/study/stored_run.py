@@ -1,0 +1,436 @@
+"""Reads a run: its scores, failures and maps, or everything as one :class:`~proofmap.Evaluation`."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from proofmap.core.deferred import Tensor, torch, type_in
+from proofmap.core.environment import environment_notes
+from proofmap.core.errors import InputError, ProofmapError
+from proofmap.core.inputs import kind_of
+from proofmap.core.labels import label_array
+from proofmap.core.text import counted
+from proofmap.results.arrays import Array, CurveArrays
+from proofmap.results.evaluation import Evaluation, batch_record
+from proofmap.results.records import MethodResult, method_result
+from proofmap.results.statistics import Score
+from proofmap.study.manifest import SIGNED, Manifest, Registered
+from proofmap.study.sanity import Sanity
+from proofmap.study.selection import chosen_images, unlabelled_images, unreadable_images
+from proofmap.study.store import IMAGES, ImageRow, Store, StoreError, damaged, read_maps
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from proofmap.data.dataset import Dataset
+else:
+    Dataset = type_in("proofmap.data.dataset", "Dataset")
+
+Choice = Callable[[Evaluation], Sequence[int]]
+"""A function that chooses which images to show: it takes the evaluation of all images and returns indices."""
+
+RunState = Literal["empty", "unfinished", "finished"]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An image without a result: it could not be read (then ``method`` is empty), or ``method`` failed on it."""
+
+    image: str
+    method: str
+    reason: str
+
+
+class Run:
+    """A run directory, opened for reading; another process may be writing to it.
+
+    >>> run = Run("runs/first")  # doctest: +SKIP
+    >>> print(run.table())  # doctest: +SKIP
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.manifest = Manifest.read(self.folder)
+        self.store = Store(self.folder)
+
+    def close(self) -> None:
+        self.store.close()
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r}, {counted(len(self.images), 'image')}, {counted(len(self.methods), 'method')})"
+
+    @cached_property
+    def images(self) -> list[ImageRow]:
+        """The images of the study, in the order of the survey."""
+        return images_of(self.manifest, self.store)
+
+    @property
+    def methods(self) -> Mapping[str, Registered]:
+        return self.manifest.methods
+
+    @property
+    def metrics(self) -> Mapping[str, Registered]:
+        return self.manifest.metrics
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.manifest.label_names
+
+    def failures(self) -> list[Failure]:
+        """Images that could not be read, then those that a method failed on."""
+        rows = unreadable_images(self.store.images(), self.manifest.selection)
+        found = [Failure(row.name, "", str(row.failure)) for row in rows]
+        failed: dict[str, dict[str, str]] = {name: {} for name in self.methods}
+        query = "SELECT method, failures FROM units WHERE failures IS NOT NULL ORDER BY method, block, id"
+        for method, reasons in self.store.rows(query):
+            failed.setdefault(method, {}).update(json.loads(reasons))
+        return found + [
+            Failure(image, name, why) for name, own in failed.items() for image, why in own.items()
+        ]
+
+    @property
+    def has_results(self) -> bool:
+        """Whether any method has given a value."""
+        return bool(self.store.rows("SELECT 1 FROM units WHERE judged > 0 LIMIT 1"))
+
+    def unfinished(
+        self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None
+    ) -> dict[str, int]:
+        """The methods that are not finished, each with the number of images that it has not judged yet. Failed images are not counted.
+
+        ``methods`` and ``metrics`` restrict this to some methods and metrics of the run.
+        """
+        wanted = {*(self.metrics if metrics is None else metrics)} & {*self.metrics}
+        asked = {*(self.methods if methods is None else methods)}
+        done: dict[str, Counter[int]] = {name: Counter() for name in self.methods if name in asked}
+        for block, method, names, _ in self.store.work_done():
+            if method in done:
+                done[method][block] += len(wanted.intersection(json.loads(names)))
+        blocks = self.manifest.blocks
+        lacking = {
+            name: sum(len(places) for block, places in enumerate(blocks) if found[block] < len(wanted))
+            for name, found in done.items()
+        }
+        return {name: images for name, images in lacking.items() if images}
+
+    def _no_results(self) -> StoreError:
+        """The error for a run without values: nothing was computed yet, or everything failed."""
+        failed = next(iter(self.failures()), None)
+        if failed is None:
+            return StoreError(f"{self.folder} has no results yet; continue it with: proofmap evaluate")
+        what = f"{failed.method} failed on {failed.image}" if failed.method else failed.image
+        return StoreError(
+            f"{self.folder} has no results: {what}: {failed.reason}. Fix that and continue the run with: proofmap evaluate --retry"
+        )
+
+    @property
+    def state(self) -> RunState:
+        """Whether the run has no value yet (``empty``), some values (``unfinished``) or all (``finished``)."""
+        if not self.has_results:
+            return "empty"
+        return "unfinished" if self.unfinished() else "finished"
+
+    @property
+    def sanity(self) -> Sanity | None:
+        """What the net did with some of the images; None if this was not computed."""
+        found = self.manifest.sanity
+        return None if found is None else Sanity.from_record(found)
+
+    def notes(self, methods: Iterable[str] | None = None, metrics: Iterable[str] | None = None) -> list[str]:
+        """Notes on how the numbers of these methods and metrics were made; by default of all."""
+        rows, kind = list(self.methods if methods is None else methods), kind_of(self.manifest.identity)
+        images, failures = counted(len(self.images), kind.singular), self.failures()
+        notes = environment_notes(self.manifest.environments)
+        if self.sanity is not None:
+            notes += [str(self.sanity), *(f"suspicious: {warning}" for warning in self.sanity.warnings())]
+        unlabelled = len(unlabelled_images(self.store.images(), self.manifest.selection))
+        if unlabelled:
+            notes.append(
+                f"{counted(unlabelled, kind.singular)} without a known true label {'is' if unlabelled == 1 else 'are'} left out, since true "
+                "labels are judged"
+            )
+        lacking = [f"{name} lacks {n} of {images}" for name, n in self.unfinished(rows, metrics).items()]
+        if lacking:
+            notes.append(f"not finished, so means are over different {kind.noun}: {', '.join(lacking)}")
+        unreadable = sum(not failure.method for failure in failures)
+        if unreadable:
+            verb = "is" if unreadable == 1 else "are"
+            notes.append(f"{counted(unreadable, kind.singular)} could not be read and {verb} not counted")
+        for method in rows:
+            reasons = [failure.reason for failure in failures if failure.method == method]
+            if reasons:
+                notes.append(f"{method} failed on {len(reasons)} of {images}, first with: {reasons[0]}")
+        return notes
+
+    def table(self) -> str:
+        """The scores as text."""
+        return "\n".join([self.evaluation().table(), *self.notes()])
+
+    def to_dataframe(self, table: str = "scores") -> pd.DataFrame:
+        """The numbers as a pandas DataFrame: ``scores`` (means with intervals), ``per_image`` or ``per_label``."""
+        return self.evaluation().to_dataframe(table)
+
+    # ---- the evaluation -----------------------------------------------------------------------------------------
+
+    def evaluation(
+        self,
+        pictured: int | Sequence[int] | Choice = 0,
+        *,
+        methods: Sequence[str] | None = None,
+        dataset: Dataset | None = None,
+    ) -> Evaluation:
+        """All numbers of the run, with pixels and maps of some images. Images without the maps of every method get none.
+
+        Args:
+            pictured: the images to add pixels and maps for: a number n for the first n images, a list of indices, or a function
+                that takes the evaluation and returns indices.
+            methods: names of the methods to read, by default all. Methods without a value are left out.
+            dataset: where the pixels are read from; by default the data of the study.
+        """
+        if not self.images:
+            raise self._no_results()
+        bare = self._bare(list(self.methods if methods is None else methods))
+        wanted = pictured(bare) if callable(pictured) else pictured
+        places = list(range(min(wanted, len(self.images)))) if isinstance(wanted, int) else list(wanted)
+        outside = [place for place in places if not 0 <= place < len(self.images)]
+        if outside:
+            item = kind_of(self.manifest.identity).singular
+            raise InputError(f"there is no {item} {outside[0]}: the run has 0 to {len(self.images) - 1}")
+        return self._pictured(bare, places, dataset) if places else bare
+
+    def _bare(self, methods: Sequence[str]) -> Evaluation:
+        manifest, table = self.manifest, label_array([image.labels for image in self.images])
+        context = {
+            **manifest.identity,
+            "device": " and ".join(dict.fromkeys(str(e.get("device")) for e in manifest.environments)),
+            "batches": list(manifest.batches),
+            "threads": manifest.threads,
+            "proofmap": " and ".join(sorted(manifest.versions)),
+            **batch_record(manifest.batch_difference),
+        }
+        f = np.full(table.shape, np.nan, dtype=np.float32)
+        for k, image in enumerate(self.images):
+            f[k, : len(image.f)] = image.f
+        read = {name: _Numbers(table, f) for name in methods}
+        blocks, game = manifest.blocks, self._game
+        for method, block, played, seconds, arrays in self.store.results(methods):
+            if block < len(blocks):  # one may have been added after the run was opened
+                read[method].add(blocks[block], arrays, seconds, curves=played == game)
+        found = tuple(self._result(name, own, context) for name, own in read.items() if own.values)
+        if not found:
+            raise self._no_results()
+        return Evaluation.from_arrays(
+            results=found,
+            images=np.empty(0, dtype=np.float32),
+            image_names=tuple(image.name for image in self.images),
+            labels=table,
+            label_names=self.label_names,
+            f=f,
+            settings=context,
+            run_scores=manifest.run_scores,
+        )
+
+    @cached_property
+    def _game(self) -> str | None:
+        """The game whose curves most images have. A game is an insertion with certain steps and settings.
+
+        The same game is used for all methods. Metrics that were added later may have stored curves of another game.
+        """
+        if len(self.manifest.games) == 1:
+            return next(iter(self.manifest.games))
+        query = (
+            "SELECT game FROM units WHERE game IS NOT NULL GROUP BY game ORDER BY sum(judged) DESC, min(id)"
+        )
+        return next((game for (game,) in self.store.rows(query) if game in self.manifest.games), None)
+
+    def _result(self, name: str, found: _Numbers, context: Mapping[str, object]) -> MethodResult:
+        method, n = self.methods[name], len(self.images)
+        empty = np.full(n, np.nan, dtype=np.float32)
+        scores = []
+        for m in self.metrics.values():
+            least, greatest = (
+                end if limit is None else limit
+                for end, limit in zip((-math.inf, math.inf), m.limits, strict=True)
+            )
+            scores.append(Score.unmeasured(m.name, m.flag, m.settings, m.kind, (least, greatest)))
+        about: Any = self.manifest.games.get(
+            self._game or "", {"counts": [0], "positions": 1, "settings": {}}
+        )
+        return method_result(
+            name,
+            scores,
+            values={metric: found.values.get(metric, empty) for metric in self.metrics},
+            pairs={metric: found.pairs[metric] for metric in self.metrics if metric in found.pairs},
+            maps=np.empty(0, dtype=np.float32),
+            insertion=found.insertion(about),
+            settings=method.settings,
+            label_free=method.flag,
+            signed=method.kind == SIGNED,
+            image_names=tuple(image.name for image in self.images),
+            label_names=self.label_names,
+            context=context,
+            seconds=found.seconds,
+        )
+
+    # ---- maps and pixels ----------------------------------------------------------------------------------------
+
+    def maps_of(self, method: str, image: str) -> Tensor:
+        """The stored maps ``(L, *positions)`` of an image, one for each of its L labels. L is 1 for a label-free method."""
+        place = next((k for k, row in enumerate(self.images) if row.name == image), None)
+        if place is None or method not in self.methods:
+            item = kind_of(self.manifest.identity).singular
+            raise InputError(f"the run has no method {method!r} or no {item} {image!r}")
+        found = self._maps(method, [place])
+        if place not in found:
+            raise InputError(f"the maps of {method} on {image} were not kept (maps = none), or failed")
+        return found[place]
+
+    def _maps(self, method: str, places: Sequence[int]) -> dict[int, Tensor]:
+        """One method's maps of the images at these places. If several files have maps of an image, the newest file counts."""
+        found, wanted = dict[int, Tensor](), {*places}
+        for block, members in enumerate(self.manifest.blocks):
+            lacking = {self.images[place].name: place for place in members if place in wanted}
+            query = (
+                "SELECT maps FROM units WHERE method = ? AND block = ? AND maps IS NOT NULL ORDER BY id DESC"
+            )
+            for (file,) in self.store.rows(query, method, block) if lacking else ():
+                own = read_maps(self.folder, file, list(lacking))
+                found |= {lacking.pop(name): maps for name, maps in own.items()}
+        return found
+
+    def _pictured(self, bare: Evaluation, places: Sequence[int], dataset: Dataset | None) -> Evaluation:
+        """The evaluation ``bare`` with pixels and maps of the images at ``places``.
+
+        An image is left out if its pixels cannot be read or a method has no maps of it.
+        """
+        maps = {result.name: self._maps(result.name, places) for result in bare.results}
+        shown = [place for place in places if all(place in found for found in maps.values())]
+        pixels = self._pixels(shown, dataset)
+        shown = [place for place in shown if place in pixels]
+        if not shown:
+            return bare
+        results = []
+        for result in bare.results:
+            wide = 1 if result.label_free else bare.labels.shape[1]
+            stack = [_padded(maps[result.name][place], wide) for place in shown]
+            results.append(replace(result, maps=torch.stack(stack)))
+        images = torch.stack([pixels[place] for place in shown])
+        return replace(bare, results=tuple(results), images=images, pictured=tuple(shown))
+
+    def _pixels(self, places: Sequence[int], dataset: Dataset | None) -> dict[int, Tensor]:
+        """The pixels of the images at ``places``, read from the data again. Images that are missing or have changed are left out."""
+        from proofmap.core.inputs import inputs_of
+        from proofmap.data.loader import load_listed
+        from proofmap.data.specs import rebuild_dataset
+
+        settings: Any = self.manifest.study
+        try:
+            dataset = dataset or rebuild_dataset(settings["dataset"])
+        except ProofmapError:
+            return {}
+        index = {name: i for i, name in enumerate(dataset.names)}
+        there = {index[row.name]: place for place in places if (row := self.images[place]).name in index}
+        same = {i: place for i, place in there.items() if _digest(dataset, i) == self.images[place].digest}
+        if not same:
+            return {}
+        (block,) = load_listed(dataset, inputs_of(self.manifest.identity), [list(same)], ahead=0)
+        return {same[i]: block.images[k].cpu() for k, i in enumerate(block.indices)}
+
+
+def images_of(manifest: Manifest, store: Store) -> list[ImageRow]:
+    """The images of a run that are in its blocks."""
+    chosen, number = chosen_images(store.images(), manifest.selection), max(manifest.chosen, default=0)
+    if len(chosen) < number and store.has_units:
+        raise damaged(store.folder / IMAGES, f"it has {len(chosen)} of {number} images that were judged")
+    return chosen[:number]
+
+
+class _Numbers:
+    """The numbers of one method, collected from its units. ``table`` has the labels ``(N, L)``, -1 where an image has fewer."""
+
+    def __init__(self, table: Array, f: Array) -> None:
+        self.table, self.seconds = table, 0.0
+        self.values: dict[str, Array] = {}
+        self.pairs: dict[str, Array] = {}
+        self.curves: dict[str, Array] = {"f": f.copy()}  # f of the survey, where a curve is missing
+        self.has_matrix: set[bool] = set()
+
+    def add(self, places: range, arrays: Mapping[str, Array], seconds: float, *, curves: bool) -> None:
+        self.seconds += seconds
+        for key, array in arrays.items():
+            kind, _, name = key.partition(" ")
+            if kind == "value":
+                self._put(self.values, name, places, array)
+            elif kind == "pair":
+                self._put(self.pairs, name, places, array, 1)
+            elif curves:
+                self._put(self.curves, kind, places, array, 2 if kind == "matrix" else 1)
+        if curves and "auc" in arrays:
+            self.has_matrix.add("matrix" in arrays)
+
+    def _put(self, into: dict[str, Array], name: str, places: range, array: Array, axes: int = 0) -> None:
+        """Write the rows of a block, with NaN at missing labels. The first ``axes`` axes after that of the images are labels."""
+        n, wide = self.table.shape
+        if name not in into:
+            into[name] = np.full((n, *[wide] * axes, *array.shape[1 + axes :]), np.nan, dtype=np.float32)
+        known = ~np.isnan(array)
+        labels = self.table[places.start : places.stop] >= 0
+        for axis in range(1, 1 + axes):
+            shape = [len(places)] + [1] * (array.ndim - 1)
+            shape[axis] = array.shape[axis]
+            known = known & labels[:, : array.shape[axis]].reshape(shape)
+        target = into[name][
+            (slice(places.start, places.stop), *[slice(0, array.shape[1 + k]) for k in range(axes)])
+        ]
+        target[known] = array[known]
+
+    def insertion(self, about: Mapping[str, Any]) -> CurveArrays:
+        n, wide = self.table.shape
+        empty = np.full((n, wide), np.nan, dtype=np.float32)
+        probabilities = np.full((n, wide, len(about["counts"])), np.nan, dtype=np.float32)
+        found: dict[str, Any] = {
+            "probabilities": probabilities,
+            "auc": empty,
+            "error": empty,
+            "matrix": None,
+            **self.curves,
+        }
+        if False in self.has_matrix:
+            found["matrix"] = None
+        return CurveArrays(
+            game="insertion",
+            labels=self.table,
+            counts=np.array(about["counts"], dtype=np.int64),
+            positions=about["positions"],
+            settings=about["settings"],
+            **found,
+        )
+
+
+def _digest(dataset: Dataset, i: int) -> str | None:
+    try:
+        return dataset.digest(i)
+    except ProofmapError:
+        return None
+
+
+def _padded(maps: Tensor, wide: int) -> Tensor:
+    """Pad maps ``(L, *positions)`` with zeros, or cut them, to ``(wide, *positions)``. Stored blocks may differ in the number of labels."""
+    if len(maps) >= wide:
+        return maps[:wide]
+    return torch.cat([maps, maps.new_zeros(wide - len(maps), *maps.shape[1:])])
