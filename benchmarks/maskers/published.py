@@ -48,7 +48,7 @@ from benchmarks.maskers.objective import Objective, TrainingBatch, TrainingRecip
 from proofmap.classifier import Classifier
 from proofmap.classifier.outputs import as_logits
 from proofmap.fills import Blur, Gray
-from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, repeated, resized
+from proofmap.methods.maskers.nets import PhangNet, RealTimeNet, resized
 from proofmap.methods.masks.method import total_variation
 from proofmap.methods.probe import module_of
 from proofmap.session import Session
@@ -214,7 +214,7 @@ class PhangFix(Objective):
         return losses.mean()
 
     def masks(self, batch: TrainingBatch) -> Tensor:
-        return repeated(self.net(batch.features)[:, 0], self.inputs.positions)
+        return resized(self.net(batch.features)[:, 0], self.inputs.positions, nearest=True)
 
     def masked(self, batch: TrainingBatch, masks: Tensor) -> tuple[Tensor, Tensor]:
         """The images inside the masks, and the images outside the masks; the rest of both is gray."""

@@ -37,7 +37,7 @@ from proofmap.core.inputs import Pictures
 from proofmap.core.progress import Lines, Progress
 from proofmap.data import load_blocks, load_dataset, random_choice, true_outputs
 from proofmap.methods.maskers.trained import COUNTER, HEADER, net_digest
-from proofmap.methods.masks.engine import HALF_SCALE
+from proofmap.methods.masks.method import HALF_SCALE
 
 KINDS: dict[str, type[Objective]] = {
     objective.kind: objective for objective in (RealTimeObjective, PhangFix, PhangCA)

@@ -21,7 +21,6 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Box
 from proofmap.core.labels import NO_LABEL, LabelRule
 from proofmap.core.progress import Progress
-from proofmap.methods.from_function import check_labels_used
 from proofmap.methods.method import Method
 from proofmap.metrics.curves import Curves, join_lengths, masked_batch
 from proofmap.metrics.games import Game, InsertionGame
@@ -208,7 +207,7 @@ def _check(
         while made.source is not None:
             made = made.source
         try:
-            check_labels_used(made, session, block.images, block.labels)
+            made.check_labels_used(session, block.images, block.labels)
         except InputError as error:
             return str(error)
         return ""

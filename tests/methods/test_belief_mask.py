@@ -23,7 +23,7 @@ from proofmap.core.progress import Progress
 from proofmap.core.ranking import keep_top
 from proofmap.fills import Blur, Gray, Images, Noise, uses_default_pool
 from proofmap.methods import BeliefMask, GradCAM, LearnedMask, make_method
-from proofmap.methods.grids import enlarged, shrunk, upsampling
+from proofmap.methods.grids import enlarged, upsampling
 from proofmap.methods.masks import belief_problem
 from proofmap.methods.masks.belief_problem import (
     BeliefProblem,
@@ -33,6 +33,7 @@ from proofmap.methods.masks.belief_problem import (
     pushes,
     revealed,
     share_thresholds,
+    shrunk,
     sureness,
     warped,
 )

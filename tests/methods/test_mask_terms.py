@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from proofmap.methods.grids import smoothing, upsampling
-from proofmap.methods.masks.method import Objective, Variation, data_term, total_variation
+from proofmap.methods.masks.learned import Objective, data_term
+from proofmap.methods.masks.method import total_variation
 from tests.toys import normal
 
 # ---- enlarging ---------------------------------------------------------------------------------------------
@@ -91,6 +93,7 @@ def test_a_side_that_stays_as_it_is_is_not_touched() -> None:
 
 # ---- total variation and size ------------------------------------------------------------------------------
 
+Variation = Literal["squared", "absolute"]
 WAYS: list[tuple[Variation, bool]] = [
     ("squared", True),
     ("squared", False),

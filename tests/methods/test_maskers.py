@@ -25,7 +25,6 @@ from proofmap.methods.maskers.nets import (
     PhangNet,
     RealTimeNet,
     find_scales,
-    repeated,
     resized,
 )
 from proofmap.methods.maskers.trained import MaskerWarning, read_header
@@ -146,7 +145,9 @@ def test_masks_are_enlarged_as_torch_does_it() -> None:
     masks = torch.rand(2, 3, 4, 5)
     expected = F.interpolate(masks, size=(9, 12), mode="bilinear", align_corners=False)
     torch.testing.assert_close(resized(masks, (9, 12)), expected)
-    torch.testing.assert_close(repeated(masks, (9, 12)), F.interpolate(masks, size=(9, 12), mode="nearest"))
+    torch.testing.assert_close(
+        resized(masks, (9, 12), nearest=True), F.interpolate(masks, size=(9, 12), mode="nearest")
+    )
 
 
 def test_the_phang_net_mixes_two_scales() -> None:
@@ -262,7 +263,7 @@ def test_the_loss_of_phang_is_that_of_inside_and_outside(kind: str, outside: flo
     objective, batch = made.objective, batch_of(made)
     assert isinstance(objective, PhangFix)
     loss = float(PhangFix.loss(objective, batch).detach())
-    masks = repeated(objective.net(batch.features)[:, 0], (8, 8)).detach()
+    masks = resized(objective.net(batch.features)[:, 0], (8, 8), nearest=True).detach()
     gray = made.classifier.gray.view(3, 1, 1)
     expected = 0.0
     for i in range(5):

@@ -19,7 +19,7 @@ from proofmap.core.inputs import Tokens
 from proofmap.methods.cams import enlarged
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Method
-from proofmap.methods.probe import AttentionMaps, Grid, Probe, mixed_logits, probed
+from proofmap.methods.probe import AttentionMaps, Grid, mixed_logits, probed
 from proofmap.models.token_nets import PerLabelNet, TokenNet
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
@@ -103,7 +103,9 @@ def find_tokens(classifier: Classifier) -> AttentionTokens:
         if not probe.attention:
             raise InputError(f"{classifier.name} has no attention{_INSTEAD}")
         counts = sorted({attention.shape[-1] for attention in probe.attention})
-        parts = any(not _whole(attention, probe) for attention in probe.attention)
+        # one matrix per image and head: (N, heads, T, T) or (N * heads, T, T)
+        n, shapes = len(probe.images), [attention.shape for attention in probe.attention]
+        parts = any(shape[0] % n or (len(shape) == 4 and shape[0] != n) for shape in shapes)
         if len(counts) > 1 or parts or probe.reduced:
             raise InputError(
                 f"the attention of {classifier.name} works in windows, or its number of tokens changes "
@@ -119,12 +121,6 @@ def find_tokens(classifier: Classifier) -> AttentionTokens:
             raise InputError(f"the logits of {classifier.name} do not depend on its last attention{_INSTEAD}")
         rows = gradient.abs().sum(dim=-1).flatten(0, -2).sum(dim=0)
         return AttentionTokens(grid, tuple(rows.nonzero().flatten().tolist()))
-
-
-def _whole(attention: Tensor, probe: Probe) -> bool:
-    """Whether the attention is one matrix per image and head: ``(N, heads, T, T)`` or ``(N * heads, T, T)``."""
-    n = len(probe.images)
-    return attention.shape[0] == n if attention.ndim == 4 else attention.shape[0] % n == 0
 
 
 @dataclass(frozen=True, kw_only=True)

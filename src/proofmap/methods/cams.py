@@ -22,7 +22,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.progress import ProgressTask
 from proofmap.methods.gradients.plain import label_gradients
 from proofmap.methods.method import METHODS, Cost, Method
-from proofmap.methods.probe import Places, Probe, module_of, probed
+from proofmap.methods.probe import Places, module_of, probed
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 
@@ -73,7 +73,13 @@ def _named_layer(classifier: Classifier, name: str, *, gradients: bool) -> _Laye
             f"the net has no layer {name!r}; its last layers are {', '.join([*filter(None, modules)][-6:])}"
         )
     with probed(classifier, _WHAT) as probe:
-        output = _output_of(probe, name)
+        if name not in probe.outputs:
+            found = probe.other.get(name)
+            reason = "does not run when the net does; name another one"
+            raise InputError(
+                f"layer {name!r} {reason if found is None else f'gives {found}, not a spatial map (N, C, h, w)'}"
+            )
+        output = probe.outputs[name]
         if gradients and probe.gradient(output) is None:
             raise InputError(f"the logits do not depend on layer {name!r}; name another one")
         places = probe.places(output)
@@ -82,14 +88,6 @@ def _named_layer(classifier: Classifier, name: str, *, gradients: bool) -> _Laye
                 f"layer {name!r} gives (N, {', '.join(map(str, output.shape[1:]))}), not a spatial map (N, C, h, w) or tokens (N, T, C) that belong to parts of the picture; name another layer"
             )
         return _Layer(name, places, output.shape[places.channels])
-
-
-def _output_of(probe: Probe, name: str) -> Tensor:
-    if name in probe.outputs:
-        return probe.outputs[name]
-    if name in probe.other:
-        raise InputError(f"layer {name!r} gives {probe.other[name]}, not a spatial map (N, C, h, w)")
-    raise InputError(f"layer {name!r} does not run when the net does; name another one")
 
 
 def _reaches_many(gradient: Tensor) -> bool:

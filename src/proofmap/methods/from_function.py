@@ -38,7 +38,7 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
     >>> given_maps(torch.tensor([[[[0, 4]]]]), Pictures(size=(1, 4)), "mine").tolist()
     [[[[0.0, 1.0, 3.0, 4.0]]]]
     """
-    maps = returned_maps(found, who)
+    maps = as_maps(found, f"{who} must return maps")
     positions = inputs.positions
     grid = tuple(maps.shape[2:])
     coarser = len(grid) == len(positions) and all(
@@ -47,11 +47,6 @@ def given_maps(found: Any, inputs: Inputs, who: str) -> Tensor:
     if not coarser or grid == positions or not inputs.has_neighbours:
         return maps
     return F.interpolate(maps, size=positions, mode=_MODES[len(positions)], align_corners=False)
-
-
-def returned_maps(found: Any, who: str) -> Tensor:
-    """What ``who`` returned, as a tensor: see :func:`~proofmap.core.ranking.as_maps`."""
-    return as_maps(found, f"{who} must return maps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +91,10 @@ class FromFunction(Method):
             return maps[torch.arange(len(maps), device=maps.device)[:, None], places.to(maps.device)]
         columns = []
         for column in labels.T:
-            found = returned_maps(self.function(session.net, private_copy(images), private_copy(column)), who)
+            found = as_maps(
+                self.function(session.net, private_copy(images), private_copy(column)),
+                f"{who} must return maps",
+            )
             if found.ndim != 1 + len(positions):
                 raise InputError(
                     f"{who} was called for one label at a time and returned maps {tuple(found.shape)}, expected "
@@ -108,6 +106,38 @@ class FromFunction(Method):
     def settings(self) -> dict[str, object]:
         calls = {"per_label": True} if self.per_label else {}
         return {"method": self._title_name(), "code": identity(self.function), **calls}
+
+    def check_labels_used(self, session: Session, images: Tensor, labels: Tensor) -> None:
+        """Refuse a function that returns the same maps in the same order when the labels ``(N, L)`` are reversed, unless all labels have the same
+        map. A function that is called per label or gets all labels in the order of the net's outputs is not called.
+
+        The function is called twice with the first image that has two labels. If a call fails, nothing is refused: the same call fails again when
+        the maps are made, and the message is given there.
+        """
+        net = session.net
+        rows = ((labels != NO_LABEL).sum(dim=1) > 1).nonzero()[:1, 0].tolist()
+        if self.per_label or labels.shape[1] == len(net.label_set) or not rows:
+            return
+        image, row = images[rows], labels[rows]
+        there = row[0] != NO_LABEL
+        back = row.clone()
+        back[0, there] = row[0, there].flip(0)
+        try:
+            # a function that draws from torch's generator draws what it would without this check
+            with torch.random.fork_rng(devices=[]):
+                maps, again = (
+                    session.maps(self, image, order)[0, there.to(net.device)] for order in (row, back)
+                )
+        except Exception:
+            return
+        if torch.equal(maps, again) and not torch.equal(maps, maps.flip(0)):
+            name, first, second = self._title_name(), *(x[0, there].tolist() for x in (row, back))
+            raise InputError(
+                f"the function {name} does not use its labels: it returned the same maps in the same order for the labels "
+                f"{shortened(str(first), 60)} and {shortened(str(second), 60)} of one {net.inputs.singular}. Each {net.inputs.singular} has "
+                f"labels of its own, in an order of its own. Make maps[n, k] the map of labels[n, k]; or write a function of one label, "
+                f"pm.per_label({name}); or, if its maps do not depend on the label, return one map for all labels, L times"
+            )
 
     def _title_name(self) -> str:
         return str(getattr(self.function, "__qualname__", type(self.function).__name__))
@@ -150,41 +180,6 @@ def _asked(labels: Tensor, classifier: Classifier) -> tuple[Tensor, Tensor | Non
     if labels.shape[1] != len(members):
         return labels, None
     return members.repeat(len(labels), 1), torch.searchsorted(members, labels)
-
-
-def check_labels_used(method: Method, session: Session, images: Tensor, labels: Tensor) -> None:
-    """Refuse a function that returns the same maps in the same order when the labels ``(N, L)`` are reversed, unless all labels have the same
-    map. Other methods are not called, nor is a function that is called per label or gets all labels in the order of the net's outputs.
-
-    The function is called twice with the first image that has two labels. If a call fails, nothing is refused: the same call fails again when
-    the maps are made, and the message is given there.
-    """
-    net = session.net
-    rows = ((labels != NO_LABEL).sum(dim=1) > 1).nonzero()[:1, 0].tolist()
-    if not isinstance(method, FromFunction) or method.per_label:
-        return
-    if labels.shape[1] == len(net.label_set) or not rows:
-        return
-    image, row = images[rows], labels[rows]
-    there = row[0] != NO_LABEL
-    back = row.clone()
-    back[0, there] = row[0, there].flip(0)
-    try:
-        # a function that draws from torch's generator draws what it would without this check
-        with torch.random.fork_rng(devices=[]):
-            maps, again = (
-                session.maps(method, image, order)[0, there.to(net.device)] for order in (row, back)
-            )
-    except Exception:
-        return
-    if torch.equal(maps, again) and not torch.equal(maps, maps.flip(0)):
-        name, first, second = method._title_name(), *(x[0, there].tolist() for x in (row, back))
-        raise InputError(
-            f"the function {name} does not use its labels: it returned the same maps in the same order for the labels "
-            f"{shortened(str(first), 60)} and {shortened(str(second), 60)} of one {net.inputs.singular}. Each {net.inputs.singular} has "
-            f"labels of its own, in an order of its own. Make maps[n, k] the map of labels[n, k]; or write a function of one label, "
-            f"pm.per_label({name}); or, if its maps do not depend on the label, return one map for all labels, L times"
-        )
 
 
 def _from_function(thing: object) -> Method | None:

@@ -2,7 +2,7 @@
 pass: their values are unchanged, and their gradients follow a rule.
 
 A :class:`Rewriting` is active while the net runs. It intercepts every call of torch, from a module, a function or a method, and may
-return its own value; :func:`with_slopes` gives a tensor any gradient. The net is not changed, and nothing remains after the pass.
+return its own value; :meth:`Rewriting.with_slopes` gives a tensor any gradient. The net is not changed, and nothing remains after the pass.
 Operations that are not intercepted, such as those inside TorchScript, appear in autograd's graph and are refused
 (:func:`check_operations`).
 """
@@ -11,28 +11,27 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
-from typing import Any, ClassVar, Generic, TypeVar, cast
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import Node
 from torch.overrides import TorchFunctionMode
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from proofmap.core.errors import InputError
 
-_LINEAR = """
+_NAMES = """
     AccumulateGrad Add Sub Rsub Neg Mul Div Mm Mv Bmm Sum Mean Cumsum
     View UnsafeView ReshapeAlias Reshape Permute Transpose T Expand Repeat Squeeze Unsqueeze Slice Select Index IndexSelect Gather
     Narrow Cat Stack Split SplitWithSizes Unbind Unfold Flip Roll Clone ToCopy Alias AsStrided Copy CopySlices Contiguous Diagonal
     ConstantPadNd ReflectionPad1D ReflectionPad2D ReflectionPad3D ReplicationPad1D ReplicationPad2D ReplicationPad3D
     AvgPool2D AvgPool3D AdaptiveAvgPool2D AdaptiveAvgPool3D MkldnnAdaptiveAvgPool2D PixelShuffle PixelUnshuffle
-    UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D UpsampleBicubic2D
+    UpsampleNearest1D UpsampleNearest2D UpsampleNearest3D UpsampleLinear1D UpsampleBilinear2D UpsampleBicubic2D Slopes
 """
-LINEAR = frozenset(_LINEAR.split())
-"""Operations that are linear in their inputs, without an added constant."""
+_LINEAR = frozenset(_NAMES.split())
+"""Operations that are linear in their inputs, without an added constant; ``Slopes`` are those of :class:`Rewriting`."""
 _PRODUCTS = {
     **dict.fromkeys(("Mul", "Mm", "Mv", "Bmm", "Div", "Convolution"), 0),
     **dict.fromkeys(("Addmm", "Addmv", "Addbmm", "Baddbmm"), 1),
@@ -61,7 +60,8 @@ def check_operations(
 ) -> None:
     """Raise if the net has an operation between the leaves and the output for which the method has no rule.
 
-    ``known`` are the kinds of nodes that the method leaves to autograd, and ``seen`` are the nodes that the method created itself.
+    ``known`` are the kinds of nodes that the method leaves to autograd, in addition to linear operations without a shift. ``seen`` are the
+    nodes that the method created itself.
     """
     reached = _reaching(output, leaves)
     for node in reached:
@@ -74,7 +74,7 @@ def check_operations(
                 f"{method} has no rule for a product of two tensors that both depend on the input, such as attention or a "
                 "gate; use integrated-gradients, or a method for transformers"
             )
-        if name not in known and node not in seen:
+        if name not in _LINEAR and name not in known and node not in seen:
             raise InputError(
                 f"{method} has no rule for an operation of this net: {name} (a node of autograd's graph). It knows layers, "
                 "rectifiers and other activations, pooling, batch-norm and sums; use integrated-gradients"
@@ -101,8 +101,6 @@ def _reaching(output: Tensor, leaves: Iterable[Tensor]) -> dict[Node, None]:
     return found
 
 
-T = TypeVar("T")
-
 _ACTIVATIONS = """
     relu relu6 hardtanh clamp clamp_min clamp_max clip threshold _threshold leaky_relu prelu rrelu elu selu celu gelu silu mish softplus
     softsign hardswish hardsigmoid hardshrink softshrink tanhshrink sigmoid expit tanh logsigmoid
@@ -120,29 +118,6 @@ class _Slopes(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         return None, None, *(gradient * slope for slope in ctx.saved_tensors)
-
-
-def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
-    """The value as a new tensor. Its gradient is the sum of slope * (gradient of term) over the parts (term, slope).
-
-    >>> x = torch.tensor(3.0, requires_grad=True)
-    >>> y = with_slopes(torch.tensor(9.0), (2 * x, torch.tensor(10.0)))
-    >>> y.item(), torch.autograd.grad(y, x)[0].item()
-    (9.0, 20.0)
-    """
-    terms, slopes = zip(*parts, strict=True)
-    return cast(Tensor, _Slopes.apply([value], slopes, *terms))  # type: ignore[no-untyped-call]
-
-
-def ratio(over: Tensor, under: Tensor, epsilon: float) -> Tensor:
-    """over / (under + epsilon sign(under)); 0 where ``under`` is 0."""
-    small = torch.full((), epsilon, device=under.device, dtype=under.dtype)
-    return (over / (under + torch.copysign(small, under))).masked_fill_(under == 0, 0.0)
-
-
-def is_constant(value: Any) -> bool:
-    """Whether a value does not depend on the input: a number, a weight, or a tensor made from weights."""
-    return not isinstance(value, Tensor) or not value.requires_grad or value.is_leaf
 
 
 class Rewriting(TorchFunctionMode):
@@ -179,53 +154,53 @@ class Rewriting(TorchFunctionMode):
         """The result of a call that works in place: x, with the new values."""
         return x.copy_(new)
 
+    @staticmethod
+    def with_slopes(value: Tensor, *parts: tuple[Tensor, Tensor]) -> Tensor:
+        """The value as a new tensor. Its gradient is the sum of slope * (gradient of term) over the parts (term, slope).
 
-class Notes(Generic[T]):
-    """A mapping from tensors to notes. A note is valid until its tensor is changed in place or freed."""
+        >>> x = torch.tensor(3.0, requires_grad=True)
+        >>> y = Rewriting.with_slopes(torch.tensor(9.0), (2 * x, torch.tensor(10.0)))
+        >>> y.item(), torch.autograd.grad(y, x)[0].item()
+        (9.0, 20.0)
+        """
+        terms, slopes = zip(*parts, strict=True)
+        return cast(Tensor, _Slopes.apply([value], slopes, *terms))  # type: ignore[no-untyped-call]
 
-    def __init__(self) -> None:
-        self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
+    @staticmethod
+    def elementwise(
+        func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Tensor, bool]:
+        """The output of an activation, and whether its arguments (such as ``inplace=True``) make it work in place. Names such as
+        ``relu_`` do not count.
+        """
+        given = x.detach().clone()
+        value: Tensor = func(given, *args, **kwargs)
+        in_place = value.data_ptr() == given.data_ptr() and not str(func.__name__).endswith("_")
+        return value.detach(), in_place
 
-    def __getitem__(self, tensor: Tensor) -> T | None:
-        found = self._notes.get(tensor)
-        return found[1] if found is not None and found[0] == tensor._version else None
+    @staticmethod
+    def fixed_batch_norm(func: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:
+        """Scale and shift ``(C,)`` of a batch-norm with fixed statistics, scale * x + shift, from its call; None for any other call.
 
-    def __setitem__(self, tensor: Tensor, note: T) -> None:
-        self._notes[tensor] = (tensor._version, note)
+        >>> Rewriting.fixed_batch_norm(
+        ...     F.batch_norm, torch.ones(1, 1), torch.tensor([2.0]), running_var=torch.tensor([4.0]), eps=0.0
+        ... )
+        (tensor([0.5000]), tensor([-1.]))
+        """
+        if func is not F.batch_norm:
+            return None
+        call = inspect.signature(func).bind(*args, **kwargs)
+        call.apply_defaults()
+        _, mean, var, weight, bias, training, _, eps = call.args
+        if training or mean is None or var is None:
+            return None
+        scale = (var.detach() + eps).rsqrt()
+        if weight is not None:
+            scale = scale * weight.detach()
+        shift = -mean.detach() * scale
+        return scale, shift if bias is None else shift + bias.detach()
 
-
-def elementwise(func: Any, x: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, bool]:
-    """The output of an activation, and whether its arguments (such as ``inplace=True``) make it work in place. Names such as
-    ``relu_`` do not count.
-    """
-    given = x.detach().clone()
-    value: Tensor = func(given, *args, **kwargs)
-    in_place = value.data_ptr() == given.data_ptr() and not str(func.__name__).endswith("_")
-    return value.detach(), in_place
-
-
-def fixed_batch_norm(func: Any, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor] | None:
-    """Scale and shift ``(C,)`` of a batch-norm with fixed statistics, scale * x + shift, from its call; None for any other call.
-
-    >>> fixed_batch_norm(
-    ...     F.batch_norm, torch.ones(1, 1), torch.tensor([2.0]), running_var=torch.tensor([4.0]), eps=0.0
-    ... )
-    (tensor([0.5000]), tensor([-1.]))
-    """
-    if func is not F.batch_norm:
-        return None
-    call = inspect.signature(func).bind(*args, **kwargs)
-    call.apply_defaults()
-    _, mean, var, weight, bias, training, _, eps = call.args
-    if training or mean is None or var is None:
-        return None
-    scale = (var.detach() + eps).rsqrt()
-    if weight is not None:
-        scale = scale * weight.detach()
-    shift = -mean.detach() * scale
-    return scale, shift if bias is None else shift + bias.detach()
-
-
-def per_feature(values: Tensor, like: Tensor) -> Tensor:
-    """Values per feature ``(C,)``, in a shape that broadcasts with ``(N, C, ...)``."""
-    return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))
+    @staticmethod
+    def per_feature(values: Tensor, like: Tensor) -> Tensor:
+        """Values per feature ``(C,)``, in a shape that broadcasts with ``(N, C, ...)``."""
+        return values.to(like.dtype).view(1, -1, *[1] * (like.ndim - 2))

@@ -73,12 +73,3 @@ def enlarged(low: Tensor, up: Sequence[Tensor]) -> Tensor:
     for axis, matrix in enumerate(up, start=low.ndim - len(up)):
         low = torch.tensordot(low, matrix, dims=([axis], [1])).movedim(-1, axis)
     return low
-
-
-def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
-    """Maps ``(..., *grid)``: averages of maps ``(..., *positions)`` over the cells of a grid, with the weights of :func:`enlarged`.
-
-    >>> shrunk(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), [upsampling(2, 4)])
-    tensor([[0.1250, 0.8750]])
-    """
-    return enlarged(maps, [(matrix / matrix.sum(dim=0)).T for matrix in up])

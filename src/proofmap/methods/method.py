@@ -192,6 +192,9 @@ class Method(Plugin):
         """
         return None
 
+    def check_labels_used(self, session: Session, images: Tensor, labels: Tensor) -> None:
+        """Raise if the maps do not depend on the labels although they should; checked only for functions of users."""
+
     @property
     def source(self) -> Method | None:
         """The method whose maps this method changes; None if there is none. If both methods are judged, the maps are made only once."""

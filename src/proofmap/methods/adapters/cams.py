@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import require
-from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, parameters
+from proofmap.methods.adapters.library import LibraryMethod, parameters
 from proofmap.methods.method import METHODS
 
 _MODEL = ("model", "target_layers")
@@ -47,19 +47,19 @@ class PytorchGradCam(LibraryMethod):
         made = tuple(parameters(kind.__init__))
         return made[:2] == _MODEL and hasattr(kind, "forward") and kind.__name__ != "BaseCAM"
 
-    def check(self, call: Call) -> None:
-        kind = self.class_named(call.name)
+    def check(self) -> None:
+        kind = self.class_named(self.call.name)
         # some classes pass the options of the call on to their forward
         called = {**parameters(kind.__call__, *_GIVEN), **parameters(kind.forward, *_GIVEN)}
         known = {**dict.fromkeys(("layer", *called), False), **self._made_with(kind)}
-        self.check_options(call, known)
+        self.check_options(known)
 
     @staticmethod
     def _made_with(kind: Any) -> dict[str, bool]:
         return parameters(kind.__init__, *_MODEL, "reshape_transform", "base_method")
 
     @classmethod
-    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Attribute:
+    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Any]:
         targets = require("pytorch_grad_cam.utils.model_targets", extra=cls.extra, purpose=cls.name)
 
         def attribute(images: Tensor, labels: Tensor) -> Any:
@@ -71,7 +71,7 @@ class PytorchGradCam(LibraryMethod):
     @contextmanager
     def opened(
         self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
-    ) -> Iterator[Attribute]:
+    ) -> Iterator[Callable[[Tensor, Tensor], Any]]:
         kind, options = self.class_named(self.call.name), self.call.options
         options.pop("layer", None)
         given = {name: options.pop(name) for name in self._made_with(kind) if name in options}
@@ -112,13 +112,13 @@ class TorchCam(LibraryMethod):
         base = require("torchcam.methods.core", extra=cls.extra, purpose=cls.name)._CAM
         return issubclass(kind, base) and kind is not base
 
-    def check(self, call: Call) -> None:
+    def check(self) -> None:
         given = ("model", "target_layer", "input_shape", "reshape_transform", "enable_hooks")
-        made = parameters(self.class_named(call.name).__init__, *given)
-        self.check_options(call, {"layer": False, **made})
+        made = parameters(self.class_named(self.call.name).__init__, *given)
+        self.check_options({"layer": False, **made})
 
     @classmethod
-    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Attribute:
+    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Any]:
         def attribute(images: Tensor, labels: Tensor) -> Tensor:
             scores = made.model(
                 images
@@ -131,7 +131,7 @@ class TorchCam(LibraryMethod):
     @contextmanager
     def opened(
         self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
-    ) -> Iterator[Attribute]:
+    ) -> Iterator[Callable[[Tensor, Tensor], Any]]:
         options = self.call.options
         options.pop("layer", None)
         with self.class_named(self.call.name)(module, target_layer=layers, **options) as cam:

@@ -4,7 +4,7 @@ maps of words."""
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs, TextInputs, Tokens
+from proofmap.core.ranking import as_maps
 from proofmap.fills.fill import rounded
-from proofmap.methods.adapters.library import Attribute, Call, LibraryMethod, parameters
+from proofmap.methods.adapters.library import Call, LibraryMethod, parameters
 from proofmap.methods.attention import check_one_pass, of_words
-from proofmap.methods.from_function import returned_maps
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
 from proofmap.methods.method import METHODS
 from proofmap.methods.probe import module_of, watch_outputs
@@ -137,7 +137,8 @@ class Captum(LibraryMethod):
         made = not inspect.isabstract(kind) and callable(getattr(kind, "attribute", None))
         return made and not kind.__name__.startswith(_OTHER)
 
-    def check(self, call: Call) -> None:
+    def check(self) -> None:
+        call = self.call
         if call.name.endswith("FeaturePermutation"):
             raise InputError(
                 f"captum's {call.name} exchanges pixels between the images of a batch, so a map depends on the other "
@@ -148,7 +149,7 @@ class Captum(LibraryMethod):
         called = parameters(kind.attribute, *_GIVEN)
         known = {**made, **called, **(dict.fromkeys(call.options, False) if "**" in called else {})}
         known |= {name: False for name in ("layer", _BASELINES) if name in known}  # these are found
-        self.check_options(call, {_AROUND: True, **known} if first == _AROUND else known)
+        self.check_options({_AROUND: True, **known} if first == _AROUND else known)
         if first == _AROUND:
             self.class_named(Call.read(str(call.options[first])).name)
 
@@ -166,14 +167,14 @@ class Captum(LibraryMethod):
         return super().found_layer(classifier)
 
     @classmethod
-    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Attribute:
+    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Any]:
         aimed = not cls.ignores_labels(type(made))
         return lambda x, a: made.attribute(x, **({"target": a} if aimed else {}), **options)
 
     @contextmanager
     def opened(
         self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
-    ) -> Iterator[Attribute]:
+    ) -> Iterator[Callable[[Tensor, Tensor], Any]]:
         made, options = self._made(self.call, classifier, module, layers)
         inputs, by_words = classifier.inputs, self.hides_words(classifier.inputs)
 
@@ -235,7 +236,8 @@ class Captum(LibraryMethod):
         """An attribution ``(n, C, *grid)`` merged into maps ``(n, *grid)``. An attribution of every input value is merged into maps of
         positions, such as segments. If ``found`` is a tuple, which may also hold convergence errors, its first entry is used.
         """
-        values = returned_maps(found[0] if isinstance(found, (tuple, list)) else found, title)
+        one = found[0] if isinstance(found, (tuple, list)) else found
+        values = as_maps(one, f"{title} must return maps")
         inputs = classifier.inputs
         if tuple(values.shape[1:]) == inputs.shape:
             return inputs.merged_channels(values, channels)

@@ -26,9 +26,10 @@ from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.core.batching import in_batches, is_out_of_memory
 from proofmap.core.errors import InputError, ProofmapError, require
+from proofmap.core.ranking import as_maps
 from proofmap.core.text import did_you_mean
 from proofmap.methods.cams import find_layer
-from proofmap.methods.from_function import given_maps, returned_maps
+from proofmap.methods.from_function import given_maps
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels
 from proofmap.methods.method import ADOPTED, Method
 from proofmap.plugins.identity import identity
@@ -96,10 +97,6 @@ def parameters(function: Callable[..., Any], *without: str) -> dict[str, bool]:
     return found
 
 
-Attribute = Callable[[Tensor, Tensor], Any]
-"""(images (n, *shape), labels (n,)) -> what the library returns."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class NamedClass(Method):
     """A method that is a class of another library, named with its options: ``captum:Saliency(abs=false)``, ``shap:KernelExplainer``."""
@@ -114,7 +111,7 @@ class NamedClass(Method):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "of", str(Call.read(self.of)))
-        self.check(self.call)
+        self.check()
 
     @classmethod
     def build(cls, options: Mapping[str, Any]) -> Self:
@@ -130,7 +127,7 @@ class NamedClass(Method):
         return Call.read(self.of)
 
     @abstractmethod
-    def check(self, call: Call) -> None:
+    def check(self) -> None:
         """Raise an error for an unknown class, or for unknown or missing options, before anything is computed."""
 
 
@@ -171,13 +168,13 @@ class LibraryMethod(NamedClass):
 
     @classmethod
     @abstractmethod
-    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Attribute:
-        """The function that computes attributions with an object of the library; ``options`` are those of its call."""
+    def attributing(cls, made: Any, options: Mapping[str, Any]) -> Callable[[Tensor, Tensor], Any]:
+        """A function (images (n, *shape), labels (n,)) -> what an object of the library returns; ``options`` are those of its call."""
 
     @abstractmethod
     def opened(
         self, classifier: Classifier, module: nn.Module, layers: list[nn.Module]
-    ) -> AbstractContextManager[Attribute]:
+    ) -> AbstractContextManager[Callable[[Tensor, Tensor], Any]]:
         """A context manager that makes an object of the class for a classifier, given as a module, and the chosen layers in it. It yields
         the function that computes attributions. The object is closed at the end if the library supports this.
         """
@@ -199,7 +196,7 @@ class LibraryMethod(NamedClass):
     @classmethod
     def merge(cls, found: Any, classifier: Classifier, channels: str, title: str) -> Tensor:
         """The library's result for one label, as maps ``(n, *grid)``; ``channels`` says how channels become one value."""
-        return returned_maps(found, title)
+        return as_maps(found, f"{title} must return maps")
 
     @classmethod
     def baseline(cls, kind: Any, classifier: Classifier) -> tuple[Any, object]:
@@ -220,8 +217,9 @@ class LibraryMethod(NamedClass):
             raise InputError(f"{cls.package} has no class {name!r} that makes maps.{hint}")
         return found
 
-    def check_options(self, call: Call, known: Mapping[str, bool]) -> None:
+    def check_options(self, known: Mapping[str, bool]) -> None:
         """Raise an error for options that are not ``known``, or that are missing: ``known`` says which must be given."""
+        call = self.call
         check_names(f"{self.package}'s {call.name}", call.options, [name for name in known if name != "**"])
         missing = [name for name, needed in known.items() if needed and name not in call.options]
         if missing:
@@ -281,7 +279,7 @@ def _label_by_label(
     session: Session,
     images: Tensor,
     labels: Tensor,
-    attribute: Attribute,
+    attribute: Callable[[Tensor, Tensor], Any],
     merged: Callable[[Any, Classifier], Tensor],
 ) -> Tensor:
     """Maps ``(N, L, *positions)`` from one call per batch and label. If the class draws random numbers, there is one call per image and

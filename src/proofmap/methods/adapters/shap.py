@@ -19,7 +19,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress
 from proofmap.core.text import did_you_mean
-from proofmap.methods.adapters.library import Call, NamedClass, in_library
+from proofmap.methods.adapters.library import NamedClass, in_library
 from proofmap.methods.method import ADOPTED, METHODS, Cost, Method
 from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions
 from proofmap.plugins.settings import required
@@ -53,7 +53,8 @@ class Shap(NamedClass, RegionMethod):
 
     of: str = required("KernelExplainer, PermutationExplainer or TreeExplainer, with its options in brackets", main=True)  # fmt: skip
 
-    def check(self, call: Call) -> None:
+    def check(self) -> None:
+        call = self.call
         known = (*_EXPLAINERS, _TREE)
         if call.name not in known:
             raise InputError(

@@ -30,8 +30,6 @@ from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 
-DRAWS_HELP = "number of baselines to average over, if the baseline is a random fill"
-
 
 class BaselineMethod(Method):
     """A method with a baseline x'. Any fill can be the baseline; a random fill is drawn ``draws`` times.
@@ -195,7 +193,7 @@ class IntegratedGradients(BaselineMethod):
         "gauss-legendre",
         "where gradients are computed: at Gauss-Legendre points, or at the right end or middle of equal steps",
     )
-    draws: int = setting(1, DRAWS_HELP, least=1)
+    draws: int = setting(1, "number of baselines to average over, if the baseline is a random fill", least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
     def cost(self, labels: int, session: Session | None = None) -> Cost:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,6 @@ from proofmap.methods.maskers.nets import Encoder, PhangNet, RealTimeNet, Scale,
 from proofmap.methods.probe import module_of
 from proofmap.models.weights import load_checkpoint, load_into
 
-Features = Literal["own", "net"]
 State = dict[str, Tensor]
 
 _STEP_UP = {
@@ -46,15 +45,6 @@ _STEP_UP = {
 }
 """The parts of a step up: the authors' names, and Proofmap's."""
 _EPS = 1e-5
-
-
-def is_published(path: Path) -> bool:
-    """Whether a file is a checkpoint of other authors. Proofmap's own checkpoints are safetensors files.
-
-    >>> is_published(Path("ca.chk")), is_published(Path("mine.safetensors"))
-    (True, False)
-    """
-    return path.suffix != ".safetensors"
 
 
 def read_dabkowski(path: Path, classifier: Classifier) -> tuple[RealTimeNet, Encoder]:
@@ -94,7 +84,7 @@ def read_dabkowski(path: Path, classifier: Classifier) -> tuple[RealTimeNet, Enc
     return net, encoder
 
 
-def read_phang(path: Path, classifier: Classifier, features: Features) -> tuple[PhangNet, Encoder]:
+def read_phang(path: Path, classifier: Classifier, features: str) -> tuple[PhangNet, Encoder]:
     """The masker of Phang et al. from a checkpoint, and the encoder that computes the features that it reads. ``features`` chooses
     the features of the net in the checkpoint (``own``) or of the classifier (``net``).
     """

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
-from proofmap.methods.grids import enlarged, upsampling
+from proofmap.methods.grids import enlarged, upsamplings
 from proofmap.methods.probe import is_spatial, mixed_logits, module_of, watch_outputs
 
 _COARSER = 4
@@ -125,32 +125,23 @@ class PhangNet(nn.Module):
         return logits.sigmoid()
 
 
-def resized(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(..., h, w)`` resized bilinearly to ``size``, with a deterministic gradient."""
+def resized(maps: Tensor, size: Sequence[int], *, nearest: bool = False) -> Tensor:
+    """Maps ``(..., h, w)`` resized bilinearly to ``size``, or by nearest neighbours, with a deterministic gradient.
+
+    >>> resized(torch.tensor([[0.0, 1.0]]), (1, 4), nearest=True)
+    tensor([[0., 0., 1., 1.]])
+    """
     if tuple(maps.shape[-2:]) == tuple(size):
         return maps
     pairs = zip(maps.shape[-2:], size, strict=True)
-    return enlarged(maps, [_bilinear(low, high, maps.device) for low, high in pairs])
-
-
-def repeated(maps: Tensor, size: Sequence[int]) -> Tensor:
-    """Maps ``(..., h, w)`` enlarged to ``size`` by nearest neighbours.
-
-    >>> repeated(torch.tensor([[0.0, 1.0]]), (1, 4))
-    tensor([[0., 0., 1., 1.]])
-    """
-    pairs = zip(maps.shape[-2:], size, strict=True)
-    return enlarged(maps, [_nearest(low, high, maps.device) for low, high in pairs])
+    return enlarged(maps, [_matrix(low, high, maps.device, nearest) for low, high in pairs])
 
 
 @cache
-def _bilinear(low: int, high: int, device: torch.device) -> Tensor:
-    return upsampling(low, high, device=device)
-
-
-@cache
-def _nearest(low: int, high: int, device: torch.device) -> Tensor:
-    return torch.eye(low, device=device)[torch.arange(high, device=device) * low // high]
+def _matrix(low: int, high: int, device: torch.device, nearest: bool) -> Tensor:
+    if nearest:
+        return torch.eye(low, device=device)[torch.arange(high, device=device) * low // high]
+    return upsamplings([low], [high], device=device)[0]
 
 
 def _unit(inputs: int, outputs: int, kernel: int) -> tuple[nn.Module, nn.Module, nn.Module]:

@@ -22,14 +22,13 @@ from proofmap.core.errors import InputError
 from proofmap.core.files import parse_json
 from proofmap.core.inputs import Pictures
 from proofmap.core.labels import NO_LABEL
-from proofmap.methods.maskers.checkpoints import Features, is_published, read_dabkowski, read_phang
+from proofmap.methods.maskers.checkpoints import read_dabkowski, read_phang
 from proofmap.methods.maskers.nets import (
     Encoder,
     PhangNet,
     RealTimeNet,
     Scale,
     find_scales,
-    repeated,
     resized,
 )
 from proofmap.methods.method import METHODS, Cost, Method
@@ -188,7 +187,7 @@ class TrainedMasker(Method):
         if not isinstance(classifier.inputs, Pictures):
             raise InputError(f"{self.name} is for pictures; {classifier.name} takes {classifier.inputs.noun}")
         path = Path(self.weights) if self.weights else self._packaged(classifier)
-        if is_published(path) and (found := self.read_published(path, classifier)) is not None:
+        if path.suffix != ".safetensors" and (found := self.read_published(path, classifier)) is not None:
             published, encoder = found
             published = published.to(classifier.device).eval().requires_grad_(False)
             return Masker(published, encoder, path.name, file_digest(path))
@@ -322,7 +321,7 @@ class PhangMasker(TrainedMasker):
         "ca",
         "kind of training: ca (classifier-agnostic) with changing copies of the net, fix with the fixed net",
     )
-    encoder: Features = setting(
+    encoder: Literal["own", "net"] = setting(
         "own",
         "for a checkpoint of the authors: own reads the features of the net in the file, net those of the explained net",
     )
@@ -337,4 +336,4 @@ class PhangMasker(TrainedMasker):
 
     def masks(self, session: Session, images: Tensor, labels: Tensor) -> Tensor:
         masker = self.masker(session)
-        return repeated(masker.net(masker.encoder(images)[0]), images.shape[2:])
+        return resized(masker.net(masker.encoder(images)[0]), images.shape[2:], nearest=True)

@@ -46,6 +46,7 @@ positions and one fill, a search over orders does this instead (:class:`~proofma
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -57,8 +58,8 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.inputs import Inputs
 from proofmap.core.progress import Progress
-from proofmap.methods.grids import enlarged, shrunk
-from proofmap.methods.masks.engine import Slots, adam_step
+from proofmap.methods.grids import enlarged
+from proofmap.methods.masks.engine import Slots
 from proofmap.methods.masks.method import CompositeProblem, total_variation
 from proofmap.session import Session
 
@@ -79,6 +80,16 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 """The golden ratio. Its multiples modulo 1 are spread evenly for any number of them."""
 _MANY = 20_000
 """Number of positions above which quantiles use every second position along each axis."""
+
+
+def shrunk(maps: Tensor, up: Sequence[Tensor]) -> Tensor:
+    """Maps ``(..., *grid)``: averages of maps ``(..., *positions)`` over the cells of a grid, with the weights of :func:`enlarged`.
+
+    >>> from proofmap.methods.grids import upsampling
+    >>> shrunk(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), [upsampling(2, 4)])
+    tensor([[0.1250, 0.8750]])
+    """
+    return enlarged(maps, [(matrix / matrix.sum(dim=0)).T for matrix in up])
 
 
 def belief_errors(areas: Tensor, f: Tensor) -> Tensor:
@@ -365,6 +376,12 @@ class BeliefProblem(CompositeProblem):
         self.axes = tuple(range(1, 1 + len(self.inputs.positions)))
         self.fit = ClosingFit(self.steps if settings.target == "f" and not by_order else 0)
 
+    @staticmethod
+    def of(settings: BeliefMask, session: Session, fast: Classifier) -> BeliefProblem:
+        """What masks with these settings learn."""
+        kind = CurveProblem if settings.target == "curve" else BeliefProblem
+        return kind(settings, session, fast)
+
     def enter(self, slots: Slots) -> Slots:
         images, labels, keys = slots["images"], slots["labels"], slots["keys"]
         with steady_kernels(tf32=False):  # f as it is judged
@@ -400,7 +417,7 @@ class BeliefProblem(CompositeProblem):
         step, opens = slots["step"] - 1, slots["opens"]
         rates = self.settings.learning_rate * (1 - step / opens).clamp_min(0.0) ** 2
         whole = gradient.sum(dim=1, keepdim=True).expand_as(gradient)
-        adam_step(slots, whole, rates, self.memory, self.momentum)
+        self.adam(slots, whole, rates)
         if self.fit.shares:
             self.close(slots, gradient)
             self.open(slots)

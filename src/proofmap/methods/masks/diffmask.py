@@ -26,13 +26,8 @@ from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.fills import Fill, Images
 from proofmap.methods.grids import enlarged
-from proofmap.methods.masks.engine import Slots, decayed
-from proofmap.methods.masks.method import (
-    CompositeProblem,
-    MaskMethod,
-    WholeNet,
-    distinct_images,
-)
+from proofmap.methods.masks.engine import Slots
+from proofmap.methods.masks.method import CompositeProblem, MaskMethod, WholeNet
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
@@ -85,10 +80,10 @@ class DiffMaskProblem(CompositeProblem):
     def __init__(self, settings: DiffMask, session: Session, fast: Classifier) -> None:
         super().__init__(session, fast, settings.fill, grid=settings.grid)
         self.settings, self.exact = settings, session.net.frozen()
-        self.steps, self.cost = settings.steps, settings.samples
+        self.steps, self.cost, self.rate = settings.steps, settings.samples, settings.learning_rate
 
     def enter(self, slots: Slots) -> Slots:
-        first, place = distinct_images(slots)
+        first, place = self.distinct_images(slots)
         with torch.no_grad(), steady_kernels(tf32=False):  # f as it is judged
             log_f = self.exact.log_f(self.exact(slots["images"][first]))[place]
         f = log_f.gather(1, slots["labels"][:, None])[:, 0].exp()
@@ -98,9 +93,6 @@ class DiffMaskProblem(CompositeProblem):
             "f": f,
             "lambda": torch.full_like(f, self.settings.dual_start),
         }
-
-    def rates(self, step: Tensor) -> Tensor:
-        return decayed(self.settings.learning_rate, step, self.steps)
 
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(weights.sigmoid(), self.up)

@@ -35,8 +35,6 @@ _BACK_OFF = 16.0
 """The scale of a pair's loss is divided by this number when the pair's gradient overflows."""
 _SHAPES = 8
 """Maximum number of different batch sizes that a compiled net may get, because each new size compiles the net again."""
-HALF_SCALE = 256.0
-"""Factor of the losses in float16, so that small gradients do not become zero."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +84,10 @@ class MaskProblem(ABC):
     """Decay of Adam's second moment."""
     momentum: float = 0.9
     """Decay of Adam's first moment."""
+    rate: float
+    """First step size of Adam, unless :meth:`rates` is overridden."""
+    falls: bool = True
+    """Whether the step size falls to zero like half a cosine wave."""
 
     @abstractmethod
     def enter(self, slots: Slots) -> Slots:
@@ -101,11 +103,15 @@ class MaskProblem(ABC):
 
     def rates(self, step: Tensor) -> Tensor:
         """Adam step sizes ``(P,)`` at the steps ``step`` ``(P,)``, counted from 0."""
-        raise NotImplementedError(f"{type(self).__name__} must define rates() or move()")
+        return decayed(self.rate, step, self.steps if self.falls else None)
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
         """Update the weights of every slot in place, given the gradient of its loss. ``slots["step"]`` already includes this step."""
-        adam_step(slots, gradient, self.rates(slots["step"] - 1), self.memory, self.momentum)
+        self.adam(slots, gradient, self.rates(slots["step"] - 1))
+
+    def adam(self, slots: Slots, gradient: Tensor, rates: Tensor) -> None:
+        """Update the weights of every slot in place by one step of Adam with the step sizes ``rates`` ``(P,)``."""
+        adam_step(slots, gradient, rates, self.memory, self.momentum)
 
     def finished(self, slots: Slots) -> Tensor:
         """The masks ``(P, K, *positions)`` of the pairs in ``slots``. Override this method if masks depend on more than the weights."""
@@ -114,6 +120,18 @@ class MaskProblem(ABC):
     def settled(self, slots: Slots) -> Tensor | None:
         """Boolean mask ``(P,)`` of the pairs that need no further step; None if every pair takes all its steps."""
         return None
+
+    @staticmethod
+    def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
+        """The index of the first slot with each distinct image ``(D,)``, and for every slot the index of its image among these ``(P,)``."""
+        distinct, place = torch.unique(slots["image_of"], return_inverse=True)
+        rows = torch.arange(len(place), device=place.device)
+        return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
+
+    @staticmethod
+    def own_label(values: Tensor, slots: Slots) -> Tensor:
+        """The values ``(P, D)`` of each pair's own label, selected from the values ``(P, D, A)`` of all labels."""
+        return values.gather(2, slots["labels"].view(-1, 1, 1).expand(-1, values.shape[1], 1))[..., 0]
 
 
 @dataclass

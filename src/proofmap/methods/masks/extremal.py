@@ -34,7 +34,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, smoothing, upsamplings
 from proofmap.methods.masks.engine import MaskProblem, Slots
-from proofmap.methods.masks.method import MaskMethod, WholeNet, distinct_images, own_label
+from proofmap.methods.masks.method import MaskMethod, WholeNet
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
@@ -153,7 +153,7 @@ class ExtremalProblem(MaskProblem):
         self.places = torch.arange(math.prod(sides), device=classifier.device).view(sides)
 
     def enter(self, slots: Slots) -> Slots:
-        first, place = distinct_images(slots)
+        first, place = self.distinct_images(slots)
         shape = (len(place), len(self.settings.areas), *self.shape.cells)
         return {
             "weights": slots["images"].new_full(shape, 0.5),
@@ -188,7 +188,7 @@ class ExtremalProblem(MaskProblem):
         composites = self.perturbed(slots["pyramid"], masks, odd)
         logits = self.classifier.from_normalised(composites.flatten(0, 1))
         check_differentiable(logits)
-        own = own_label(logits.view(*composites.shape[:2], -1), slots)
+        own = self.own_label(logits.view(*composites.shape[:2], -1), slots)
         reward = own.view(len(own), len(shown), -1).transpose(0, 1)  # (shown, P, K)
         gain = {"preserve": reward[0], "delete": -reward[0], "dual": reward[0] - reward[-1]}[s.variant]
         weight = s.weight * s.growth ** slots["step"].to(points.dtype)

@@ -32,15 +32,8 @@ from proofmap.core import streams
 from proofmap.core.batching import in_batches
 from proofmap.fills import Blur, Fill, Median
 from proofmap.methods.grids import enlarged, smoothing
-from proofmap.methods.masks.engine import Slots, decayed
-from proofmap.methods.masks.method import (
-    CompositeProblem,
-    MaskMethod,
-    WholeNet,
-    add_noise_,
-    distinct_images,
-    own_label,
-)
+from proofmap.methods.masks.engine import Slots
+from proofmap.methods.masks.method import CompositeProblem, MaskMethod, WholeNet, add_noise_
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
@@ -129,10 +122,11 @@ class FongVedaldiProblem(CompositeProblem):
     """
 
     cost = 1
+    falls = False
 
     def __init__(self, settings: FongVedaldi, session: Session, fast: Classifier) -> None:
         super().__init__(session, fast, settings.fill, grid=settings.grid, corners=settings.corners)
-        self.settings, self.steps = settings, settings.steps
+        self.settings, self.steps, self.rate = settings, settings.steps, settings.learning_rate
         if settings.mask_blur > 0 and self.inputs.has_neighbours:
             self.up = tuple(
                 smoothing(len(matrix), settings.mask_blur, device=matrix.device) @ matrix
@@ -153,7 +147,7 @@ class FongVedaldiProblem(CompositeProblem):
         discs = self.discs()
         masks = enlarged(discs, self.up)
         seen, hidden = slots["seen"], self.hidden(slots, slots["keys"][:, None])[:, 0]
-        first, place = distinct_images(slots)
+        first, place = self.distinct_images(slots)
         if self.fills[0].random:  # each pair has its own draw
             first = place = torch.arange(len(hidden), device=masks.device)
         count = len(discs)
@@ -166,7 +160,7 @@ class FongVedaldiProblem(CompositeProblem):
                 return self.classifier.log_f(self.classifier.from_normalised(x)).exp()
 
         rows = in_batches(shown, len(first) * count, self.classifier.batches[0])
-        f = own_label(torch.cat(rows).view(len(first), count, -1)[place], slots)
+        f = self.own_label(torch.cat(rows).view(len(first), count, -1)[place], slots)
         whole, nothing = f[:, :1], f[:, -1:]
         left = (f - nothing) / (whole - nothing)
         gone = left < _GONE
@@ -185,9 +179,6 @@ class FongVedaldiProblem(CompositeProblem):
         radii = torch.linspace(0, _FARTHEST, _RADII - 1)
         discs = (away.sqrt() < radii.view(-1, *[1] * len(self.up))).float()
         return torch.cat([discs, torch.ones_like(discs[:1])]).to(self.classifier.device)
-
-    def rates(self, step: Tensor) -> Tensor:
-        return decayed(self.settings.learning_rate, step, None)
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
         super().move(slots, gradient)

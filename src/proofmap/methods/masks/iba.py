@@ -38,8 +38,8 @@ from proofmap.core.inputs import Pictures
 from proofmap.fills import Fill, Images
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, smoothing, upsamplings
-from proofmap.methods.masks.engine import MaskProblem, Slots, decayed
-from proofmap.methods.masks.method import MaskMethod, distinct_images, noise_like, own_label
+from proofmap.methods.masks.engine import MaskProblem, Slots
+from proofmap.methods.masks.method import MaskMethod, noise_like
 from proofmap.methods.method import METHODS, Cost
 from proofmap.methods.probe import is_spatial, module_of, watch_outputs
 from proofmap.plugins.settings import setting
@@ -271,17 +271,19 @@ class IBAProblem(MaskProblem):
     information I.
     """
 
+    falls = False
+
     def __init__(self, settings: IBA, behind: Bottleneck) -> None:
         self.settings, self.classifier, self.tail = settings, behind.tail.classifier, behind.tail
         self.mean, self.std = behind.mean, behind.std
-        self.steps, self.cost = settings.steps, settings.samples
+        self.steps, self.cost, self.rate = settings.steps, settings.samples, settings.learning_rate
         cells, positions = self.mean.shape[1:], self.classifier.inputs.positions
         self.blur = [smoothing(side, settings.smooth, device=self.mean.device) for side in cells]
         self.up = upsamplings(cells, positions, device=self.mean.device)
         self.share = math.prod(cells) / math.prod(positions)
 
     def enter(self, slots: Slots) -> Slots:
-        first, place = distinct_images(slots)
+        first, place = self.distinct_images(slots)
         images = slots["images"][first]
         features = in_batches(
             lambda a, b: self.tail.features(images[a:b]), len(images), self.classifier.batches[0]
@@ -290,9 +292,6 @@ class IBAProblem(MaskProblem):
         unseen = deviation.new_full((len(deviation),), torch.inf)
         weights = torch.full_like(deviation, self.settings.start)
         return {"deviation": deviation, "weights": weights, "least": unseen, "most": -unseen}
-
-    def rates(self, step: Tensor) -> Tensor:
-        return decayed(self.settings.learning_rate, step, None)
 
     def masks(self, weights: Tensor) -> Tensor:
         raise NotImplementedError("information also depends on the features: see finished()")
@@ -315,7 +314,7 @@ class IBAProblem(MaskProblem):
         mixed = (passed * deviation)[:, None] + (1 - passed)[:, None] * noise
         logits = self.tail((self.mean + self.std * mixed).flatten(0, 1))
         check_differentiable(logits)
-        log_f = own_label(self.classifier.log_f(logits).unflatten(0, (-1, s.samples)), slots)
+        log_f = self.own_label(self.classifier.log_f(logits).unflatten(0, (-1, s.samples)), slots)
         slots["least"].copy_(torch.minimum(slots["least"], log_f.detach().amin(dim=1)))
         slots["most"].copy_(torch.maximum(slots["most"], log_f.detach().amax(dim=1)))
         return s.beta * self.information(passed, deviation).flatten(1).mean(dim=1) - log_f.mean(dim=1)

@@ -22,22 +22,13 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Images
 from proofmap.methods.grids import enlarged
-from proofmap.methods.masks.engine import Slots, decayed
-from proofmap.methods.masks.method import (
-    CompositeProblem,
-    MaskMethod,
-    Objective,
-    Variation,
-    WholeNet,
-    data_term,
-    total_variation,
-)
+from proofmap.methods.masks.engine import Slots
+from proofmap.methods.masks.method import CompositeProblem, MaskMethod, WholeNet, total_variation
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 
-Merge = Literal["max", "sum"]
-Decay = Literal["constant", "cosine"]
+Objective = Literal["nll", "nll-of-mean", "released"]
 
 _AS_PUBLISHED: Mapping[str, Any] = {
     "steps": 2000,
@@ -75,13 +66,17 @@ class LearnedMask(WholeNet, MaskMethod):
     steps: int = setting(100, "Adam steps", least=1)
     distractors: int = setting(2, "number of backgrounds per step, drawn again at each step", least=1)
     learning_rate: float = setting(0.2, "step size of Adam", above=0)
-    decay: Decay = setting("cosine", "the learning rate stays constant, or falls to zero as a half cosine")
+    decay: Literal["constant", "cosine"] = setting(
+        "cosine", "the learning rate stays constant, or falls to zero as a half cosine"
+    )
     scale: float = setting(8, "how many times coarser than the input the grid of the mask is", least=1)
     l1: float | None = setting(
         None, "weight of the mask's sum; none: 1 / number of positions, the paper's choice", least=0
     )
     tv: float = setting(0.1, "weight of the mask's total variation TV; larger gives smoother masks", least=0)
-    variation: Variation = setting("squared", "whether TV sums squared or absolute differences of neighbours")
+    variation: Literal["squared", "absolute"] = setting(
+        "squared", "whether TV sums squared or absolute differences of neighbours"
+    )
     tv_border: bool = setting(
         True, "include differences along the last row and column in TV; the released code does not"
     )
@@ -96,7 +91,7 @@ class LearnedMask(WholeNet, MaskMethod):
         "number K of masks; several divide the input among them by a softmax, and each must show the label alone",
         least=1,
     )
-    merge: Merge = setting("max", "how K masks become one map: their maximum, or their sum")
+    merge: Literal["max", "sum"] = setting("max", "how K masks become one map: their maximum, or their sum")
     init_noise: float = setting(
         0.01, "standard deviation of the first weights of K > 1 masks, which must differ at the start"
     )
@@ -128,11 +123,12 @@ class LearnedMaskProblem(CompositeProblem):
         inputs = fast.inputs
         grid = [math.ceil(side / settings.scale) for side in inputs.positions]
         super().__init__(session, fast, settings.fill, grid=grid)
-        self.settings, self.steps = settings, settings.steps
+        self.settings, self.steps, self.rate = settings, settings.steps, settings.learning_rate
         self.draws = settings.distractors if settings.fill.random else 1
         self.cost = settings.masks * self.draws
         label_set = torch.tensor(fast.label_set, device=fast.device)
         self.members = None if fast.independent else label_set
+        self.falls = settings.decay == "cosine"
         self.l1 = 1.0 / inputs.count if settings.l1 is None else settings.l1
         self.gray = fast.normalised(inputs.per_channel(fast.gray))
 
@@ -146,10 +142,6 @@ class LearnedMaskProblem(CompositeProblem):
             keys = streams.random_words(slots["keys"], 1)[:, 0]  # another stream than that of the distractors
             weights = s.init_noise * streams.normal(~keys, weights[0].numel()).view_as(weights)
         return {**super().enter(slots), "weights": weights}
-
-    def rates(self, step: Tensor) -> Tensor:
-        s = self.settings
-        return decayed(s.learning_rate, step, s.steps if s.decay == "cosine" else None)
 
     def masks(self, weights: Tensor) -> Tensor:
         return enlarged(self.low_masks(weights), self.up)[:, : self.settings.masks]
@@ -190,3 +182,33 @@ class LearnedMaskProblem(CompositeProblem):
         own, behind = (inputs.over_channels(m.to(x.dtype)) for m in (own, masks[:, k:, None]))
         gray = self.gray
         return gray + own * (x - gray) + behind * (backgrounds - gray)
+
+
+def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: Objective) -> Tensor:
+    """Data term ``(P,)`` of each pair's loss: how weakly its D composites show its label.
+
+    ``log_p`` ``(P, D, A)`` has log f, the log-probability of each of A labels for each composite. ``members`` is the label set; None if
+    labels are independent.
+
+    - ``nll``: the mean of -log f over the composites, as the paper prints it;
+    - ``nll-of-mean``: -log of the mean f;
+    - ``released``: the paper's code passes mean *probabilities* p to a cross-entropy, which takes their softmax again: -p_a + log sum_c
+      exp(p_c) over the label set. The range of this term is only 1 wide, so the penalty on the mask's size can outweigh it for a label that
+      the net finds impossible. Independent labels share no softmax. Each has the two labels {a, not a}:
+      -p_a + log(exp(p_a) + exp(1 - p_a)), again 1 wide.
+
+    >>> log_p = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]]).log()
+    >>> data_term(log_p, torch.tensor([0]), torch.tensor([0, 1]), "released")  # -0.7 + log(e^0.7 + e^0.3)
+    tensor([0.5130])
+    """
+    index = labels.view(-1, 1, 1).expand(-1, log_p.shape[1], 1)
+    if objective == "nll":
+        return -log_p.gather(2, index).squeeze(2).mean(dim=1)
+    if objective == "nll-of-mean":
+        own = log_p.gather(2, index).squeeze(2)
+        return -(own.logsumexp(dim=1) - math.log(own.shape[1]))
+    p = log_p.exp().mean(dim=1)
+    own = p.gather(1, labels[:, None])[:, 0]
+    if members is None:
+        return torch.logaddexp(own, 1 - own) - own
+    return p[:, members].logsumexp(dim=1) - own

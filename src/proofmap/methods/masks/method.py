@@ -9,7 +9,6 @@ noise is a piece of this sequence, with a random start and a random sign. Such n
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -26,7 +25,7 @@ from proofmap.core.labels import NO_LABEL
 from proofmap.fills import Fill
 from proofmap.methods.gradients.plain import check_differentiable
 from proofmap.methods.grids import enlarged, upsamplings
-from proofmap.methods.masks.engine import HALF_SCALE, MaskEngine, MaskProblem, Pairs, Slots
+from proofmap.methods.masks.engine import MaskEngine, MaskProblem, Pairs, Slots
 from proofmap.methods.method import Method
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
@@ -35,6 +34,8 @@ Precision = Literal["auto", "float32", "float16", "bfloat16"]
 
 _AGREE = 0.05
 """Largest difference between logits in half and in full precision at which ``precision="auto"`` chooses half precision."""
+HALF_SCALE = 256.0
+"""Factor of the losses in float16, so that small gradients do not become zero."""
 _WORTH_COMPILING = 100_000
 """Number of passes in one call from which compiling the net (half a minute or more) saves time on a GPU."""
 
@@ -162,13 +163,6 @@ def chosen_compile(classifier: Classifier, compile: bool | None, passes: int) ->
 # ---- what composites are made of --------------------------------------------------------------------------------
 
 
-def distinct_images(slots: Slots) -> tuple[Tensor, Tensor]:
-    """The index of the first slot with each distinct image ``(D,)``, and for every slot the index of its image among these ``(P,)``."""
-    distinct, place = torch.unique(slots["image_of"], return_inverse=True)
-    rows = torch.arange(len(place), device=place.device)
-    return torch.full_like(distinct, len(rows)).scatter_reduce(0, place, rows, "amin"), place
-
-
 class CompositeProblem(MaskProblem):
     """Base class of problems that learn a mask on a coarse grid. The enlarged mask mixes the input and a background into a composite.
 
@@ -199,7 +193,7 @@ class CompositeProblem(MaskProblem):
         """Return the normalised images, and the normalised backgrounds of fills that are not random. Both are computed once per image, not
         once per pair.
         """
-        first, place = distinct_images(slots)
+        first, place = self.distinct_images(slots)
         images, keys = slots["images"][first], slots["keys"][first]
         brought = {"seen": self.classifier.normalised(images)[place]}
         for k, fill in enumerate(self.fills):
@@ -234,20 +228,11 @@ class CompositeProblem(MaskProblem):
 
     def log_f(self, composites: Tensor, slots: Slots) -> Tensor:
         """log f ``(P, D)``: the log-probability of each pair's label for its normalised composites ``(P, D, *shape)``."""
-        return own_label(self.classifier.log_f(self.logits(composites)), slots)
-
-
-def own_label(values: Tensor, slots: Slots) -> Tensor:
-    """The values ``(P, D)`` of each pair's own label, selected from the values ``(P, D, A)`` of all labels."""
-    return values.gather(2, slots["labels"].view(-1, 1, 1).expand(-1, values.shape[1], 1))[..., 0]
-
-
-Objective = Literal["nll", "nll-of-mean", "released"]
-Variation = Literal["squared", "absolute"]
+        return self.own_label(self.classifier.log_f(self.logits(composites)), slots)
 
 
 def total_variation(
-    masks: Tensor, *, power: Variation = "squared", border: bool = True, axes: int = 2
+    masks: Tensor, *, power: Literal["squared", "absolute"] = "squared", border: bool = True, axes: int = 2
 ) -> Tensor:
     """Sum of squared (or absolute) differences of neighbours along the last ``axes`` of masks ``(..., *positions)``.
 
@@ -271,36 +256,6 @@ def total_variation(
         total = summed if total is None else total + summed
     assert total is not None, "masks have at least one axis"
     return total
-
-
-def data_term(log_p: Tensor, labels: Tensor, members: Tensor | None, objective: Objective) -> Tensor:
-    """Data term ``(P,)`` of each pair's loss: how weakly its D composites show its label.
-
-    ``log_p`` ``(P, D, A)`` has log f, the log-probability of each of A labels for each composite. ``members`` is the label set; None if
-    labels are independent.
-
-    - ``nll``: the mean of -log f over the composites, as the paper prints it;
-    - ``nll-of-mean``: -log of the mean f;
-    - ``released``: the paper's code passes mean *probabilities* p to a cross-entropy, which takes their softmax again: -p_a + log sum_c
-      exp(p_c) over the label set. The range of this term is only 1 wide, so the penalty on the mask's size can outweigh it for a label that
-      the net finds impossible. Independent labels share no softmax. Each has the two labels {a, not a}:
-      -p_a + log(exp(p_a) + exp(1 - p_a)), again 1 wide.
-
-    >>> log_p = torch.tensor([[[0.5, 0.5], [0.9, 0.1]]]).log()
-    >>> data_term(log_p, torch.tensor([0]), torch.tensor([0, 1]), "released")  # -0.7 + log(e^0.7 + e^0.3)
-    tensor([0.5130])
-    """
-    index = labels.view(-1, 1, 1).expand(-1, log_p.shape[1], 1)
-    if objective == "nll":
-        return -log_p.gather(2, index).squeeze(2).mean(dim=1)
-    if objective == "nll-of-mean":
-        own = log_p.gather(2, index).squeeze(2)
-        return -(own.logsumexp(dim=1) - math.log(own.shape[1]))
-    p = log_p.exp().mean(dim=1)
-    own = p.gather(1, labels[:, None])[:, 0]
-    if members is None:
-        return torch.logaddexp(own, 1 - own) - own
-    return p[:, members].logsumexp(dim=1) - own
 
 
 _PLACES = 1 << 18

@@ -27,13 +27,8 @@ from torch import Tensor
 from proofmap.classifier import Classifier
 from proofmap.core import streams
 from proofmap.fills import Fill, Noise
-from proofmap.methods.masks.engine import Slots, decayed
-from proofmap.methods.masks.method import (
-    CompositeProblem,
-    MaskMethod,
-    WholeNet,
-    own_label,
-)
+from proofmap.methods.masks.engine import Slots
+from proofmap.methods.masks.method import CompositeProblem, MaskMethod, WholeNet
 from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
@@ -97,7 +92,7 @@ class RateDistortionProblem(CompositeProblem):
 
     def __init__(self, settings: RateDistortion, session: Session, fast: Classifier) -> None:
         super().__init__(session, fast, settings.fill, grid=settings.grid)
-        self.settings, self.steps = settings, settings.steps
+        self.settings, self.steps, self.rate = settings, settings.steps, settings.learning_rate
         self.cost = settings.samples if settings.fill.random else 1
         self.noises = _DRAWS if settings.fill.random else 1
 
@@ -121,10 +116,7 @@ class RateDistortionProblem(CompositeProblem):
         """The score h ``(P, D)`` of each pair's label, for normalised composites ``(P, D, *shape)``."""
         if self.settings.score == "probability":
             return self.log_f(composites, slots).exp()
-        return own_label(self.logits(composites), slots)
-
-    def rates(self, step: Tensor) -> Tensor:
-        return decayed(self.settings.learning_rate, step, self.steps)
+        return self.own_label(self.logits(composites), slots)
 
     def move(self, slots: Slots, gradient: Tensor) -> None:
         super().move(slots, gradient)

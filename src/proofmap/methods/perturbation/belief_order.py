@@ -36,7 +36,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS, Cost
-from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions, grid_regions
+from proofmap.methods.perturbation.regions import MaskedNet, RegionMethod, Regions
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
@@ -516,7 +516,7 @@ class BeliefOrder(RegionMethod):
         position is a region.
         """
         net = MaskedNet(self, session, images, labels)
-        regions = grid_regions(images, net.inputs, net.inputs.positions)
+        regions = Regions.each_position(images, net.inputs)
         return regions.spread(self.values(net, regions, session.progress, maps.flatten(2)))
 
     def values(

@@ -9,7 +9,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.core.progress import Progress, ProgressTask
 from proofmap.methods.method import METHODS
-from proofmap.methods.perturbation.regions import QUANTITY_HELP, MaskedNet, Quantity, RegionMethod, Regions
+from proofmap.methods.perturbation.regions import MaskedNet, Quantity, RegionMethod, Regions
 from proofmap.plugins.settings import setting
 
 _TIE = 1e-5
@@ -32,7 +32,9 @@ class GreedyInsertion(RegionMethod):
     reference = "Chen et al. 2024"
     description = "the order in which greedy search shows superpixels to raise the label"
 
-    quantity: Quantity = setting("log-probability", QUANTITY_HELP)
+    quantity: Quantity = setting(
+        "log-probability", "what is explained: the net's probability f, its logarithm, or the logit"
+    )
     candidates: int | None = setting(
         None, "regions tried at each step; none: all that are still hidden", least=1
     )

@@ -32,7 +32,6 @@ from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
 Quantity = Literal["probability", "log-probability", "logit"]
-QUANTITY_HELP = "what is explained: the net's probability f, its logarithm, or the logit"
 _FILL_HELP = (
     "what hidden positions show; none: the mean of their region, or of the input if there are no regions"
 )
@@ -52,7 +51,9 @@ class PerturbationMethod(Method):
 
     family = "perturbation"
     fill: Fill | None = setting(Gray(), _FILL_HELP)
-    quantity: Quantity = setting("probability", QUANTITY_HELP)
+    quantity: Quantity = setting(
+        "probability", "what is explained: the net's probability f, its logarithm, or the logit"
+    )
 
     @property
     def stochastic(self) -> bool:  # type: ignore[override]
@@ -214,6 +215,11 @@ class Regions:
         """Maps ``(N, L, *positions)`` in which every position has the value of its region, from values ``(N, L, count)``."""
         index = self.index.flatten(1)[:, None].expand(-1, values.shape[1], -1)
         return values.gather(2, index).view(*values.shape[:2], *self.index.shape[1:])
+
+    @classmethod
+    def each_position(cls, images: Tensor, inputs: Inputs) -> Regions:
+        """Regions of one position each."""
+        return grid_regions(images, inputs, inputs.positions)
 
     def sizes(self) -> Tensor:
         """Number of positions ``(N, count)`` in each region."""

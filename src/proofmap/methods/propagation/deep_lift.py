@@ -23,30 +23,21 @@ from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.fills import Fill, Gray
-from proofmap.methods.gradients.paths import DRAWS_HELP, BaselineMethod, check_sums
+from proofmap.methods.gradients.paths import BaselineMethod, check_sums
 from proofmap.methods.gradients.plain import (
     CHANNELS_HELP,
     Channels,
     check_differentiable,
     label_gradients,
 )
-from proofmap.methods.graph import (
-    ELEMENTWISE,
-    LINEAR,
-    Rewriting,
-    check_operations,
-    elementwise,
-    fixed_batch_norm,
-    per_feature,
-    with_slopes,
-)
+from proofmap.methods.graph import ELEMENTWISE, Rewriting, check_operations
 from proofmap.methods.method import METHODS, Cost
 from proofmap.methods.propagation.lrp import check_logits
 from proofmap.plugins.settings import setting
 from proofmap.session import Session
 
-KNOWN = LINEAR | {"Slopes", "Convolution", "Addmm", "Baddbmm", "Addbmm", "Addmv"}
-"""Operations that keep their gradient: linear operations, with or without a shift."""
+KNOWN = frozenset({"Convolution", "Addmm", "Baddbmm", "Addbmm", "Addmv"})
+"""Operations that keep their gradient, in addition to linear ones: linear operations with a shift."""
 _POOLS = ("max_pool1d", "max_pool2d", "max_pool3d")
 _ADAPTIVE_POOLS = ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d")
 _SAME = 1e-6
@@ -69,7 +60,7 @@ class Recorded(Rewriting):
         self.calls: list[Call] = []
 
     def _activation(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        value, in_place = elementwise(func, x, args, kwargs)
+        value, in_place = self.elementwise(func, x, args, kwargs)
         new = self.activated(func, x, value, args, kwargs)
         return self.in_place(x, new) if in_place else new
 
@@ -80,11 +71,11 @@ class Recorded(Rewriting):
         return (new, places) if _returns_indices(func.__name__, args, kwargs) else new
 
     def _batch_norm(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
-        affine = fixed_batch_norm(func, x, *args, **kwargs)
+        affine = self.fixed_batch_norm(func, x, *args, **kwargs)
         if affine is None:
             return None
         scale, shift = affine
-        return x * per_feature(scale, x) + per_feature(shift, x)
+        return x * self.per_feature(scale, x) + self.per_feature(shift, x)
 
     def activated(
         self, func: Any, x: Tensor, value: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -117,7 +108,7 @@ class Rescaled(Recorded):
         with torch.enable_grad():
             leaf = x.detach().clone().requires_grad_(True)
             derivative = torch.autograd.grad(func(leaf * 1, *args, **kwargs).sum(), leaf)[0].float()
-        return with_slopes(value, (x, torch.where(same, derivative, slope).to(value.dtype)))
+        return self.with_slopes(value, (x, torch.where(same, derivative, slope).to(value.dtype)))
 
     def pooled(self, x: Tensor, value: Tensor, places: Tensor) -> Tensor:
         start, begun, before = self._next(x)
@@ -128,7 +119,7 @@ class Rescaled(Recorded):
             change = at.detach() - _taken(start, winner)
             slope = share / torch.where(change == 0, 1.0, change)
             parts.append((at, torch.where(change == 0, 0.0, slope)))
-        return with_slopes(value, *parts)
+        return self.with_slopes(value, *parts)
 
     def _next(self, x: Tensor) -> Call:
         call = next(self.record, None)
@@ -174,7 +165,7 @@ class DeepLIFT(BaselineMethod):
     signed = True
 
     baseline: Fill = setting(Gray(), "what the input is compared with")
-    draws: int = setting(1, DRAWS_HELP, least=1)
+    draws: int = setting(1, "number of baselines to average over, if the baseline is a random fill", least=1)
     channels: Channels = setting("sum", CHANNELS_HELP)
 
     def prepare(self, session: Session) -> None:

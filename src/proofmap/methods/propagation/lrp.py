@@ -18,49 +18,41 @@ Batch-norm is folded into the layer before it; without such a layer it is a laye
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.graph import Node
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from proofmap.classifier import Classifier
 from proofmap.core.batching import in_batches
 from proofmap.core.errors import InputError
 from proofmap.methods.gradients.paths import check_sums
 from proofmap.methods.gradients.plain import CHANNELS_HELP, Channels, check_differentiable
-from proofmap.methods.graph import (
-    ELEMENTWISE,
-    LINEAR,
-    Notes,
-    Rewriting,
-    check_operations,
-    elementwise,
-    fixed_batch_norm,
-    is_constant,
-    per_feature,
-    ratio,
-    with_slopes,
-)
+from proofmap.methods.graph import ELEMENTWISE, Rewriting, check_operations
 from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 
-_KNOWN = LINEAR | {
-    "Slopes",
-    "MaxPool2DWithIndices",
-    "MaxPool3DWithIndices",
-    "AdaptiveMaxPool2D",
-    "AdaptiveMaxPool3D",
-    "MkldnnMaxPool2D",
-    "Max",
-    "Amax",
-    "Maximum",
-}
-"""Operations that need no rule: linear operations without a shift, and maxima."""
+_KNOWN = frozenset(
+    (
+        "MaxPool2DWithIndices",
+        "MaxPool3DWithIndices",
+        "AdaptiveMaxPool2D",
+        "AdaptiveMaxPool3D",
+        "MkldnnMaxPool2D",
+        "Max",
+        "Amax",
+        "Maximum",
+    )
+)
+"""Operations that need no rule, in addition to linear ones: maxima."""
+
+T = TypeVar("T")
 
 _HOMOGENEOUS = frozenset({"relu", "leaky_relu"})
 """Activations with a(x) = x a'(x), whose gradient passes relevance on unchanged."""
@@ -126,6 +118,31 @@ class _LinearCall(NamedTuple):
     folds: bool
 
 
+def _ratio(over: Tensor, under: Tensor, epsilon: float) -> Tensor:
+    """over / (under + epsilon sign(under)); 0 where ``under`` is 0."""
+    small = torch.full((), epsilon, device=under.device, dtype=under.dtype)
+    return (over / (under + torch.copysign(small, under))).masked_fill_(under == 0, 0.0)
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether a value does not depend on the input: a number, a weight, or a tensor made from weights."""
+    return not isinstance(value, Tensor) or not value.requires_grad or value.is_leaf
+
+
+class _Notes(Generic[T]):
+    """A mapping from tensors to notes. A note is valid until its tensor is changed in place or freed."""
+
+    def __init__(self) -> None:
+        self._notes: MutableMapping[Tensor, tuple[int, T]] = WeakTensorKeyDictionary()
+
+    def __getitem__(self, tensor: Tensor) -> T | None:
+        found = self._notes.get(tensor)
+        return found[1] if found is not None and found[0] == tensor._version else None
+
+    def __setitem__(self, tensor: Tensor, note: T) -> None:
+        self._notes[tensor] = (tensor._version, note)
+
+
 class _Relevance(Rewriting):
     """Runs a net so that its gradient is the coefficient c of relevance.
 
@@ -146,7 +163,7 @@ class _Relevance(Rewriting):
         super().__init__()
         self.composite, self.shares, self.calls = composite, shares, 0
         self.seen: set[Node] = set()
-        self._raw, self._layers = Notes[_Raw](), Notes[_LinearCall]()
+        self._raw, self._layers = _Notes[_Raw](), _Notes[_LinearCall]()
         self._raw[start] = raw
 
     # ---- layers ------------------------------------------------------------------------------------------------
@@ -166,11 +183,11 @@ class _Relevance(Rewriting):
         return self._layer(_LinearCall(F.linear, x, weight, bias, rule, dense=True, folds=x.ndim == 2))
 
     def _product(self, func: Any, x: Tensor, weight: Any) -> Tensor | None:
-        plain = isinstance(weight, Tensor) and weight.ndim == 2 and is_constant(weight)
+        plain = isinstance(weight, Tensor) and weight.ndim == 2 and _is_constant(weight)
         return self._linear(func, x, weight.T) if plain else None
 
     def _layer(self, layer: _LinearCall) -> Tensor | None:
-        if not layer.x.requires_grad or not is_constant(layer.weight) or not is_constant(layer.bias):
+        if not layer.x.requires_grad or not _is_constant(layer.weight) or not _is_constant(layer.bias):
             return None
         self.calls += 1
         if self.composite.last is not None and self.calls == self.composite.layers:
@@ -180,7 +197,7 @@ class _Relevance(Rewriting):
         return out
 
     def _batch_norm(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
-        affine = fixed_batch_norm(func, x, *args, **kwargs)
+        affine = self.fixed_batch_norm(func, x, *args, **kwargs)
         if affine is None or not x.requires_grad:
             return None
         scale, shift = affine
@@ -189,8 +206,8 @@ class _Relevance(Rewriting):
             folded = before.weight.detach() * scale.view(-1, *[1] * (before.weight.ndim - 1))
             moved = shift if before.bias is None else shift + scale * before.bias.detach()
             return self._related(before._replace(weight=folded, bias=moved))
-        scaled = x.float() * per_feature(scale, x.float())
-        return self._ruled(_Rule("epsilon"), scaled, per_feature(shift, scaled), None).to(x.dtype)
+        scaled = x.float() * self.per_feature(scale, x.float())
+        return self._ruled(_Rule("epsilon"), scaled, self.per_feature(shift, scaled), None).to(x.dtype)
 
     # ---- rules -------------------------------------------------------------------------------------------------
 
@@ -218,23 +235,25 @@ class _Relevance(Rewriting):
         whole = self._biased(plain, shift)
         under, epsilon = whole.detach(), self.composite.epsilon
         if rule.name == "epsilon" or positive is None:
-            return with_slopes(value, (whole, ratio(value, under, epsilon)))
+            return self.with_slopes(value, (whole, _ratio(value, under, epsilon)))
         above = self._biased(positive(), None if shift is None else shift.clamp_min(0))
         up, down = above.detach(), under - above.detach()
         if rule.name == "gamma":
             g = rule.gamma
-            rising = ratio(value, under + g * up, epsilon) * (under > 0)
-            falling = ratio(value, under + g * down, epsilon) * (under <= 0)
-            return with_slopes(value, (whole, rising + (1 + g) * falling), (above, g * (rising - falling)))
+            rising = _ratio(value, under + g * up, epsilon) * (under > 0)
+            falling = _ratio(value, under + g * down, epsilon) * (under <= 0)
+            return self.with_slopes(
+                value, (whole, rising + (1 + g) * falling), (above, g * (rising - falling))
+            )
         if rule.beta == 0:
-            return with_slopes(value, (above, rule.alpha * ratio(value, up, epsilon)))
+            return self.with_slopes(value, (above, rule.alpha * _ratio(value, up, epsilon)))
         down = torch.where(down.abs() > _ROUNDING * up, down, 0.0)
         kept = rule.alpha - rule.beta
         # for a contrast, alpha = beta, nothing is kept, and the others do not take all
         alpha = torch.where(down == 0, kept or rule.alpha, rule.alpha)
         beta = torch.where(up == 0, -kept or rule.beta, rule.beta)
-        gain, loss = alpha * ratio(value, up, epsilon), beta * ratio(value, down, epsilon)
-        return with_slopes(value, (whole, -loss), (above, gain + loss))
+        gain, loss = alpha * _ratio(value, up, epsilon), beta * _ratio(value, down, epsilon)
+        return self.with_slopes(value, (whole, -loss), (above, gain + loss))
 
     def _first(self, layer: _LinearCall, weight: Tensor, raw: _Raw) -> Tensor:
         ones, low, high = (tensor.float() for tensor in raw)
@@ -249,7 +268,7 @@ class _Relevance(Rewriting):
         value = layer.call(x, weight)
         shift = _shift(layer, value)
         value = value if shift is None else value + shift
-        return with_slopes(value, (shared, ratio(value, shared.detach(), self.composite.epsilon)))
+        return self.with_slopes(value, (shared, _ratio(value, shared.detach(), self.composite.epsilon)))
 
     def _biased(self, sums: Tensor, shift: Tensor | None) -> Tensor:
         """Sums plus a bias, which gets its share of relevance. If biases are ignored, the sums alone."""
@@ -265,19 +284,19 @@ class _Relevance(Rewriting):
     def _activation(self, func: Any, x: Tensor, *args: Any, **kwargs: Any) -> Tensor | None:
         if not x.requires_grad:
             return None
-        value, in_place = elementwise(func, x, args, kwargs)
-        new = with_slopes(value, (x, self._passed(value, x)))
+        value, in_place = self.elementwise(func, x, args, kwargs)
+        new = self.with_slopes(value, (x, self._passed(value, x)))
         return self.in_place(x, new) if in_place else new
 
     def _sum(self, func: Any, x: Tensor, other: Any, **kwargs: Any) -> Tensor | None:
         """The sum of a tensor that depends on the input and a constant. The constant is treated as a bias."""
-        if is_constant(x) == is_constant(other):
+        if _is_constant(x) == _is_constant(other):
             return None
-        constant, varying = (x, other) if is_constant(x) else (other, x)
+        constant, varying = (x, other) if _is_constant(x) else (other, x)
         constant = torch.as_tensor(constant, device=varying.device).detach().to(varying.dtype)
 
         def added(varying: Tensor, constant: Tensor) -> Tensor:
-            pair = (constant, varying) if is_constant(x) else (varying, constant)
+            pair = (constant, varying) if _is_constant(x) else (varying, constant)
             out: Tensor = func(*pair, **kwargs)
             return out
 
@@ -285,14 +304,14 @@ class _Relevance(Rewriting):
             out = added(varying.clone(), constant * self._shares_for(varying))
         else:
             value = added(varying.detach().clone(), constant)
-            out = with_slopes(value, (varying.expand_as(value), self._passed(value, varying)))
+            out = self.with_slopes(value, (varying.expand_as(value), self._passed(value, varying)))
         self._follow(self._raw[varying], out, lambda limit: added(limit, constant))
         return out
 
     def _passed(self, value: Tensor, x: Tensor) -> Tensor:
         """The slope value / x, which passes all relevance of ``value`` on to x."""
         most = torch.finfo(value.dtype).max
-        return ratio(value.float(), x.detach().float(), _NOTHING).clamp_(-most, most).to(value.dtype)
+        return _ratio(value.float(), x.detach().float(), _NOTHING).clamp_(-most, most).to(value.dtype)
 
     # ---- from the input to the first layer ---------------------------------------------------------------------
 
@@ -305,7 +324,7 @@ class _Relevance(Rewriting):
         if raw is not None and isinstance(out, Tensor):
             if name in _MOVES:
                 self._raw[out] = _Raw(*(func(tensor.clone(), *args[1:], **kwargs) for tensor in raw))
-            elif name in _SCALES and is_constant(args[1]):
+            elif name in _SCALES and _is_constant(args[1]):
                 self._follow(raw, out, lambda limit: func(limit, *args[1:], **kwargs))
         return out
 
@@ -334,7 +353,7 @@ def _shift(layer: _LinearCall, like: Tensor) -> Tensor | None:
     if layer.bias is None:
         return None
     bias = layer.bias.detach().float()
-    return bias if layer.dense else per_feature(bias, like)
+    return bias if layer.dense else Rewriting.per_feature(bias, like)
 
 
 RuleName = Literal["epsilon", "gamma", "alpha-beta"]
@@ -561,7 +580,7 @@ class ContrastiveLRP(RelevanceMethod):
         relevance = amount * own
         # logits (-z, z): one label has all evidence for z, the other all against it
         if classifier.one_output:
-            return ratio(relevance, logits[:, None, 1:].expand_as(relevance), self.epsilon)
+            return _ratio(relevance, logits[:, None, 1:].expand_as(relevance), self.epsilon)
         if self.dual != "negated":
             counting = torch.zeros_like(logits)
             counting[:, list(classifier.label_set)] = 1.0
@@ -572,7 +591,7 @@ class ContrastiveLRP(RelevanceMethod):
                     f"{self.name} contrasts a label with others, and the label set has only one label"
                 )
             relevance = relevance - amount * others / others.sum(dim=2, keepdim=True).clamp_min(1e-12)
-        return ratio(relevance, logits[:, None].expand_as(relevance), self.epsilon)
+        return _ratio(relevance, logits[:, None].expand_as(relevance), self.epsilon)
 
     def finish(self, maps: Tensor) -> Tensor:
         return maps.clamp_min(0)
