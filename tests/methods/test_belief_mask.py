@@ -399,17 +399,6 @@ def test_smoothness_makes_smoother_maps() -> None:
     assert rough[1] < 0.8 * rough[0]
 
 
-@pytest.mark.parametrize("passes", [20, 60])  # without and with a closing fit
-def test_the_same_maps_in_any_company(passes: int) -> None:
-    f, images = net(), pixels(3, SIZE)
-    labels = f.top(images, 2)
-    s = BeliefMask(passes=passes, fills=("gray", "noise"), grid=8)
-    expected = s(f, images, labels)
-    assert torch.equal(s(f, images, labels), expected)
-    torch.testing.assert_close(s(f, images[1:2], labels[1:2]), expected[1:2], rtol=0, atol=1e-3)
-    assert not torch.equal(s(f, images, labels, seed=1), expected)
-
-
 # ---- the closing fit --------------------------------------------------------------------------------------------
 
 

@@ -142,15 +142,6 @@ def test_the_passes_stay_within_the_budget() -> None:
         assert 20 < tally.images <= most <= budget * len(labels[0])
 
 
-def test_the_cost_of_few_regions_is_all_their_sets() -> None:
-    f, tally = counted_classifier(size=6)
-    f.frozen()
-    ready = bound(BeliefOrder(regions=4, superpixels="grid"), f)
-    tally.reset()
-    ready(pixels(1, 6), torch.tensor([[0, 1, 2]]))
-    assert tally.images == ready.cost(3).forward == 16  # type: ignore[union-attr]
-
-
 def test_too_small_a_budget_is_refused_with_what_is_needed() -> None:
     f, x = table(9)
     labels = torch.zeros(len(x), 1, dtype=torch.long)

@@ -25,7 +25,7 @@ from tests.methods.test_gradients import LABELS, deeper_net, normalised
 from tests.methods.test_lrp import assert_same, classifier, pooled_net, residual_net, rows_classifier
 from tests.methods.test_rectified import RELUS, Functional
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, linear_classifier, normal, pixels
+from tests.toys import MEAN, STD, conv_net, drawn, linear_classifier, normal, pixels
 
 
 def curved_net() -> nn.Sequential:
@@ -199,12 +199,6 @@ def test_random_baselines_are_averaged() -> None:
     start = bound(make_fill("noise"), f)(images, streams.image_keys(images, 0, 1, "deep-lift"))
     sums = 2 * both.sum(dim=(2, 3)) - one.sum(dim=(2, 3))
     torch.testing.assert_close(sums, f.logits(images) - f.logits(start), rtol=1e-3, atol=1e-3)
-
-
-def test_all_labels_share_two_forward_passes() -> None:
-    f, tally = counted_classifier()
-    DeepLIFT()(f, pixels(3, 8), LABELS)
-    assert tally.images == 6
 
 
 def test_a_net_that_goes_two_ways_is_refused() -> None:

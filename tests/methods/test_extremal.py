@@ -138,12 +138,6 @@ def test_the_patch_is_found_and_the_area_is_kept(variant: str) -> None:
     assert maps.mean().item() == pytest.approx(area, abs=0.06)
 
 
-def test_a_net_that_ignores_its_input_gets_a_constant_map() -> None:
-    f, image = patch_task(0.0)
-    maps = S.changed(steps=5)(f, image, torch.tensor([[0]]))
-    assert float(maps.max() - maps.min()) < 1e-5
-
-
 def test_areas_are_summed_and_smoothed() -> None:
     f, image = lively(), pixels(1, SIZE)
     s = S.changed(steps=3)

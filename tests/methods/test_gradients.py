@@ -12,7 +12,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import Gradient, GradientInput
 from proofmap.methods.gradients.plain import Channels, input_gradients
-from tests.toys import MEAN, STD, Linear, conv_net, counted_classifier, drawn, linear_classifier, pixels
+from tests.toys import MEAN, STD, Linear, conv_net, drawn, linear_classifier, pixels
 
 LABELS = torch.tensor([[0, 1, 2, 3]] * 3)
 
@@ -126,14 +126,6 @@ def test_gradients_in_pixel_units_are_finite_differences() -> None:
         down[0, c, i, j] -= 1e-3
         slope = (f(up) - f(down))[0, labels[0]] / 2e-3
         torch.testing.assert_close(gradient[:, c, i, j].float(), slope.float(), rtol=0.02, atol=1e-3)
-
-
-def test_all_labels_of_an_image_cost_one_forward_pass() -> None:
-    f, tally = counted_classifier()
-    f.frozen()
-    tally.reset()
-    Gradient()(f, pixels(3, 8), LABELS)
-    assert tally.images == 3 and tally.passes == 1
 
 
 def test_a_function_has_gradients_too() -> None:

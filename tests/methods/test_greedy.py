@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -10,8 +9,7 @@ from proofmap.classifier import Classifier
 from proofmap.methods import GreedyInsertion, Random, Shapley
 from proofmap.methods.perturbation.regions import cut
 from proofmap.metrics import insertion
-from tests.sessions import bound
-from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
+from tests.toys import conv_classifier, linear_classifier, pixels
 
 SIZE = 6
 LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
@@ -50,17 +48,6 @@ def test_on_a_linear_net_it_is_the_order_of_what_regions_add() -> None:
     added = Shapley(orders=1, regions=9, superpixels="grid", quantity="logit")(f, images, labels)[0]
     ranks = (added[0] - added[1]).flatten().argsort(stable=True)
     assert (maps[0].flatten()[ranks].diff() >= 0).all() and (maps[1].flatten()[ranks].diff() <= 0).all()
-
-
-@pytest.mark.parametrize("candidates", [None, 3])
-def test_the_cost_is_what_goes_through_the_net(candidates: int | None) -> None:
-    f, tally = counted_classifier(size=SIZE)
-    f.frozen()  # which looks at the net
-    ready = bound(GreedyInsertion(regions=9, candidates=candidates), f)
-    for labels in ([[0]], [[0, 1, 2]]):
-        tally.reset()
-        ready(pixels(1, SIZE), torch.tensor(labels))
-        assert tally.images == ready.cost(len(labels[0])).forward  # type: ignore[union-attr]
 
 
 def test_fewer_candidates_cost_less_and_lose_little_at_the_game() -> None:

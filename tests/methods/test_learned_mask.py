@@ -25,7 +25,7 @@ from proofmap.methods.masks.learned import LearnedMaskProblem
 from proofmap.session import Session
 from tests.mask_toys import unnormalised
 from tests.sessions import bound
-from tests.toys import MEAN, STD, Linear, PassCounter, conv_net, drawn, normal, pixels
+from tests.toys import MEAN, STD, Linear, PassCounter, drawn, normal, pixels
 
 SIZE = (8, 10)
 LABELS = torch.tensor([[0, 2], [3, 1]])
@@ -274,28 +274,6 @@ def test_no_l1_means_one_over_the_number_of_pixels() -> None:
     assert torch.equal(default, spelled)
 
 
-def test_passes_are_counted_as_they_happen() -> None:
-    tally = PassCounter()
-
-    class Net(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner, self.tally = conv_net(), tally
-
-        def forward(self, x: Tensor) -> Tensor:
-            tally.images += len(x)
-            out: Tensor = self.inner(x)
-            return out
-
-    f = Classifier(Net(), size=SIZE, batch_size=64)
-    for options in ({"fill": "noise"}, {"fill": "gray"}, {"fill": "noise", "masks": 3}):
-        s = LearnedMask(steps=4, distractors=2, scale=2, **options)  # type: ignore[arg-type]
-        f.frozen()
-        tally.reset()
-        s(f, pixels(2, SIZE), LABELS)
-        assert tally.images == s.cost(4).gradient
-
-
 @pytest.mark.parametrize(
     "settings, told",
     [
@@ -343,14 +321,6 @@ def test_every_pair_step_mask_and_distractor_has_a_draw_of_its_own() -> None:
     assert len(keys) == len(set(keys)) == 4 * 5 * 2 * 3
 
 
-def test_the_draws_do_not_depend_on_batch_size_or_order() -> None:
-    images = pixels(2, SIZE)
-    keys = draws_of(images, LABELS, batch_size=64)
-    assert draws_of(images, LABELS, batch_size=1) == keys
-    assert draws_of(images.flip(0), LABELS.flip(0, 1), batch_size=7) == keys
-    assert not set(draws_of(images, LABELS, batch_size=64, seed=1)) & set(keys)
-
-
 def test_the_backgrounds_of_a_pair_are_bit_equal_alone_and_in_company() -> None:
     f, images, labels = lively(), pixels(3, SIZE), torch.tensor([2, 0, 1])
     s = LearnedMask(distractors=2)
@@ -360,19 +330,6 @@ def test_the_backgrounds_of_a_pair_are_bit_equal_alone_and_in_company() -> None:
     for p in range(3):
         alone = {name: rows[p : p + 1] for name, rows in together.items()} | {"step": steps[p : p + 1]}
         assert torch.equal(problem.backgrounds(alone)[0], expected[p])
-
-
-@pytest.mark.parametrize("options", [{}, {"masks": 2}, {"objective": "nll", "decay": "constant"}])
-def test_twelve_steps_do_not_depend_on_the_batch(options: dict[str, Any]) -> None:
-    s = LearnedMask(steps=12, distractors=2, scale=2, fill="noise", **options)
-    images = pixels(3, SIZE)
-    labels = torch.tensor([[0, 2], [3, 1], [1, -1]])
-    expected = s(lively(batch_size=500), images, labels)
-    for batch_size in (1, 5):
-        maps = s(lively(batch_size=batch_size), images, labels)
-        torch.testing.assert_close(maps, expected, rtol=0, atol=TOLERANCE)
-    turned = s(lively(batch_size=500), images.flip(0)[1:], labels.flip(0)[1:])
-    torch.testing.assert_close(turned, expected.flip(0)[1:], rtol=0, atol=TOLERANCE)
 
 
 # ---- nets with planted proofs --------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from proofmap.models.efficientnet_lite import InvertedResidual
 from proofmap.models.resnets import BasicBlock
 from tests.methods.test_gradients import LABELS, normalised
 from tests.methods.test_rectified import RELUS, Functional
-from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, normal, pixels
+from tests.toys import MEAN, STD, conv_net, drawn, normal, pixels
 
 PRESETS = list(LRP.shortcuts["preset"])
 
@@ -485,13 +485,6 @@ def test_probabilities_are_refused(name: str) -> None:
 def test_rows_have_no_box() -> None:
     with pytest.raises(InputError, match="use first=w-squared"):
         LRP(first="box")(rows_classifier(mlp()), torch.ones(1, 5), torch.tensor([[0]]))
-
-
-@pytest.mark.parametrize("name", ["lrp", "contrastive-lrp"])
-def test_all_labels_share_a_forward_pass(name: str) -> None:
-    f, tally = counted_classifier()
-    make_method(name)(f, pixels(3, 8), LABELS)
-    assert tally.images == 3
 
 
 def test_a_function_has_relevance_too() -> None:

@@ -9,7 +9,7 @@ import proofmap as pm
 from proofmap.testing.nets import PICTURES, classifier_of, values
 from tests.mask_toys import gradient_of, seated
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_net, counted_classifier, pixels
+from tests.toys import MEAN, STD, conv_net, pixels
 
 SPECS = [
     "diffmask:steps=2,grid=4,fill=noise",
@@ -51,15 +51,6 @@ def test_all_that_is_composed_has_the_precision_of_the_net(spec: str) -> None:
     assert kept >= ({"pyramid"} if "extremal" in spec else {"seen"}) or "iba" in spec
 
 
-@pytest.mark.parametrize("channels", [1, 4])
-@pytest.mark.parametrize("spec", SPECS)
-def test_one_channel_or_four(spec: str, channels: int) -> None:
-    mean, std = MEAN[:1] * channels, STD[:1] * channels
-    f = pm.Classifier(conv_net(channels=channels), size=(9, 11), mean=mean, std=std)
-    maps = pm.make_method(spec)(f, pixels(2, (9, 11), channels=channels), LABELS)
-    assert maps.shape == (2, 2, 9, 11) and bool(maps.isfinite().all())
-
-
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if "iba" not in spec])
 def test_a_net_that_no_gradient_passes_is_refused(spec: str) -> None:
     net = conv_net()
@@ -83,21 +74,3 @@ def test_where_fong_and_vedaldi_start_depends_on_no_other_label(fill: str) -> No
     together = method(f, values(PICTURES, 4), labels)
     alone = [method(f, values(PICTURES, 4), labels[:, j : j + 1]) for j in range(4)]
     torch.testing.assert_close(torch.cat(alone, dim=1), together)
-
-
-@pytest.mark.parametrize(
-    "spec", [*SPECS, "fong-vedaldi:steps=1,fill=noise", "fong-vedaldi:preset=pytorch,steps=2"]
-)
-def test_the_cost_is_what_goes_through_the_net(spec: str) -> None:
-    f, tally = counted_classifier(size=(9, 11))
-    f.frozen()  # which looks at the net
-    ready = bound(pm.make_method(spec), f)
-    for labels in ([[0]], [[0, 1, 2]]):
-        tally.reset()
-        ready(pixels(1, (9, 11)), torch.tensor(labels))
-        cost = ready.cost(len(labels[0]))
-        assert cost is not None
-        if "igos" in spec:  # as long as its line search may be
-            assert cost.gradient < tally.images <= cost.passes
-        else:
-            assert tally.images == cost.passes

@@ -12,7 +12,7 @@ from proofmap.core.errors import InputError
 from proofmap.methods import Occlusion, make_method
 from proofmap.testing.nets import PICTURES, ROWS, SERIES, classifier_of, values
 from tests.sessions import bound
-from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
+from tests.toys import conv_classifier, linear_classifier, pixels
 
 LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
 
@@ -46,16 +46,6 @@ def test_on_a_linear_net_a_window_of_one_gives_what_each_pixel_adds() -> None:
     x = (images[0].numpy() - mean[:, None, None]) / std[:, None, None]
     expected = (net.weight[2].detach().numpy().reshape(3, 3, 3) * x).sum(axis=0)  # type: ignore[union-attr,operator,index]
     np.testing.assert_allclose(maps[0, 0].numpy(), expected, rtol=1e-4, atol=1e-5)
-
-
-def test_all_labels_share_the_passes_and_the_cost_says_how_many() -> None:
-    f, tally = counted_classifier(size=8)
-    ready = bound(Occlusion(window=3, stride=2), f)
-    f.frozen()  # which looks at the net
-    for labels in ([[0]], [[0, 1, 2, 3]]):
-        tally.reset()
-        ready(pixels(1, 8), torch.tensor(labels))
-        assert tally.images == 17 == ready.cost(len(labels[0])).forward  # 4 x 4 windows, and the whole image
 
 
 def test_windows_are_an_eighth_of_the_longest_side_and_overlap_by_half() -> None:

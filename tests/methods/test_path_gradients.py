@@ -19,7 +19,7 @@ from proofmap.methods.gradients.paths import Each, SumRuleWarning, gap, sums_ove
 from proofmap.methods.gradients.plain import input_gradients
 from tests.methods.test_gradients import LABELS, NETS, deeper_net, normalised
 from tests.sessions import bound
-from tests.toys import MEAN, STD, conv_net, counted_classifier, drawn, linear_classifier, pixels
+from tests.toys import MEAN, STD, conv_net, drawn, linear_classifier, pixels
 
 
 def classifier(net: nn.Module, **options: object) -> Classifier:
@@ -87,17 +87,6 @@ def test_smooth_grad_is_signed_where_gradient_times_input_is_averaged() -> None:
     assert not make_method("smooth-grad:preset=gupta,of=absolute-gradient-x-input").signed
     assert not SmoothGrad().signed
     assert not SmoothGrad(of="gradient-x-input", statistic="squared").signed
-
-
-@pytest.mark.parametrize("samples", [3, 5])
-def test_all_labels_share_the_noisy_copies(samples: int) -> None:
-    f, tally = counted_classifier(batch_size=4)
-    f.frozen()
-    tally.reset()
-    maps = SmoothGrad(samples=samples)(f, pixels(3, 8), LABELS)
-    assert tally.images == 3 * samples
-    together = SmoothGrad(samples=samples)(counted_classifier(batch_size=64)[0], pixels(3, 8), LABELS)
-    torch.testing.assert_close(maps, together, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 64])

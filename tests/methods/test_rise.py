@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from proofmap.classifier import Classifier
 from proofmap.core import streams
-from proofmap.methods import RISE, make_method
+from proofmap.methods import RISE
 from proofmap.methods.perturbation.rise import disagreement
 from proofmap.testing.nets import PICTURES, classifier_of, values
-from tests.toys import conv_classifier, counted_classifier, pixels
+from tests.toys import pixels
 
 LABELS = torch.tensor([[0, 2, 1], [1, 3, 0]])
 
@@ -48,17 +48,6 @@ def test_masks_show_the_share_they_are_asked_for_and_are_never_kept() -> None:
     masks = RISE(shown=0.3).random_masks(keys, PICTURES)
     assert masks.shape == (4000, 8, 10) and masks.min() >= 0 and masks.max() <= 1
     assert masks.mean().item() == pytest.approx(0.3, abs=0.01)
-
-
-def test_passes_do_not_depend_on_the_number_of_labels() -> None:
-    f, tally = counted_classifier(size=8)
-    f.frozen()  # which looks at the net
-    counts = []
-    for labels in ([[1]], [[0, 1, 2, 3]]):
-        tally.reset()
-        RISE(masks=70, grid=3)(f, pixels(1, 8), torch.tensor(labels))
-        counts.append(tally.images)
-    assert counts == [70, 70] and RISE(masks=70).cost(100).forward == 70
 
 
 class Spot(nn.Module):
@@ -113,12 +102,6 @@ def test_a_map_does_not_depend_on_which_other_labels_are_asked_for() -> None:
         torch.testing.assert_close(alone[0, 0], together[0, j])
 
 
-def test_a_net_that_ignores_the_input_gets_a_constant_map() -> None:
-    f = Classifier(lambda x: torch.ones(len(x), 3) * torch.tensor([0.0, 1.0, 2.0]), size=8)
-    maps = RISE(masks=40)(f, pixels(1, 8), torch.tensor([[0, 2]]))
-    assert (maps.amax(dim=(2, 3)) - maps.amin(dim=(2, 3))).max() < 1e-6
-
-
 def test_presets_are_those_of_the_paper_and_of_its_code() -> None:
     paper, released = RISE.preset("paper"), RISE.preset("released")
     assert (paper.masks, paper.grid, paper.shown, paper.tolerance) == (8000, 7, 0.5, 0)
@@ -129,18 +112,6 @@ def test_disagreement_is_what_spearman_and_brown_say() -> None:
     halves = torch.stack([pixels(1, 9).flatten(), pixels(1, 9, seed=1).flatten() + pixels(1, 9).flatten()])
     r = np.corrcoef(halves.numpy())[0, 1]
     assert disagreement(halves).item() == pytest.approx(1 - 2 * r / (1 + r), abs=1e-5)
-
-
-def test_half_precision_and_other_channels_work() -> None:
-    for channels in (1, 4):
-        net = nn.Sequential(nn.Conv2d(channels, 2, 3), nn.Flatten(), nn.Linear(2 * 5 * 3, 3))
-        f = Classifier(net, size=(7, 5), mean=(0.5,) * channels, std=(0.3,) * channels)
-        maps = make_method("rise:masks=6")(f, pixels(1, (7, 5), channels=channels), torch.tensor([[0, 1]]))
-        assert maps.shape == (1, 2, 7, 5)
-    f = conv_classifier(8)
-    half = Classifier(f.net.half(), size=8, mean=f.mean, std=f.std)  # type: ignore[union-attr]
-    maps = make_method("rise:masks=6")(half, pixels(1, 8), torch.tensor([[0, 1]]))
-    assert maps.dtype == torch.float32 and bool(maps.isfinite().all())
 
 
 def test_halves_disagree_alike_whatever_their_size_and_one_constant_half_agrees_with_none() -> None:

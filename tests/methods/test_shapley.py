@@ -13,8 +13,7 @@ from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError
 from proofmap.methods import KernelSHAP, Shapley, make_method
 from proofmap.methods.perturbation.regions import Regions, cut
-from tests.sessions import bound
-from tests.toys import conv_classifier, counted_classifier, linear_classifier, pixels
+from tests.toys import conv_classifier, linear_classifier, pixels
 
 SIZE = 6
 BOTH = ["shapley:orders={n}", "kernel-shap:samples={n}"]
@@ -101,20 +100,6 @@ def test_they_are_exact_on_a_linear_net(spec: str) -> None:
     expected = expected.gather(1, LABELS[:, :, None].expand(-1, -1, regions.count))
     expected = expected.masked_fill((regions.sizes() == 0)[:, None], 0.0)
     torch.testing.assert_close(values_of(maps, regions), expected, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "spec", ["shapley:orders=3", "shapley:orders=2,fill=noise", "kernel-shap:samples=20", "shapley:orders=1"]
-)
-def test_the_cost_is_what_goes_through_the_net_whatever_the_labels(spec: str) -> None:
-    f, tally = counted_classifier(size=SIZE)
-    f.frozen()  # which looks at the net
-    ready = bound(make_method(f"{spec},regions=5"), f)
-    for labels in (torch.tensor([[0]]), torch.tensor([[0, 1, 2, 3]])):
-        tally.reset()
-        ready(pixels(1, SIZE), labels)
-        cost = ready.cost(labels.shape[1])
-        assert cost is not None and tally.images == cost.forward
 
 
 @pytest.mark.parametrize("spec", ["shapley", "kernel-shap:samples=4"])

@@ -64,14 +64,6 @@ def test_a_picture_of_one_colour_is_cut_evenly_and_batches_change_nothing(photo:
     assert torch.equal(both[:1], slic(photo, (8, 8), 10.0))
 
 
-@pytest.mark.parametrize("channels", [1, 4])
-def test_other_channels_are_cut_too(channels: int) -> None:
-    inputs = Pictures(size=(9, 7), mean=(0.5,) * channels, std=(1.0,) * channels)
-    regions = cut(pixels(2, (9, 7), channels=channels), inputs, 6, "slic", 10.0)
-    assert regions.index.shape == (2, 9, 7) and regions.count == 6
-    assert torch.equal(regions.sizes().sum(dim=1), torch.tensor([63, 63]))
-
-
 def test_series_have_segments_and_rows_have_columns() -> None:
     series = cut(values(SERIES, 1), SERIES, 4, "slic", 10.0)
     assert series.index.tolist() == [[0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3]]
