@@ -67,7 +67,7 @@ def test_every_method_and_score_agrees_with_the_cpu() -> None:
         pm.LearnedMask(steps=5, scale=2, fill=distractors),
         pm.LearnedMask(steps=5, scale=2, fill="blur", masks=2),
         *map(pm.make_method, (*BACKWARD, "grad-cam", "random", "centered-gaussian")),
-        pm.TopLabel.wrap("grad-cam"),
+        pm.TopLabel(of="grad-cam"),
         *map(pm.make_method, PERTURBATION),
         *map(pm.make_method, ("edges", "inverse:gradient", "blurred:grad-cam")),
     ]

@@ -280,7 +280,7 @@ def test_one_method_with_two_settings_is_two_methods(f: Classifier, images: Tens
         (LearnedMask(fill=Gray()), "learned-mask:fill=gray"),
         (LearnedMask(fill=Images()), "learned-mask"),
         (TopLabel(of=LearnedMask(tv=0.5)), "top-label:learned-mask:tv=0.5"),
-        (TopLabel.wrap(brightness), "top-label:brightness"),
+        (TopLabel(of=brightness), "top-label:brightness"),
     ],
 )
 def test_a_title_is_what_differs_from_the_defaults(method: Method, title: str) -> None:

@@ -134,7 +134,7 @@ def test_edges_of_a_series_are_its_steps_and_rows_have_none() -> None:
 
 def test_blurred_is_scipys_gaussian_filter_with_a_border_that_weighs_nothing(images: Tensor) -> None:
     f = conv_classifier(SIZE)
-    maps = Blurred.wrap("gradient-x-input", sigma=0.2)(f, images, LABELS)
+    maps = Blurred(of="gradient-x-input", sigma=0.2)(f, images, LABELS)
     plain = GradientInput()(f, images, LABELS).double().numpy()
     ones = scipy.ndimage.gaussian_filter(np.ones((SIZE, SIZE)), 0.2 * SIZE, mode="constant")
     for i in range(3):
@@ -145,7 +145,7 @@ def test_blurred_is_scipys_gaussian_filter_with_a_border_that_weighs_nothing(ima
 
 def test_maps_of_rows_cannot_be_blurred() -> None:
     with pytest.raises(InputError, match="has no meaning for rows"):
-        Blurred.wrap("gradient")(classifier_of(ROWS), values(ROWS, 1), torch.tensor([[0]]))
+        Blurred(of="gradient")(classifier_of(ROWS), values(ROWS, 1), torch.tensor([[0]]))
 
 
 @pytest.mark.parametrize("spec", ["gradient", "gradient-x-input", "grad-cam"])
@@ -162,11 +162,11 @@ def test_inverse_turns_the_order_round(spec: str, images: Tensor) -> None:
 def test_wrappers_are_what_they_wrap() -> None:
     for kind in (Blurred, Inverse):
         for spec in ("gradient", "gradient-x-input", "random", "random:per_label=true"):
-            inner, outer = make_method(spec), kind.wrap(spec)
+            inner, outer = make_method(spec), kind(of=spec)
             for fact in ("label_free", "stochastic", "signed"):
                 assert getattr(outer, fact) == getattr(inner, fact), (spec, fact)
             assert outer.cost(5) == inner.cost(5)
-    assert make_method("blurred:of=grad-cam,sigma=0.1") == Blurred.wrap("grad-cam", sigma=0.1)
+    assert make_method("blurred:of=grad-cam,sigma=0.1") == Blurred(of="grad-cam", sigma=0.1)
     assert make_method("inverse:top-label:gradient").title() == "inverse:top-label:gradient"
 
 
@@ -203,8 +203,8 @@ def test_the_top_label_is_that_of_the_label_set(images: Tensor) -> None:
 
 
 def test_cheating_is_label_free_and_as_random_as_what_it_wraps() -> None:
-    assert TopLabel.wrap("gradient").label_free and not TopLabel.wrap("gradient").stochastic
-    assert TopLabel.wrap("random").stochastic
+    assert TopLabel(of="gradient").label_free and not TopLabel(of="gradient").stochastic
+    assert TopLabel(of="random").stochastic
 
 
 @pytest.mark.parametrize("name, own", [("inverse", set()), ("blurred", {"neighbours"}), ("top-label", set())])

@@ -283,7 +283,7 @@ def test_a_function_may_be_wrapped_as_cheating(f: Classifier, images: Tensor) ->
     def per_label(classifier: Classifier, images: Tensor, labels: Tensor) -> Tensor:
         return labels[:, :, None, None].expand(-1, -1, SIZE, SIZE).float()
 
-    maps = TopLabel.wrap(per_label)(f, images, LABELS)
+    maps = TopLabel(of=per_label)(f, images, LABELS)
     top = f.top(images, 1).float()
     assert torch.equal(maps[:, :, 0, 0], top.expand(-1, 2))
 

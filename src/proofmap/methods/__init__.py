@@ -36,11 +36,9 @@ from proofmap.methods.method import (
     MethodLike,
     make_method,
 )
-from proofmap.methods.perturbation.additive import KernelSHAP, Shapley
+from proofmap.methods.perturbation.additive import GreedyInsertion, KernelSHAP, Shapley
 from proofmap.methods.perturbation.belief_order import BeliefOrder
-from proofmap.methods.perturbation.greedy import GreedyInsertion
-from proofmap.methods.perturbation.occlusion import Occlusion
-from proofmap.methods.perturbation.rise import RISE
+from proofmap.methods.perturbation.rise import RISE, Occlusion
 from proofmap.methods.propagation.attention_lrp import AttentionLRP
 from proofmap.methods.propagation.deep_lift import DeepLIFT
 from proofmap.methods.propagation.lrp import LRP, ContrastiveLRP

@@ -22,7 +22,7 @@ from proofmap.core.errors import InputError
 from proofmap.core.inputs import Inputs
 from proofmap.core.ranking import center_distance
 from proofmap.core.tensors import private_copy
-from proofmap.methods.method import METHODS, Cost, Method, MethodLike, make_method
+from proofmap.methods.method import METHODS, Cost, Method
 from proofmap.plugins.settings import required, setting
 from proofmap.session import Session
 
@@ -87,11 +87,6 @@ class Wrapper(Method):
         if "of" not in options:
             raise InputError(f"{cls.name} needs the method whose map it shows, such as {cls.name}:grad-cam")
         return super().build(options)
-
-    @classmethod
-    def wrap(cls, method: MethodLike, **settings: Any) -> Self:
-        """Return the wrapper around a method, given as an instance, a spec or a function."""
-        return cls(of=make_method(method), **settings)
 
 
 def shared_methods(methods: Iterable[Method]) -> frozenset[Method]:

@@ -19,7 +19,7 @@ from proofmap.core.inputs import Inputs
 from proofmap.core.labels import NO_LABEL
 from proofmap.methods.masks.belief import BeliefMask
 from proofmap.methods.method import Cost, Method
-from proofmap.methods.perturbation.greedy import GreedyInsertion
+from proofmap.methods.perturbation.additive import GreedyInsertion
 from proofmap.metrics import proof
 from proofmap.metrics.judged import Judged
 from proofmap.metrics.metric import METRICS

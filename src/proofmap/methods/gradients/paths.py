@@ -242,8 +242,6 @@ def _changes(classifier: Classifier, images: Tensor, baselines: Tensor, labels: 
     return (logits[:, 0] - logits[:, 1:].mean(dim=1)).gather(1, places)
 
 
-Of = Literal["gradient", "absolute-gradient", "gradient-x-input", "absolute-gradient-x-input"]
-Statistic = Literal["mean", "squared", "variance"]
 Noise = Literal["range", "normalised"]
 
 
@@ -282,7 +280,7 @@ class SmoothGrad(Method):
         }
     }
 
-    of: Of = setting(
+    of: Literal["gradient", "absolute-gradient", "gradient-x-input", "absolute-gradient-x-input"] = setting(
         "gradient", "averaged value: the gradient, gradient times input, or the absolute value of either"
     )
     samples: int = setting(50, "noisy copies of each image", least=1)
@@ -290,7 +288,9 @@ class SmoothGrad(Method):
         0.15, "standard deviation of the noise, in the unit that the setting noise chooses", above=0
     )
     noise: Noise = setting("range", "unit of sigma: the range of the image's values, or normalised units")
-    statistic: Statistic = setting("mean", "what is computed over the copies: mean, mean square, or variance")
+    statistic: Literal["mean", "squared", "variance"] = setting(
+        "mean", "what is computed over the copies: mean, mean square, or variance"
+    )
     channels: Channels | None = setting(None, f"{CHANNELS_HELP}; none: sum if signed, else max")
 
     stochastic = True

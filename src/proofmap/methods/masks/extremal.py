@@ -39,8 +39,6 @@ from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 
-Variant = Literal["preserve", "delete", "dual"]
-
 _FINE = 2
 """Points per cell, along each axis, at which masks are computed."""
 _APART = 3
@@ -93,7 +91,9 @@ class ExtremalPerturbation(WholeNet, MaskMethod):
     learning_rate: float = setting(0.04, "step size of gradient descent", above=0)
     weight: float = setting(300.0, "first weight of the constraint that a mask has its area", least=0)
     growth: float = setting(1.014, "factor by which the weight grows at each step", least=1)
-    variant: Variant = setting("preserve", "what a mask must do: show the label, delete it, or both")
+    variant: Literal["preserve", "delete", "dual"] = setting(
+        "preserve", "what a mask must do: show the label, delete it, or both"
+    )
     step: float = setting(
         7.0,
         "distance between the mask's parameters, in pixels of an input whose longest side is 224",

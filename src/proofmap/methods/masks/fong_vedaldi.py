@@ -38,9 +38,6 @@ from proofmap.methods.method import METHODS, Cost
 from proofmap.plugins.settings import Shortcuts, setting
 from proofmap.session import Session
 
-Start = Literal["ones", "disc"]
-Penalty = Literal["sum", "mean"]
-
 _RADII, _FARTHEST, _GONE = 35, 170 / 224, 0.01
 """Number of discs that are tried, their largest radius as a share of the longest side, and the share of f that may be left."""
 
@@ -84,7 +81,9 @@ class FongVedaldi(WholeNet, MaskMethod):
     l1: float = setting(1e-4, "weight of the amount that is deleted; larger deletes less", least=0)
     tv: float = setting(1e-2, "weight of the mask's total variation; larger gives smoother masks", least=0)
     beta: float = setting(3.0, "exponent of the differences in the total variation", above=0)
-    penalty: Penalty = setting("sum", "whether the penalties l1 and tv are sums or means over cells")
+    penalty: Literal["sum", "mean"] = setting(
+        "sum", "whether the penalties l1 and tv are sums or means over cells"
+    )
     fill: Fill = setting(Blur(sigma=10.0, kernel=81, border="edge"), "what deleted positions show")
     mask_blur: float = setting(
         5.0, "standard deviation of a blur of the enlarged mask, in positions; 0: no blur", least=0
@@ -100,7 +99,7 @@ class FongVedaldi(WholeNet, MaskMethod):
         "standard deviation of the noise on each masked input, in standard deviations of the input",
         least=0,
     )
-    start: Start = setting(
+    start: Literal["ones", "disc"] = setting(
         "disc",
         "the first mask: ones deletes nothing, disc deletes the smallest disc that takes the label away",
     )

@@ -357,9 +357,7 @@ def _shift(layer: _LinearCall, like: Tensor) -> Tensor | None:
 
 
 RuleName = Literal["epsilon", "gamma", "alpha-beta"]
-First = Literal["auto", "box", "w-squared", "flat", "none"]
 Biases = Literal["absorb", "ignore"]
-Dual = Literal["others", "weighted", "negated"]
 
 _MEMORY = 3
 """The memory of a pass with rules, as a multiple of that of a pass with gradients."""
@@ -383,7 +381,7 @@ class RelevanceMethod(Method):
 
     conv: RuleName = setting("gamma", "relevance rule for convolutions")
     dense: RuleName = setting("epsilon", "relevance rule for dense layers")
-    first: First = setting(
+    first: Literal["auto", "box", "w-squared", "flat", "none"] = setting(
         "auto",
         "relevance rule for the first layer; auto: box if inputs have limits, as pixels do, else w-squared",
     )
@@ -561,7 +559,7 @@ class ContrastiveLRP(RelevanceMethod):
         least=1,
     )
     biases: Biases = setting("ignore", "whether biases absorb their share of relevance, or are ignored")
-    dual: Dual = setting(
+    dual: Literal["others", "weighted", "negated"] = setting(
         "others",
         "what the label is contrasted with: the other labels equally, the others weighted by their logits, or the label with negated weights",
     )
