@@ -42,14 +42,6 @@ def test_one_missed_bar_fails_the_audit_and_is_named() -> None:
     assert "audit failed: 1 of 2 bars missed (" in str(result)
 
 
-def test_markdown_says_passed_or_failed() -> None:
-    found = with_values(FEW, lower=["cost"])
-    assert (
-        "audit failed: 1 of 1 bar missed (the mean counts)" in audit(found, min_completeness=0.9).markdown()
-    )
-    assert "audit passed (the mean counts)" in audit(found, min_completeness=0.8).markdown()
-
-
 def test_only_named_methods_are_held_to_the_bars() -> None:
     assert {line.method for line in audit(judged(), min_soundness=0.5, method="random").lines} == {"random"}
     with pytest.raises(InputError, match="no method 'lime'"):
@@ -132,14 +124,6 @@ def test_a_control_that_misses_a_bar_is_as_it_should_be(name: str) -> None:
     assert verdicts == ["passes", "passes", "control: misses it", "control: reaches it"]
     assert "a control knows nothing of the net, so it must miss at least one bar; each does" in result.notes
     assert not any("no control" in note or "reaches every bar" in note for note in result.notes)
-
-
-def test_two_controls_that_reach_every_bar_are_named_in_one_sentence() -> None:
-    found = with_control(GOOD)
-    both = replace(
-        found, results=(*found.results, replace(found.results[1], name="edges", settings={"method": "edges"}))
-    )
-    assert "the controls noise and edges reach every bar" in str(audit(both, min_soundness=0.8))
 
 
 @pytest.mark.parametrize("method", [None, "m"])

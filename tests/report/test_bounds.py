@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
@@ -18,7 +17,6 @@ from proofmap.core.errors import InputError
 from proofmap.results.bounds import bounds
 from proofmap.study import run_study
 from tests.command import run as command
-from tests.report.test_notebook import Page
 from tests.study.studies import toy_study
 from tests.toys import conv_classifier, pixels
 
@@ -141,15 +139,6 @@ def test_a_bound_that_another_method_beats_is_widened_and_said() -> None:
     assert not any("beaten" in note for note in bounds(by_hand()).notes)
 
 
-def test_of_several_bounds_the_farthest_counts() -> None:
-    evaluation = with_areas([[0.5]], [[0.3]], [[0.6]], {"longer": [[0.2]], "mine": [[0.4]]})
-    one, other, longer, mine = evaluation.results
-    longer = dataclasses.replace(longer, settings={"target": "weakest"})
-    evaluation = dataclasses.replace(evaluation, results=(one, other, longer, mine))
-    found = bounds(evaluation)
-    assert [m.method for m in found.methods] == ["mine"] and not any("beaten" in n for n in found.notes)
-
-
 def test_pairs_without_a_bound_do_not_count_and_are_said() -> None:
     evaluation = with_areas(
         f=[[0.5, 0.2], [0.5, 0.2]],
@@ -174,20 +163,6 @@ def judged() -> pm.Evaluation:
     return pm.evaluate(conv_classifier(8, 4), pixels(4, 8), methods=methods, labels="top3")
 
 
-def test_overshoot_and_shortfall_are_the_scores_of_pairs(judged: pm.Evaluation) -> None:
-    found = bounds(judged)
-    assert [m.method for m in found.methods] == ["gradient-x-input", "random"]
-    for line in found.methods:
-        pairs = judged[line.method].pairs
-        assert line.overshoot.value == pytest.approx(float(-pairs["soundness"].log().mean()), abs=1e-5)
-        believed = judged.f >= 0.01
-        assert line.shortfall.value == pytest.approx(
-            float(-pairs["completeness"][believed].log().mean()), abs=1e-5
-        )
-    weakest, strongest = (judged[f"belief-mask:passes=30,fills=gray,target={t}"] for t in ("w", "s"))
-    assert (weakest.insertion.auc < strongest.insertion.auc).all()
-
-
 def test_the_lines_below_say_what_the_table_depends_on(judged: pm.Evaluation) -> None:
     told = bounds(judged).table()
     for words in (
@@ -204,20 +179,6 @@ def test_the_lines_below_say_what_the_table_depends_on(judged: pm.Evaluation) ->
         for r in judged.results
     ]
     assert "another insertion curve" in bounds(dataclasses.replace(judged, results=tuple(results))).table()
-
-
-def test_every_form_has_the_same_rows(judged: pm.Evaluation) -> None:
-    found = bounds(judged)
-    header, rows = found.cells()
-    assert Page(found._repr_html_()).rows == [header, *rows]
-    assert str(found) == found.table() and found.markdown().startswith("| method | overshoot ↓ |")
-    lines = list(csv.DictReader(found.csv().splitlines()))
-    record = json.loads(found.json())
-    for line, plain, method in zip(lines, record["methods"], found.methods, strict=True):
-        assert line["method"] == plain["method"] == method.method
-        assert float(line["shortfall_by_choice_low"]) == method.shortfall_by_choice.low
-        assert plain["shortfall_by_choice"]["low"] == method.shortfall_by_choice.low
-        assert float(line["matchable"]) == record["matchable"]["value"] == found.matchable.value
 
 
 # ---- what is missing ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from proofmap.report import figures
 from proofmap.report.figures import drawing, grid
 from proofmap.report.figures.curves import CurvesFigure, Line, Panel, curves_figure, tv_curves
 from proofmap.report.figures.desk import desk, desk_of, desk_of_photo
-from proofmap.report.figures.label_matrix import LabelMatrix, Matrix, label_matrix
+from proofmap.report.figures.label_matrix import label_matrix
 from proofmap.report.figures.learned import artifacts, masks_by_k
 from proofmap.report.figures.masks import mask_grid, two_objects, two_objects_of, wrong_mask_grid
 from proofmap.report.figures.scatter import ScatterFigure, ScatterPanel, ScatterPoint, scatter_figure
@@ -238,18 +238,6 @@ def test_marks_that_cover_one_another_share_one_text() -> None:
     assert all(b.x0 >= 0 and b.x1 <= figure.bbox.width for b in boxes)
 
 
-def test_42_methods_have_marks_of_their_own() -> None:
-    assert (
-        len(
-            {
-                (drawing.COLOURS[k % len(drawing.COLOURS)], drawing.MARKERS[k % len(drawing.MARKERS)])
-                for k in range(42)
-            }
-        )
-        == 42
-    )
-
-
 def test_the_caption_says_how_many_images_best_effort_counts(found: pm.Evaluation) -> None:
     results = [
         dataclasses.replace(r, scores=tuple(dataclasses.replace(s, n=2) for s in r.scores))
@@ -324,13 +312,6 @@ def test_signs_agree_with_the_scores() -> None:
         assert sign == ("↓" if alpha < 0.8 else "↑" if beta < 0.8 else "=")
 
 
-def test_all_words_of_a_grid_are_drawn_and_dollars_stay_dollars(found: pm.Evaluation) -> None:
-    shown = words(drawn(mask_grid(found)))
-    assert {"image", "grad-cam", "random*"} <= set(shown)
-    labels = {found.label_names[a].replace("$", r"\$") for a in found.labels[:, 0].tolist()}
-    assert labels <= set(shown)
-
-
 def test_signs_are_those_of_the_scores_not_of_the_drawn_curve(found: pm.Evaluation) -> None:
     """A run may score proofs on another curve than the one that is drawn."""
     first = found.results[0]
@@ -357,35 +338,6 @@ def test_a_grid_has_as_many_rows_as_are_asked_for(found: pm.Evaluation) -> None:
     assert len(mask_grid(found, rows=2).rows) == 2
     assert len(wrong_mask_grid(found, rows=99).rows) == len(found)
     assert [_rows(name, 7) for name in ("mask-grid", "curves")] == [{"rows": 7}, {}]
-
-
-def test_headings_of_narrow_columns_are_turned_and_whole() -> None:
-    cell = grid.GridCell(np.zeros((2, 2, 3), np.uint8), ".5")
-    for columns, turned in ((3, False), (16, True)):
-        names = ("image", *["Gradient x Input, unsigned"] * (columns - 1))
-        record = grid.GridFigure("g", "about", names, ((cell,) * columns,), "")
-        shown = drawn(record)
-        assert not any("…" in word for word in words(shown))
-        assert any(t.get_rotation() == 90 for t in shown.texts) is turned
-        assert all(t.get_window_extent().y1 < shown.bbox.y1 for t in shown.texts), (
-            "no heading leaves the page"
-        )
-
-
-def test_names_with_line_breaks_and_controls_are_drawn_in_one_line(
-    f: pm.Classifier, images: Tensor, found: pm.Evaluation
-) -> None:
-    strange = "a\nb\x07\tc"
-    results = tuple(dataclasses.replace(r, name=f"{k} {strange}") for k, r in enumerate(found.results))
-    renamed = dataclasses.replace(
-        found, results=results, label_names=tuple(f"{n}\n{k}" for k, n in enumerate(found.label_names))
-    )
-    made = [figures.make_figure(name, evaluation=renamed) for name in figures.figures_of(renamed)]
-    for figure in [*made, desk_of(renamed), two_objects(renamed)]:
-        assert "\n" not in figure.caption()
-        shown = drawn_words(figure)
-        assert not any(c in text for text in shown for c in "\t\x07"), figure.name
-        assert not any("a\nb" in text or "cat\n0" in text for text in shown), figure.name
 
 
 def test_a_place_without_labels_is_refused(found: pm.Evaluation) -> None:
@@ -458,21 +410,6 @@ def test_the_matrix_is_by_label_when_all_images_have_the_same(found: pm.Evaluati
     image = drawn(record).axes[0].get_images()[0].get_array()
     assert np.asarray(image)[:4] == pytest.approx(expected, abs=1e-6)
     assert np.asarray(image)[4] == pytest.approx(np.array(record.believed), abs=1e-6)
-
-
-def test_numbers_in_the_matrix_contrast_with_their_cells() -> None:
-    """By the colour below them, whatever value it stands for: the brightest cell may hold a small number."""
-    areas = ((0.0, 0.09), (0.01, 0.05))
-    record = LabelMatrix(("a", "b"), (0.1, 0.05), (Matrix("m", False, areas),), False, "", "Settings.")
-    axis = drawn(record).axes[0]
-    (picture,) = axis.get_images()
-    for text in axis.texts:
-        j, i = text.get_position()
-        rgb = np.array(picture.to_rgba(picture.get_array()[int(i), int(j)])[:3])
-        luminance = float(rgb**2.2 @ [0.2126, 0.7152, 0.0722])
-        contrast = (luminance + 0.05) / 0.05 if text.get_color() == "black" else 1.05 / (luminance + 0.05)
-        assert contrast > 4.4
-    assert {text.get_color() for text in axis.texts} == {"black", "white"}
 
 
 def test_the_matrix_is_by_order_when_images_have_labels_of_their_own(

@@ -18,7 +18,7 @@ from proofmap.core import streams
 from proofmap.core.errors import InputError
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top, rank
-from proofmap.report import html, opening, page_pictures, pictures, sheets
+from proofmap.report import opening, page_pictures, pictures, sheets
 from proofmap.report.choice import Choice, choose_pictured
 from proofmap.report.figures import scatter
 from proofmap.report.html import write_report
@@ -220,28 +220,6 @@ def test_of_many_labels_the_probable_and_the_least_sound_are_drawn(tmp_path: Pat
     assert page.record["matrix"] is None and "66 more labels were judged" in page.text
 
 
-def test_the_matrix_is_the_mean_over_images_of_what_belongs_to_each_pair_of_labels() -> None:
-    evaluation = judged(3, labels="all", methods=["gradient"])  # each image has its own order of the labels
-    found = html.mean_matrix(evaluation)
-    assert found is not None and found["shared"] and found["names"] == list(STRANGE)
-    matrix = evaluation.results[0].insertion.matrix
-    assert matrix is not None
-    for a in range(6):
-        for b in range(6):
-            cells = [
-                float(matrix[i, row.index(a), row.index(b)])
-                for i, row in enumerate(evaluation.labels.tolist())
-            ]
-            assert found["methods"][0][a][b] == pytest.approx(sum(cells) / 3, rel=1e-5)
-
-
-def test_where_images_have_their_own_labels_the_matrix_goes_by_place(evaluation: pm.Evaluation) -> None:
-    found = html.mean_matrix(evaluation)
-    assert found is not None and not found["shared"]
-    assert found["names"] == ["label 1", "label 2", "label 3", "label 4"]
-    assert found["f"] == pytest.approx(evaluation.f.mean(dim=0).tolist(), rel=1e-5)
-
-
 def test_the_page_calls_a_map_what_its_scores_call_it(evaluation: pm.Evaluation) -> None:
     """A run may score proofs on another curve than the one that is drawn."""
     first = evaluation.results[0]
@@ -286,17 +264,6 @@ def test_the_table_says_how_many_images_count_where_that_differs(
     assert table.count(" n=2 ") == 1 and table.count(" n=3 ") == 2
     assert "over different images" in table and "over different images" in text.split("All scores")[0]
     assert "n=" not in PageParts(write_report(evaluation, tmp_path / "s.html")).text
-
-
-def test_names_with_line_breaks_and_controls_have_a_page(tmp_path: Path) -> None:
-    names = ["line\nbreak", "tab\tand|pipe\r\x07"]
-    found = judged(2, names=names, label_names=["a\nb", "c\x00d", "e"], labels="top2", methods=["gradient"])
-    page = PageParts(write_report(found, tmp_path / "r.html"))
-    assert page.record["images"]["names"] == [
-        "line\nbreak",
-        "tab\tand|pipe\\r\\x07",
-    ]  # spelled out, as on a terminal
-    assert "line\nbreak" in page.text
 
 
 def test_pages_and_sheets_say_what_hidden_pixels_showed(tmp_path: Path) -> None:
@@ -403,19 +370,6 @@ def test_the_net_says_its_first_choice_only_where_that_is_known() -> None:
     assert opening.headline(several)["headline"] == "What the net says of 2 images, and why"
 
 
-def test_metrics_asked_for_twice_are_drawn_twice() -> None:
-    twice = judged(
-        2, metrics=[*pm.default_metrics(), *pm.default_metrics("released")], methods=["random"], labels="top2"
-    )
-    panels = scatter.scatter_panels(twice)
-    assert [(p.x, p.y) for p in panels] == [
-        ("completeness", "soundness"),
-        ("best-effort", "soundness"),
-        ("completeness-2", "soundness-2"),
-        ("best-effort-2", "soundness-2"),
-    ]
-
-
 def test_every_mark_of_the_scatter_has_its_number_in_one_text() -> None:
     rng = np.random.default_rng(0)
     places = [*rng.uniform(0, 1, (12, 2)).tolist(), [0.5, 0.5], [0.501, 0.5]]
@@ -476,14 +430,6 @@ def test_the_worst_of_each_method_and_some_at_random_are_shown() -> None:
     assert choice == choose_pictured(found, worst=4, random=5, seed=1)
     assert choice != choose_pictured(found, worst=4, random=5, seed=2)
     assert set(choose_pictured(found, among=range(40, 70)).indices) <= set(range(40, 70))
-
-
-def test_the_choice_needs_no_metric_by_name() -> None:
-    found = with_values({"a": {"area": torch.rand(50)}})
-    choice = choose_pictured(found, worst=2, random=2)
-    assert len(choice.indices) == 6 and "6 at random" in choice.rule  # what cannot be worst is drawn
-    with pytest.raises(InputError, match="negative"):
-        choose_pictured(found, random=-1)
 
 
 def test_the_page_states_the_choice(evaluation: pm.Evaluation, tmp_path: Path) -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import ClassVar
 
 import pytest
-import torch
 
 import proofmap as pm
 from proofmap.core.errors import InputError
 from proofmap.metrics import BestEffort, Completeness, Soundness
 from proofmap.report.choice import choose_pictured
 from proofmap.report.figures.scatter import scatter_figure, scatter_panels
-from proofmap.report.html import write_report
-from proofmap.results import score_tables
 from proofmap.results.audit import audit
 from proofmap.results.proof_shape import proof_values
 from proofmap.results.statistics import Score
 from proofmap.results.verdict import verdict
-from tests.report.pages import PageParts, judged
+from tests.report.pages import judged
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,15 +82,6 @@ def test_the_worst_images_are_chosen_by_kind(usual: pm.Evaluation, renamed: pm.E
     assert "worst in soundness" in choose_pictured(renamed, worst=1, random=1).rule
 
 
-def test_the_page_lists_the_renamed_soundness_first(renamed: pm.Evaluation, tmp_path: Path) -> None:
-    page = PageParts(write_report(renamed, tmp_path / "r.html"))
-    metrics = {m["name"]: m for m in page.record["metrics"]}
-    assert metrics["stays-below"]["kind"] == "soundness"
-    assert "not believe" in metrics["stays-below"]["description"]
-    (script,) = [text for attributes, text in page.scripts if attributes.get("type") == "module"]
-    assert 'metric.kind === "soundness"' in script
-
-
 def test_bars_are_for_kinds(renamed: pm.Evaluation) -> None:
     bars = {"stays-below": 0.0}
     both = [result.name for result in renamed.results]
@@ -104,17 +90,6 @@ def test_bars_are_for_kinds(renamed: pm.Evaluation) -> None:
     assert result.passes  # the bar by name goes before the one by kind
     with pytest.raises(InputError, match="gradient was not judged by soundness; there are completeness"):
         audit(judged(1, methods=["gradient"], metrics=[Completeness()]), min_soundness=0.5)
-
-
-def test_the_rule_of_best_effort_goes_by_kind(renamed: pm.Evaluation) -> None:
-    values = torch.tensor([0.5, math.nan, math.nan, math.nan])
-    results = []
-    for result in renamed.results:
-        scores = tuple(replace(s, n=1) if s.name == "tries" else s for s in result.scores)
-        results.append(replace(result, scores=scores, values={**result.values, "tries": values}))
-    notes = score_tables.score_notes(replace(renamed, results=tuple(results)))
-    rule = "where a judged label other than the top one has f >= 0.01"
-    assert f"tries counts 1 of 4 images: those {rule}" in notes
 
 
 def test_a_famous_name_alone_is_no_kind() -> None:

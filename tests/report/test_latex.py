@@ -39,11 +39,6 @@ def test_values_count_as_they_are_printed() -> None:
     assert bold(score_tables.latex(scored(cost=[0.001, 0.002, 0.003]))) == [[".001"], [".002"], []]
 
 
-def test_of_two_methods_the_better_is_bold_and_of_one_none() -> None:
-    assert bold(score_tables.latex(scored(m=[0.9, 0.8]))) == [[".90"], []]
-    assert bold(score_tables.latex(scored(m=[0.9]))) == [[]]
-
-
 def test_a_score_without_images_is_a_dash_and_never_bold() -> None:
     found = score_tables.latex(scored(m=[math.nan, 0.8, 0.7, 0.6]))
     assert bold(found) == [[], [".80"], [".70"], []]
@@ -66,13 +61,6 @@ def test_markdown_and_latex_mark_the_same_cells() -> None:
     in_markdown = [re.findall(r"\*\*(\S+)[^|]*\*\*", row) for row in rows]
     assert in_markdown == bold(score_tables.latex(found))
     assert [any(row) for row in score_tables.best_two(found)] == [bool(row) for row in in_markdown]
-
-
-def test_label_free_methods_are_marked_and_explained() -> None:
-    text = score_tables.latex(judged())
-    assert "random$^{*}$ &" in text and "gradient-x-input &" in text
-    assert "$^{*}$ one map for all labels" in text
-    assert "random\\*" in score_tables.score_markdown(judged())
 
 
 def test_every_row_has_as_many_cells_as_the_head_and_the_braces_close() -> None:

@@ -62,12 +62,6 @@ def test_a_photo_that_is_seen_whole_needs_no_original() -> None:
     assert original_of(Image.new("RGB", (300, 300)), Pictures(size=(14, 14), resize=16), cropped=True) is None
 
 
-@pytest.mark.parametrize("size", [(1, 1), (1, 4000), (4000, 1), (5, 3)])
-def test_any_proportions_can_be_drawn(size: tuple[int, int]) -> None:
-    drawn = framed(Image.new("RGB", size), SQUARE.seen_part(Image.new("RGB", size)))
-    assert max(drawn.size) <= 320 and min(drawn.size) >= 1
-
-
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A net that takes squares, a panorama and a square."""

@@ -38,13 +38,6 @@ def found() -> dict[Inputs, pm.Evaluation]:
     return {inputs: evaluated(inputs) for inputs in (SERIES, ROWS)}
 
 
-def test_an_evaluation_knows_its_inputs(found: dict[Inputs, pm.Evaluation]) -> None:
-    for inputs, evaluation in found.items():
-        assert evaluation.inputs == inputs
-        assert evaluation.image_of(0).shape == inputs.shape
-        assert evaluation.map_of(evaluation.results[0], 0, 1).shape == inputs.positions
-
-
 @KINDS
 def test_the_kept_picture_shows_the_bands_of_the_top_positions(
     inputs: Inputs, found: dict[Inputs, pm.Evaluation]
@@ -70,15 +63,6 @@ def test_the_heat_of_a_position_colours_its_whole_band(
     colours = 0.35 * 250 + 0.65 * pictures.heat_colours(pictures.displayed(heat))
     expected = np.repeat(colours, paper.shape[0] // inputs.count, axis=0)
     assert np.abs(paper - expected).max() <= 0.5
-
-
-@KINDS
-def test_sheets_are_as_flat_as_their_pictures(inputs: Inputs, found: dict[Inputs, pm.Evaluation]) -> None:
-    for draw in (sheets.proof_sheet, sheets.comparison_sheet):
-        page = np.asarray(draw(found[inputs], 0))
-        assert page.std() > 10 and page.shape[0] < 0.85 * page.shape[1]  # notes and captions included
-    notes = sheets.sheet_notes(found[inputs], 0)
-    assert f"while the map's {inputs.position_noun} are shown" in notes[0]
 
 
 @KINDS

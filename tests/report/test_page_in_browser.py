@@ -143,21 +143,6 @@ def test_the_page_of_explain_has_labels_side_by_side(open_page: Any, tmp_path: P
 
 
 @pytest.mark.slow
-def test_the_page_of_explain_has_a_row_for_each_method(open_page: Any, tmp_path: Path) -> None:
-    found = judged(1, (32, 20), labels="top2", methods=["gradient", "gradient-x-input"])
-    page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
-    assert page.locator(".row header h4").all_text_contents() == ["gradient", "gradient-x-input"]
-    assert page.locator(".row").count() == 2 and page.locator(".row .cell").count() == 4
-    names = [found.label_names[int(a)] for a in found.labels[0]]
-    assert page.locator(".row .cell h4").all_text_contents() == [*names, *names]
-    page.locator(".chip").nth(1).click()
-    assert page.locator(".row .cell:visible h4").all_text_contents() == [names[0], names[0]]
-    page.locator("#share").fill("100")  # one slider for both rows
-    page.locator(".reading-off:visible").nth(1).filter(has_text="at 50 %:").wait_for()
-    assert page.locator(".reading-off:visible").filter(has_text="at 50 %:").count() == 2
-
-
-@pytest.mark.slow
 def test_signed_maps_are_painted_in_two_colours_around_zero(open_page: Any, tmp_path: Path) -> None:
     found = judged(1, (32, 20), labels="top1", methods=["gradient-x-input"])
     page = open_page(write_report(found, tmp_path / "r.html", explained=True), height=ALL)
@@ -169,14 +154,6 @@ def test_signed_maps_are_painted_in_two_colours_around_zero(open_page: Any, tmp_
     assert (red_minus_blue[heat > size] > 30).all() and (red_minus_blue[heat < -size] < -30).all()
     drawn = np.asarray(overlay(found.image_of(0), torch.tensor(heat), found.inputs, signed=True)).astype(int)
     assert np.abs(pixels[..., :3] - drawn).mean() < 6, "the page paints what the sheet shows"
-
-
-@pytest.mark.slow
-def test_views_can_be_left_out(open_page: Any, report: Path) -> None:
-    page = open_page(report)
-    page.locator("[data-view=heat]").uncheck()
-    assert not page.locator("canvas.heat").first.is_visible()
-    assert page.locator("canvas.kept").first.is_visible()
 
 
 @pytest.mark.slow
@@ -301,13 +278,6 @@ def _pictures_of(pdf: bytes, width: int, height: int) -> list[np.ndarray]:
 
 
 @pytest.mark.slow
-def test_paper_has_no_buttons(open_page: Any, report: Path) -> None:
-    page = open_page(report)
-    page.emulate_media(media="print")
-    assert not page.locator("#theme").is_visible()
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("explained", [False, True])
 def test_a_telephone_needs_no_scrolling_sideways(
     open_page: Any, evaluation: pm.Evaluation, tmp_path: Path, explained: bool
@@ -316,16 +286,6 @@ def test_a_telephone_needs_no_scrolling_sideways(
     page = open_page(path, width=390)
     assert page.evaluate("() => document.documentElement.scrollWidth") == 390
     assert page.locator("#share").is_visible() and page.locator(".rounded").is_visible()
-
-
-@pytest.mark.slow
-def test_names_that_are_cut_off_say_themselves_when_pointed_at(open_page: Any, tmp_path: Path) -> None:
-    long = "a very long name of a photo that no column holds.png"
-    found = judged(1, 8, labels="top1", methods=["gradient"], names=[long], label_names=["x" * 60, "y" * 60])
-    page = open_page(write_report(found, tmp_path / "r.html"))
-    assert page.locator("#list tbody th").get_attribute("title") == long
-    assert str(page.locator("#list tbody td").first.get_attribute("title"))[0] * 60 in ("x" * 60, "y" * 60)
-    assert page.locator(".mark-names li").all_inner_texts() == ["gradient"]
 
 
 @pytest.mark.slow
@@ -339,23 +299,6 @@ def test_every_curve_says_its_scale_and_no_curve_is_written_over(open_page: Any,
     )
     assert scale["y"] + scale["height"] <= drawing["y"] + 1
     assert "it differs between labels" in page.inner_text("#pictures")
-
-
-@pytest.mark.slow
-def test_small_pictures_are_enlarged_without_smoothing(open_page: Any, report: Path) -> None:
-    page = open_page(report)
-    rendering = page.locator("canvas.kept, canvas.heat, img.photo").evaluate_all(
-        "(all) => all.map((node) => getComputedStyle(node).imageRendering)"
-    )
-    assert set(rendering) == {"pixelated"}
-
-
-@pytest.mark.slow
-def test_many_labels_have_a_picture_of_the_matrix(open_page: Any, tmp_path: Path) -> None:
-    evaluation = judged(2, 8, label_names=[f"label {k}" for k in range(40)], labels="all", methods=["random"])
-    page = open_page(write_report(evaluation, tmp_path / "r.html"))
-    canvas = page.locator("#matrices canvas")
-    assert canvas.get_attribute("width") == "40" and "40 labels" in str(canvas.get_attribute("aria-label"))
 
 
 @pytest.mark.slow
@@ -514,28 +457,3 @@ def test_a_proof_is_a_bar_with_its_words_and_its_curve_sets_the_slider(
         above = sum(v > m[a][a] for m in shown["methods"] for a in asked for v in m[a])
         assert page.locator("#matrices td.above").count() == above and (above > 0) == some
         assert page.locator("#matrices .answer").all_text_contents() == shown["answers"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme, width", [("light", 1440), ("dark", 390)])
-def test_the_page_with_wrong_labels_is_accessible_and_fits(
-    open_page: Any, tested: Path, scheme: str, width: int
-) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
-    page = open_page(tested, width=width, height=ALL, scheme=scheme)
-    page.locator("details").evaluate_all("(all) => all.forEach((details) => { details.open = true; })")
-    assert page.evaluate("() => document.documentElement.scrollWidth") == width
-    found = axe.Axe().run(page).response["violations"]
-    serious = [
-        (v["id"], n["html"][:200])
-        for v in found
-        if v["impact"] in ("serious", "critical")
-        for n in v["nodes"]
-    ]
-    assert serious == []
-    page.emulate_media(media="print")
-    assert not page.locator(".sections").is_visible() and page.locator("#opening img").first.is_visible()
-    right = page.locator("main *").evaluate_all(
-        "(all) => Math.max(...all.map((n) => n.getBoundingClientRect().right))"
-    )
-    assert right <= width or width < 700, "nothing is cut off on paper"

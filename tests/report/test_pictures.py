@@ -12,7 +12,6 @@ from PIL import Image, ImageDraw
 
 from proofmap.core.inputs import Pictures
 from proofmap.core.ranking import keep_top
-from proofmap.core.text import one_line
 from proofmap.judging import evaluate
 from proofmap.report import pictures, sheets
 from proofmap.results import proof_shape
@@ -48,10 +47,6 @@ def test_outliers_do_not_darken_the_rest_of_a_map() -> None:
     assert pictures.displayed(heat)[50].mean() == pytest.approx(0.5, abs=0.03)
 
 
-def test_gray_scale_images_can_be_drawn() -> None:
-    assert pictures.overlay(torch.rand(1, 8, 8), torch.rand(8, 8), Pictures(size=(8, 8))).size == (8, 8)
-
-
 def test_more_than_three_channels_show_the_first_three_and_two_their_mean_as_gray() -> None:
     image = torch.rand(5, 4, 4, generator=torch.Generator().manual_seed(0))
     inputs = Pictures(size=(4, 4))
@@ -59,12 +54,6 @@ def test_more_than_three_channels_show_the_first_three_and_two_their_mean_as_gra
     gray = np.asarray(pictures.photo(image[:2], inputs))
     expected = (255 * (image[0] + image[1]) / 2).round().numpy()
     assert (np.abs(gray - expected[..., None]) <= 1).all() and (gray == gray[..., :1]).all()
-
-
-def test_long_text_is_shortened_to_its_column() -> None:
-    cell = sheets.SheetCell(None, (sheets.SheetText("a very long label name " * 10),))
-    page = sheets.sheet("t" * 500, [[cell, sheets.SheetCell(None)]], side=120)
-    assert np.asarray(page)[:, -10:].min() == 255  # nothing runs over the right margin
 
 
 @pytest.fixture
@@ -107,15 +96,6 @@ def test_the_shape_of_a_proof_is_drawn_to_scale() -> None:
     assert page.getpixel((20, 15)) != page.getpixel((21, 15))  # how few pixels reach it
 
 
-def test_notes_are_broken_into_lines_and_none_of_their_words_is_lost(drawn: list[str]) -> None:
-    found = judged(1, 8, methods=["gradient-x-input"], labels="top1")
-    sheet = sheets.comparison_sheet(found, 0)
-    words = " ".join(drawn)
-    for note in (*sheets.sheet_notes(found, 0), pictures.SIGNED_NOTE[1:], *pictures.SIGNED_WORDS):
-        assert note in words
-    assert np.asarray(sheet)[:, -10:].min() == 255, "nothing runs over the right margin"
-
-
 def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:
     """A run may score proofs on another curve than the one that is drawn."""
     found = judged(2, 8, methods=["gradient"], labels="top3")
@@ -129,31 +109,6 @@ def test_the_verdict_of_a_map_is_that_of_its_scores() -> None:
         (0.3, 1.0)
     )  # the drawn curve matches f
     assert proof_shape.proof_values(found, replace(changed, pairs={}), 0, 1) == pytest.approx((1.0, 1.0))
-
-
-def test_the_verdicts_of_an_evaluation_are_those_of_its_own_curve() -> None:
-    found = judged(2, 8, methods=["gradient"], labels="top3")
-    result = found.results[0]
-    for i in range(2):
-        for j in range(3):
-            recomputed = proof_shape.proof_values(found, replace(result, pairs={}), i, j)
-            assert proof_shape.proof_values(found, result, i, j) == pytest.approx(recomputed, rel=1e-6)
-
-
-@pytest.mark.parametrize("name", ["two\nlines", "a\ttab", "\r\n\x00\x1b[0m", "half \udcff name", "\n"])
-def test_a_name_with_line_breaks_or_controls_is_drawn(name: str) -> None:
-    found = judged(1, 8, methods=["gradient"], labels="top2", label_names=[name, "b", "c"])
-    strange = replace(
-        found, image_names=(name,), results=tuple(replace(r, name=f"{name}:x") for r in found.results)
-    )
-    for sheet in (sheets.proof_sheet(strange, 0), sheets.comparison_sheet(strange, 0)):
-        assert np.asarray(sheet).min() < 128
-
-
-def test_one_line_keeps_what_can_be_printed() -> None:
-    assert one_line("f = 0.5   AUC = 0.4") == "f = 0.5   AUC = 0.4"
-    assert one_line("a\r\n\t b\x00\x85c") == "a b c"
-    assert one_line("Füchse 🦊 |*_") == "Füchse 🦊 |*_"
 
 
 # ---- signed maps -------------------------------------------------------------------------------------------

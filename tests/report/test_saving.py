@@ -64,26 +64,6 @@ def proof_of(n: int = 2, **options: Any) -> pm.Proof:
 # ---- how much is drawn -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("draw", [sheets.comparison_sheet, sheets.proof_sheet])
-def test_a_sheet_is_no_wider_for_forty_labels_than_for_eight(draw: Any) -> None:
-    few, many = judged(n=1, outputs=8), judged(n=1, outputs=40)
-    assert draw(many, 0).width == draw(few, 0).width
-    assert "Shown: the first 8 of 40 labels." in sheets.sheet_notes(many, 0)
-    assert not any("Shown" in note for note in sheets.sheet_notes(few, 0))
-
-
-def test_an_image_with_few_labels_among_others_with_many_says_nothing_was_left_out() -> None:
-    table = torch.arange(9).repeat(2, 1)
-    table[1, 2:] = -1
-    evaluation = judged(n=2, outputs=9, labels=table)
-    assert "Shown: the first 8 of 9 labels." in sheets.sheet_notes(evaluation, 0)
-    assert not any("Shown" in note for note in sheets.sheet_notes(evaluation, 1))
-
-
-def test_fifty_images_can_be_looked_through() -> None:
-    assert sheets.MOST_IMAGES == 50
-
-
 def test_the_first_images_get_sheets_and_the_sheets_say_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,10 +138,6 @@ def test_a_chart_calls_a_label_the_top_one_only_if_it_is(labels: Any, title: str
     ]
 
 
-def test_one_label_has_one_chart() -> None:
-    assert [panel.title for panel in curves_figure(judged(labels=[1])).panels] == ["the first label"]
-
-
 # ---- names -------------------------------------------------------------------------------------------------
 
 
@@ -231,10 +207,6 @@ def test_several_thresholds_are_listed_with_their_scores() -> None:
     metrics = [Completeness(), Soundness(), Soundness(e2=0.1)]
     table = judged(metrics=metrics).table()
     assert "thresholds e1 = 0.01, e2 = 0.001 (soundness), e2 = 0.1 (soundness-2); " in table
-
-
-def test_without_thresholds_none_are_quoted() -> None:
-    assert "thresholds" not in judged(metrics=[EveryOther()]).table()
 
 
 # ---- permissions -------------------------------------------------------------------------------------------

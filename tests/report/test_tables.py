@@ -8,7 +8,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from torch import Tensor
 
 import proofmap as pm
 from proofmap.report.display import evaluation_json
-from proofmap.report.figures.curves import curves_figure
 from proofmap.report.figures.scatter import scatter_figure
 from proofmap.results import score_tables, tables
 from proofmap.results.audit import audit
@@ -85,23 +83,6 @@ def test_numbers_are_printed_as_papers_print_them() -> None:
     }
     assert {value: tables.number(value) for value in printed} == printed
     assert tables.number(-0.0) == ".00" and tables.number(float("nan")) == "-"
-
-
-def test_the_drawn_lines_are_the_curves_means(evaluation: pm.Evaluation) -> None:
-    line = curves_figure(evaluation).panels[0].lines[0]
-    curves = evaluation.results[0].insertion
-    assert line.probabilities == pytest.approx(curves.probabilities[:, 0].mean(dim=0).tolist())
-    assert line.probabilities[-1] == pytest.approx(line.believed, abs=1e-6)  # all pixels shown: f itself
-
-
-@pytest.mark.usefixtures("drawn_figures")
-def test_charts_are_drawn(evaluation: pm.Evaluation, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    written = evaluation.save(tmp_path)
-    assert {"curves.png", "completeness-soundness.png", "x.compared.png", "x-2.compared.png"} <= {
-        p.name for p in written
-    }
-    assert not list(tmp_path.glob(".*"))  # no partial files
 
 
 # ---- methods that count different images -------------------------------------------------------------------
@@ -198,15 +179,6 @@ def test_the_papers_rule_is_named_and_its_count() -> None:
     ) in with_best_effort(judged, 0.1, "paper").table().splitlines()
 
 
-def test_the_rule_and_the_count_are_named_where_every_image_counts_too() -> None:
-    judged = {"a": {"soundness": [0.9] * 3, "best-effort": [0.5] * 3}}
-    told = with_best_effort(judged).table()
-    assert (
-        "best effort counts 3 of 3 images: those where a judged label other than the top one has f >= 0.01"
-        in told
-    )
-
-
 # ---- any name ----------------------------------------------------------------------------------------------
 
 
@@ -264,36 +236,6 @@ def test_soundness_of_labels_that_the_net_selected_is_called_optimistic() -> Non
     assert f"soundness over {many} of 6 labels" in found.table()
     assert "labels p>=0.18 are those that the net itself believes" in found.table()
     assert "soundness is optimistic" in found.table()
-
-
-def test_labels_outside_the_label_set_do_not_count_as_left_out() -> None:
-    found = page_judged(1, 8, methods=["gradient"], labels="top2")
-    within = replace(found, settings={**found.settings, "label_set": [0, 1, 2]})
-    assert "soundness over 2 of 3 labels" in within.table()
-
-
-def test_captions_print_the_thresholds_of_each_score() -> None:
-    metrics = [pm.metrics.Completeness(), pm.metrics.Soundness(e2=0.1), pm.metrics.Soundness(e2=0.2)]
-    caption = scatter_figure(page_judged(1, 8, methods=["gradient"], metrics=metrics)).caption()
-    assert (
-        "e1 = 0.01" in caption and "e2 = 0.1 (soundness)" in caption and "e2 = 0.2 (soundness-2)" in caption
-    )
-
-
-def test_the_step_error_is_called_an_estimate() -> None:
-    found = page_judged(2, 8, methods=["gradient"])
-    error = float(found.results[0].insertion.error.max())
-    assert f"about {error:.3f} or less (estimated by leaving out every second point)" in found.table()
-
-
-def test_a_heading_that_is_left_out_is_repeated_when_rows_are_stacked() -> None:
-    rows = [["occlusion", "gray", ".97"], ["", "mask", ".96"]]
-    assert tables.aligned(["method", "fill", "soundness"], rows, width=16).splitlines() == [
-        "occlusion, gray",
-        "  soundness .97",
-        "occlusion, mask",
-        "  soundness .96",
-    ]
 
 
 def test_a_table_that_is_too_wide_is_stacked_and_loses_nothing(evaluation: pm.Evaluation) -> None:

@@ -148,15 +148,6 @@ def test_the_metrics_of_a_run_that_was_begun_with_another_are_finished(
     _assert_finished(found, tmp_path / "out", learned)
 
 
-def test_a_recipe_of_more_images_than_the_run_that_it_begins_with(
-    tmp_path: Path, data: Path, learned: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proofmap.report.runs.write_report", lambda _, path, **__: path)
-    monkeypatch.setattr("proofmap.reproduce.run.draw", lambda _, path: path)
-    found = reproduce("cifar10-curves", tmp_path / "out", data=data, quick=True, start=learned, images=3)
-    assert {n["n"] for n in found.outcome.tables[0].records} == {3}  # though other rows of the run have two
-
-
 def test_a_run_of_other_source_is_refused_and_nothing_is_left(
     tmp_path: Path,
     data: Path,
@@ -234,18 +225,6 @@ def test_rows_that_are_not_there_or_belong_together_are_refused(
     assert command(monkeypatch, "reproduce", "cifar10-curves", *asked, "TV 0") == 2
     assert "leave out --rows" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
-
-
-def test_only_rows_that_were_asked_for_are_told_to_be_left_out(tmp_path: Path, data: Path) -> None:
-    recipe = Recipe.named("imagenette").with_variant(data)
-    settings = recipe.chosen(data=data)
-    job = Job(recipe, settings, tmp_path, missing=["Phang et al."], data=data)
-    assert [note.split(",")[0] for note in job.left_out()] == ["left out: Phang et al."]
-    some = replace(job, settings=with_rows(settings, ["Ours", "Dab*"]), all_settings=settings)
-    assert some.left_out() == []
-    later = rows_for_later(some)  # neither those that were asked for, nor those that cannot be made
-    assert len(later) == len(settings["study"]["methods"]) - 3
-    assert rows_for_later(replace(some, settings=settings)) == rows_for_later(job) == []
 
 
 @pytest.mark.usefixtures("one_thread")
@@ -345,37 +324,12 @@ def test_a_mean_of_differences_decides_or_does_not() -> None:
 # ---- the recipes' files ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [n for n in APPENDIX if n.startswith("cifar")])
-def test_recipes_of_one_data_name_nothing_of_the_other(name: str) -> None:
-    recipe = Recipe.named(name)
-    data, other = ("cifar100", "cifar10:") if name.startswith("cifar100") else ("cifar10", "cifar100")
-    for variant in recipe.variants:
-        settings = recipe.with_variant(Path("here"), variant.name).chosen(data=Path("here"))
-        assert f"{data}:here" in str(settings) and f"{data}-resnet" in str(settings)
-        assert other not in str(settings) and "{" not in settings["study"]["data"]
-    assert f"# ---- {data} ----" in recipe.text  # what it extends is in recipe.toml, too
-
-
 def test_without_data_the_message_says_what_to_supply_for_each_net(tmp_path: Path) -> None:
     with pytest.raises(InputError) as told:
         reproduce("cifar100-metrics", tmp_path / "out", data=tmp_path)
     for part in ("cifar-100-python: CIFAR-100", "cifar100_resnet164.pth", "cifar100_resnet56.safetensors"):
         assert f"{tmp_path}/" in str(told.value) and part in str(told.value)
     assert not list(tmp_path.iterdir())
-
-
-def test_the_short_variant_is_asked_for_by_name_and_costs_a_tenth() -> None:
-    recipe, at = Recipe.named("cifar10-tv"), Path("here")
-    passes = {}
-    for variant in ("resnet56", "resnet56-short"):
-        chosen = recipe.with_variant(at, variant)
-        methods = study_of(Job(chosen, chosen.chosen(data=at), Path("out"))).named_methods()
-        passes[variant] = {
-            name: m.cost(1).gradient for name, m in methods.items() if isinstance(m, pm.LearnedMask)
-        }
-    assert passes["resnet56"]["TV .01"] == passes["resnet56"]["printed objective, TV 0"] == 20_000
-    assert passes["resnet56-short"]["TV .01"] == passes["resnet56-short"]["printed objective, TV 0"] == 2_000
-    assert passes["resnet56"]["fast, TV .1"] == passes["resnet56-short"]["fast, TV .1"] == 200
 
 
 def test_all_recipes_of_the_appendix_are_there() -> None:

@@ -13,7 +13,7 @@ from proofmap.metrics import BestEffort
 from proofmap.metrics.games import CurveSettings
 from proofmap.reproduce import Recipe, recipe_names
 from proofmap.reproduce.findings import Job
-from proofmap.reproduce.recipe import Need, merged
+from proofmap.reproduce.recipe import Need
 from proofmap.reproduce.rows import by_epsilons, study_of
 from proofmap.reproduce.run import EXPERIMENTS
 
@@ -104,13 +104,6 @@ def test_every_recipe_of_torchvisions_resnets_can_use_that_of_keras_with_the_sam
     assert (keras.methods, keras.metrics, keras.labels) == (own.methods, own.metrics, own.labels)
 
 
-def test_table_1_can_be_asked_for_the_top_two_of_its_ten_labels() -> None:
-    recipe = Recipe.named("imagenette").with_variant(Path("here"), "keras-resnet50-top2")
-    study = study_of(Job(recipe, recipe.chosen(data=Path("here")), Path("out")))
-    assert (study.model, study.labels, len(study.label_set)) == ("keras-resnet50", "top2", 10)
-    assert "not of all ten" in recipe.variant_note(Path("here"))
-
-
 @pytest.mark.parametrize("name", ["cifar10-tv", "cifar100-tv", "cifar10-curves"])
 def test_the_papers_cifar_net_is_judged_with_its_40_random_images(name: str) -> None:
     for variant, draws in (("resnet164", 40), ("resnet56", 10)):
@@ -162,16 +155,6 @@ def test_what_is_optional_is_left_out_only() -> None:
     assert optional.check_needs(Path()) == [
         Need(module="no_such_package_here", what="pip install something", gives="a part")
     ]
-
-
-def test_settings_of_quick_are_merged_into_tables() -> None:
-    settings = {"a": {"x": 1, "y": {"z": 2}}, "b": [1, 2], "c": 3}
-    assert merged(settings, {"a": {"y": {"z": 4}}, "b": [5]}) == {
-        "a": {"x": 1, "y": {"z": 4}},
-        "b": [5],
-        "c": 3,
-    }
-    assert settings["b"] == [1, 2]
 
 
 @pytest.mark.parametrize(
