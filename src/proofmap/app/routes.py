@@ -380,8 +380,7 @@ def _drawing(x: Tensor, inputs: Series, *width: int) -> _Answer:
     """A series to draw: the first position that each column shows, and for each channel its least and largest height there, from 0 (bottom) to
     1 (top); or the picture of a spectrogram."""
     found = drawn_series(x, inputs, *width)
-    lines = [{"name": one_line(line.name), "low": line.low, "high": line.high} for line in found.lines]
-    return {"columns": found.columns, "lines": lines, "picture": found.picture}
+    return {**found, "lines": [{**line, "name": one_line(line["name"])} for line in found["lines"]]}
 
 
 # ---- jobs and painted proofs ------------------------------------------------------------------------------------

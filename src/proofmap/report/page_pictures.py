@@ -16,7 +16,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -56,7 +56,7 @@ def _listed(evaluation: Evaluation, index: int) -> dict[str, Any]:
     if inputs.shown_as == "words":
         return {**none, "text": list(words_of(evaluation, index))}
     if isinstance(inputs, Series) and inputs.shown_as == "line":
-        return {**none, "series": asdict(drawn_series(image, inputs))}
+        return {**none, "series": drawn_series(image, inputs)}
     if inputs.shown_as != "columns":
         return none
     names = inputs.position_names

@@ -161,49 +161,28 @@ def data_uri(picture: Image.Image, format: str, **options: Any) -> str:
 # ---- series -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class DrawnLine:
-    """The line of one channel of a series. ``low`` and ``high`` are its least and largest height in each column of the drawing, from 0 (bottom)
-    to 1 (top)."""
-
-    name: str
-    low: list[float]
-    high: list[float]
-
-
-@dataclass(frozen=True)
-class DrawnSeries:
-    """The data to draw a series. ``columns`` has, for each column of the drawing, the first position that the column shows. ``lines`` are
-    the channels' lines. A spectrogram has no lines but a ``picture``, as a data URI."""
-
-    columns: list[int]
-    lines: list[DrawnLine]
-    picture: str = ""
-
-
-def drawn_series(x: Tensor, inputs: Series, width: int | None = None) -> DrawnSeries:
+def drawn_series(x: Tensor, inputs: Series, width: int | None = None) -> dict[str, Any]:
     """The data to draw a series ``x`` ``(C, T)`` in ``width`` columns, by default as many as the series' picture has.
+
+    ``columns`` has, for each column of the drawing, the first position that the column shows. ``lines`` has for each channel its name, and its
+    least (``low``) and largest (``high``) height in each column, from 0 (bottom) to 1 (top). A spectrogram has no lines but a ``picture``, as
+    a data URI.
 
     >>> import torch
     >>> found = drawn_series(torch.tensor([[0.0, 2.0, -2.0, 0.0]]), Series(length=4, segments=2), 4)
-    >>> found.columns, found.lines[0].high
+    >>> found["columns"], found["lines"][0]["high"]
     ([0, 0, 1, 1], [0.5, 0.96, 0.04, 0.5])
     """
     width = width or inputs.picture_size()[1]
     steps = np.arange(width) * inputs.length // width
     columns = steps if inputs.segments is None else steps * inputs.segments // inputs.length
+    found: dict[str, Any] = {"columns": columns.tolist(), "lines": [], "picture": ""}
     if inputs.view == "spectrogram":
-        return DrawnSeries(columns.tolist(), [], data_uri(photo(x, inputs), "PNG", optimize=True))
-    names = inputs.names or ("",) * inputs.channels
-    lines = [
-        DrawnLine(name, _short(low), _short(high))
-        for name, (low, high) in zip(names, inputs.heights(x, width), strict=True)
-    ]
-    return DrawnSeries(columns.tolist(), lines)
-
-
-def _short(heights: np.ndarray) -> list[float]:
-    return [round(float(height), 4) for height in heights]
+        return {**found, "picture": data_uri(photo(x, inputs), "PNG", optimize=True)}
+    for name, ends in zip(inputs.names or ("",) * inputs.channels, inputs.heights(x, width), strict=True):
+        low, high = ([round(float(height), 4) for height in end] for end in ends)
+        found["lines"].append({"name": name, "low": low, "high": high})
+    return found
 
 
 # ---- originals ----------------------------------------------------------------------------------------------

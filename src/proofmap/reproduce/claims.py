@@ -36,7 +36,7 @@ import torch
 from torch import Tensor
 
 from proofmap.core.text import counted
-from proofmap.reproduce.findings import Claim, PaperTable, Verdict, verdict_of
+from proofmap.reproduce.findings import Claim, PaperTable, verdict_of
 from proofmap.reproduce.rows import FLOORS, by_epsilons
 from proofmap.results.evaluation import Evaluation
 from proofmap.results.records import MethodResult
@@ -44,10 +44,15 @@ from proofmap.results.statistics import fewest_images, mean_intervals
 from proofmap.results.tables import cells_of, interval, number, signed
 
 
-def claims_of(
+def claims_of(evaluation: Evaluation, settings: Mapping[str, Any]) -> tuple[list[Claim], list[PaperTable]]:
+    """The claims of a recipe about an evaluation, and a list with the table of its orderings, if it has any."""
+    orderings = orderings_of(evaluation, settings)
+    return list(_claims(evaluation, settings, orderings)), [orderings_table(orderings)] if orderings else []
+
+
+def _claims(
     evaluation: Evaluation, settings: Mapping[str, Any], compared: Sequence[Ordering]
 ) -> Iterator[Claim]:
-    """The claims of a recipe about an evaluation. ``compared`` has the recipe's orderings, which were computed before."""
     away = _distances(evaluation, settings)
     if away and "tolerance" in settings:
         largest, method, name = max(away)
@@ -164,7 +169,7 @@ class Pair:
         return True if self.low > -self.margin else False if self.high < -self.margin else None
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> str:
         return verdict_of(self.holds)
 
     @property

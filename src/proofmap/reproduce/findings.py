@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from proofmap.core.progress import Progress
 from proofmap.core.text import counted
@@ -14,8 +14,6 @@ from proofmap.reproduce.recipe import Recipe
 from proofmap.results import tables
 from proofmap.results.statistics import Score
 from proofmap.study.watchers.status import Watcher
-
-Verdict = Literal["reproduced", "contradicted", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,8 @@ def score_cell(score: Score, printed: float | None = None) -> str:
     return f"{tables.with_interval(score.value, score.low, score.high, score.n)}{beside}"
 
 
-def verdict_of(holds: bool | None) -> Verdict:
+def verdict_of(holds: bool | None) -> str:
+    """``reproduced``, ``contradicted`` or ``undecided``."""
     return "undecided" if holds is None else "reproduced" if holds else "contradicted"
 
 
@@ -58,7 +57,7 @@ class Claim:
     checked: bool = True
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> str:
         return verdict_of(self.holds)
 
     def text(self) -> str:

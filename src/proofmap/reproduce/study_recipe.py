@@ -37,7 +37,7 @@ from proofmap.methods.method import Method
 from proofmap.report.figures import Figure, make_figure
 from proofmap.report.figures.masks import ROWS, mask_pairs, two_objects
 from proofmap.report.runs import SavedRun
-from proofmap.reproduce.claims import claims_of, orderings_of, orderings_table
+from proofmap.reproduce.claims import claims_of
 from proofmap.reproduce.findings import Findings, Job, PaperTable, WorkDone, score_cell
 from proofmap.reproduce.rows import FLOORS, by_epsilons, rows_for_later, study_of
 from proofmap.reproduce.stored_maps import StoredMaps, copied_from, select_rows
@@ -136,15 +136,15 @@ def _run_study(job: Job) -> JudgedRows:
 def outcome_of(found: JudgedRows, settings: Mapping[str, Any]) -> Findings:
     """The tables, claims and figures of a finished study."""
     evaluation = found.evaluation
-    compared = orderings_of(evaluation, settings)
+    claims, orderings = claims_of(evaluation, settings)
     return Findings(
         (
             *score_tables(evaluation, settings),
-            *([orderings_table(compared)] if compared else []),
+            *orderings,
             *found.tables,
             rows_table(evaluation, found.methods),
         ),
-        tuple(claims_of(evaluation, settings, compared)),
+        tuple(claims),
         figures_of(evaluation, settings),
         found.notes,
         found.files,
