@@ -402,13 +402,6 @@ def test_a_probability_of_zero_has_a_finite_logarithm_and_gradient() -> None:
     assert torch.autograd.grad(log_f.sum(), x)[0].isfinite().all()
 
 
-def test_a_function_is_as_good_as_a_module(images: Tensor) -> None:
-    net = Net().eval()
-    f = classifier(lambda x: net(x))
-    torch.testing.assert_close(f.probabilities(images), classifier(net).probabilities(images))
-    assert f.frozen() is f
-
-
 def test_the_gradient_of_a_batch_is_the_nets_own(images: Tensor) -> None:
     net = Net().eval()
     x = images.clone().requires_grad_()
@@ -424,16 +417,6 @@ def test_the_batch_size_changes_nothing(batch_size: int, images: Tensor) -> None
     expected = classifier(net).probabilities(images)
     found = classifier(net, batch_size=batch_size).probabilities(images)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def test_the_order_of_the_images_changes_nothing(images: Tensor) -> None:
-    f = classifier(batch_size=3)
-    order = torch.tensor([4, 0, 6, 2, 1, 5, 3])
-    torch.testing.assert_close(f.logits(images[order]), f.logits(images)[order], rtol=1e-5, atol=1e-6)
-
-
-def test_no_images_have_no_logits() -> None:
-    assert classifier().probabilities(torch.zeros(0, 3, 8, 8)).shape == (0, 5)
 
 
 def test_a_net_without_memory_for_the_batch_gives_the_same_in_smaller_ones(images: Tensor) -> None:
@@ -599,22 +582,10 @@ def test_probabilities_declared_as_logits_are_refused() -> None:
         classifier(nn.Sequential(Net(), nn.Softmax(dim=1)))
 
 
-def test_logits_declared_as_probabilities_are_refused() -> None:
-    with pytest.raises(ModelError, match=r"rows sum to .*Pass outputs='logits'"):
-        classifier(outputs="probabilities")
-
-
 def test_log_probabilities_are_logits(images: Tensor) -> None:
     net = Net()
     f = classifier(nn.Sequential(net, nn.LogSoftmax(dim=1)))
     torch.testing.assert_close(f.probabilities(images), classifier(net).probabilities(images))
-
-
-def test_a_net_that_returns_nan_is_refused() -> None:
-    net = Net()
-    nn.init.constant_(net.fc.bias, math.nan)
-    with pytest.raises(ModelError, match=r"NaN or infinity for \d of \d images .*Check its weights"):
-        classifier(net)
 
 
 def test_a_net_that_returns_nan_for_some_images_names_the_first(images: Tensor) -> None:
@@ -639,12 +610,6 @@ def test_a_net_that_returns_nan_for_some_images_names_the_first(images: Tensor) 
 )
 def test_outputs_of_another_shape_are_refused(net: Callable[[Tensor], Any], given: str) -> None:
     with pytest.raises(ModelError, match=rf"returned {given} for \d images; .*picks the logits"):
-        classifier(net)
-
-
-def test_a_net_whose_answer_depends_on_the_other_images_is_refused() -> None:
-    net = nn.Sequential(nn.BatchNorm2d(3, track_running_stats=False), Net())
-    with pytest.raises(ModelError, match="depends on the other images of its batch"):
         classifier(net)
 
 
@@ -730,13 +695,6 @@ def test_gray_pictures_without_an_axis_of_channels_are_refused_with_the_way_to_a
         InputError, match=r"got \(2, 8, 8\); pictures have an axis of channels: write x.unsqueeze\(-3\)"
     ):
         f.probabilities(torch.rand(2, 8, 8))
-
-
-def test_what_cannot_be_called_is_no_net() -> None:
-    with pytest.raises(
-        InputError, match="a torch module, a function, or a model with predict_proba, not str"
-    ):
-        classifier("resnet18")
 
 
 # ---- records --------------------------------------------------------------------------------------------------
@@ -832,14 +790,6 @@ def test_the_frozen_view_is_made_once_for_each_type() -> None:
     assert f.frozen().frozen() is f.frozen()
 
 
-def test_a_net_whose_output_depends_on_its_batch_is_refused() -> None:
-    net = nn.Sequential(
-        nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False), nn.Flatten(), nn.Linear(4 * 36, 3)
-    )
-    with pytest.raises(ModelError, match="depends on the other images of its batch"):
-        Classifier(net, size=8)
-
-
 def test_scripted_and_traced_nets_can_be_wrapped() -> None:
     net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3)).eval()
     x = torch.rand(2, 3, 2, 2, generator=torch.Generator().manual_seed(0))
@@ -856,3 +806,7 @@ def test_labels_outside_a_restricted_set_are_refused() -> None:
     f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2).restricted([0, 2])
     with pytest.raises(InputError, match="label 1 is not in the classifier's label set"):
         make_method("gradient")(f, torch.rand(1, 3, 2, 2), torch.tensor([[0, 1]]))
+
+
+def test_no_images_have_no_logits() -> None:
+    assert classifier().probabilities(torch.zeros(0, 3, 8, 8)).shape == (0, 5)

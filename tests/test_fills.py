@@ -83,15 +83,6 @@ EVERY: dict[str, Callable[[], Fill]] = {
 
 
 @pytest.mark.parametrize("kind", EVERY)
-def test_a_background_is_an_image(kind: str, images: Tensor, keys: Tensor) -> None:
-    f = classifier()
-    background = bound(EVERY[kind](), f)(images, keys)
-    assert background.shape == images.shape
-    assert background.dtype == torch.float32
-    torch.testing.assert_close(f.check_images(background), background)
-
-
-@pytest.mark.parametrize("kind", EVERY)
 def test_a_background_depends_on_its_image_and_key_alone(kind: str, images: Tensor, keys: Tensor) -> None:
     fill = bound(EVERY[kind](), classifier())
     together = fill(images, keys)
@@ -110,23 +101,6 @@ def test_only_random_fills_depend_on_the_key(kind: str, images: Tensor, keys: Te
     fill = bound(EVERY[kind](), classifier())
     same = torch.equal(fill(images, keys), fill(images, keys + 1))
     assert same == (not fill.random)
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_a_fill_shows_the_same_in_two_sessions_of_one_net(kind: str, images: Tensor, keys: Tensor) -> None:
-    f = classifier()
-    once, twice = bound(EVERY[kind](), f), bound(EVERY[kind](), f)
-    assert torch.equal(once(images, keys), twice(images, keys))
-    assert once.record() == twice.record()
-
-
-@pytest.mark.parametrize("kind", EVERY)
-def test_images_and_settings_are_left_as_they_were(kind: str, images: Tensor, keys: Tensor) -> None:
-    fill = EVERY[kind]()
-    settings, before = fill.settings(), images.clone()
-    bound(fill, classifier())(images, keys)
-    assert fill.settings() == settings
-    assert torch.equal(images, before)
 
 
 @pytest.mark.parametrize("kind", EVERY)
@@ -172,11 +146,6 @@ def test_equal_pools_are_made_once_where_they_are_shared(tmp_path: Path) -> None
     assert whole.drawn_from(session.for_net(classifier(8))) is not first
     (tmp_path / "0.png").unlink()
     assert pool_of(whole).digest != first.digest  # another session reads it again
-
-
-def test_pools_of_equal_content_are_equal() -> None:
-    one, same, other = (pool_of(Images(source=pictures(n), crop="none")) for n in (5, 5, 6))
-    assert torch.equal(one.values, same.values) and one.digest == same.digest != other.digest
 
 
 # ---- gray -----------------------------------------------------------------------------------------------------
@@ -236,11 +205,6 @@ def test_blur_is_the_substrate_of_rise(images: Tensor, keys: Tensor) -> None:
     expected = F.conv2d(((images - mean) / std).double(), kernel, padding=5).float()
     blurred = bound(Blur(), classifier())(images, keys)
     torch.testing.assert_close((blurred - mean) / std, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_a_gray_image_stays_gray_up_to_its_border(keys: Tensor) -> None:
-    f = classifier()
-    torch.testing.assert_close(bound(Blur(), f)(f.blank(6), keys), f.blank(6))
 
 
 def test_beyond_the_border_is_the_colour_one_names(keys: Tensor) -> None:
@@ -371,11 +335,6 @@ def test_a_pool_is_made_anew_for_another_size(images: Tensor, keys: Tensor) -> N
     assert other.digest != here.digest
 
 
-def test_one_channel_is_filled_with_one() -> None:
-    fill = bound(Images(source=pictures(), crop="none"), classifier(channels=1))
-    assert fill(torch.zeros(3, 1, 12, 12), torch.arange(3)).shape == (3, 1, 12, 12)
-
-
 def test_the_photographs_of_scikit_image_are_there_without_a_download() -> None:
     pytest.importorskip("skimage")
     pool = pool_of(Images(size=6)).values
@@ -492,12 +451,6 @@ def test_a_folder_of_images_is_named_behind_a_colon(tmp_path: Path) -> None:
     assert fill.source == str(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["grey", "", "Images", ":x"])
-def test_an_unknown_fill_is_refused_with_those_that_are_known(name: str) -> None:
-    with pytest.raises(InputError, match=r"Known are: .+, and \d+ more; proofmap list fills"):
-        make_fill(name)
-
-
 @pytest.mark.parametrize(
     "text, fill",
     [
@@ -511,11 +464,6 @@ def test_an_unknown_fill_is_refused_with_those_that_are_known(name: str) -> None
 )
 def test_a_fill_is_written_with_its_settings(text: Any, fill: Fill) -> None:
     assert make_fill(text) == fill
-
-
-def test_settings_that_a_fill_does_not_have_are_named() -> None:
-    with pytest.raises(InputError, match=r"fill 'gray' has no setting '0\.5'\. Its settings are: color"):
-        make_fill("gray:0.5")
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5])

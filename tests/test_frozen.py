@@ -153,14 +153,6 @@ def test_the_uneven_padding_of_efficientnet_is_taken_in(frozen_efficientnet: nn.
     assert pads(frozen_efficientnet) == 0
 
 
-def test_a_frozen_net_gives_the_same_for_any_number_of_images() -> None:
-    f = shipped("cifar10-resnet20")
-    images = torch.rand(5, 3, 32, 32)
-    together = f.frozen().logits(images)
-    for i in range(5):
-        torch.testing.assert_close(f.frozen().logits(images[i : i + 1])[0], together[i], rtol=1e-4, atol=1e-5)
-
-
 def test_bfloat16_is_roughly_the_same_function() -> None:
     f = shipped("cifar10-resnet20")
     fast = f.frozen(dtype=torch.bfloat16)
@@ -170,14 +162,6 @@ def test_bfloat16_is_roughly_the_same_function() -> None:
     assert out.dtype == gradient.dtype == torch.float32
     assert (out - expected).abs().max() <= 0.05 * expected.abs().max()
     assert F.cosine_similarity(gradient.flatten(), exact.flatten(), dim=0) > 0.95
-
-
-def test_a_net_in_double_precision_stays_exact() -> None:
-    x = torch.rand(2, 3, 8, 8, dtype=torch.float64)
-    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten()).double()
-    lively(net, like=x)
-    fast = freeze(net, x[:1], dtype=torch.float64)
-    torch.testing.assert_close(fast(x), net(x), rtol=1e-12, atol=1e-12)
 
 
 # ---- nets of all sorts ----------------------------------------------------------------------------------------
@@ -489,18 +473,6 @@ def test_uneven_padding_before_strides_of_every_remainder(pad: tuple[int, ...], 
         assert_same_function(fast, net, torch.randn(2, 3, size, 12))
 
 
-def test_amounts_of_padding_may_depend_on_the_size_of_the_input() -> None:
-    def same(net: Made, x: Tensor) -> Tensor:
-        down, across = x.shape[2] % 2, x.shape[3] % 2
-        return net.conv(F.pad(x, (across, 1, down, 1)))
-
-    for height in (8, 9):
-        net = Made(same, conv=conv(stride=2)).eval()
-        fast = freeze(net, torch.zeros(1, 3, height, 7), dtype=torch.float32)
-        assert pads(fast) == 0
-        assert_same_function(fast, net, torch.randn(2, 3, height, 7))
-
-
 def test_freezing_leaves_the_net_as_it_was() -> None:
     net = lively(NETS["convolution, batch-norm, relu"](), like=torch.zeros(2, 3, 9, 8))
     before = {key: value.clone() for key, value in net.state_dict().items()}
@@ -598,12 +570,6 @@ def test_a_frozen_convolution_and_its_gradient_are_torchs_own(
     (exact,) = torch.autograd.grad(expected, x, towards)
     torch.testing.assert_close(gradient, exact)
     assert torch.equal(torch.autograd.grad(out, x, towards)[0], gradient)
-
-
-def test_the_gradient_is_that_of_finite_differences() -> None:
-    frozen = FrozenConv2d(nn.Conv2d(2, 4, 3, 2, 1, groups=2).double(), pad=(0, 1, 2, 0), bounds=None)
-    x = torch.randn(1, 2, 6, 5, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(frozen, (x,))
 
 
 @pytest.mark.parametrize(

@@ -84,47 +84,12 @@ def test_more_memory_and_smaller_nets_allow_larger_batches(monkeypatch: pytest.M
     assert sizes[0] < sizes[1] < sizes[2]
 
 
-def test_without_memory_one_image_is_still_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    give(monkeypatch, 0)
-    assert [b.size for b in probe_batch_sizes(Powers(3), torch.zeros(1, 3, 8, 8), ())] == [1, 1]
-
-
-def test_no_batch_is_huge_however_small_the_net(monkeypatch: pytest.MonkeyPatch) -> None:
-    give(monkeypatch, 2**50)
-    assert [b.size for b in probe_batch_sizes(Powers(1), torch.zeros(1, 1, 1, 1), ())] == [4096, 4096]
-
-
-def test_on_a_cpu_no_tensor_of_a_batch_is_larger_than_what_the_allocator_keeps(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    give(monkeypatch, 2**50)
-    image = torch.zeros(1, 3, 256, 256)
-    forward, gradient = probe_batch_sizes(Powers(2), image, ())
-    assert forward.size == gradient.size == 40 * 2**20 // (image.numel() * 4)
-
-
-def test_the_memory_of_this_machine_is_a_sensible_amount() -> None:
-    assert 2**20 < device_memory(CPU) < 2**50
-
-
 def test_where_the_system_does_not_tell_a_modest_amount_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(name: str) -> int:
         raise ValueError("unrecognized configuration name")
 
     monkeypatch.setattr(memory.os, "sysconf", unknown)
     assert device_memory(CPU) == 4 * 2**30
-
-
-def test_measuring_leaves_no_gradient_behind() -> None:
-    net = nn.Sequential(nn.Flatten(), nn.Linear(12, 3))
-    f = Classifier(net, size=2)
-    assert min(b.size for b in f.batches) >= 1
-    assert all(weight.grad is None for weight in [*net.parameters(), *f.net.parameters()])
-
-
-def test_a_batch_size_of_ones_own_is_taken_as_it_is() -> None:
-    f = Classifier(nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), size=2, batch_size=7)
-    assert [b.size for b in f.batches] == [7, 7]
 
 
 @pytest.mark.parametrize("found", [400, 950, 2000, 4096])
@@ -138,3 +103,13 @@ def test_all_mask_methods_meet_the_same_eight_shapes_on_a_gpu(found: int) -> Non
 
     shapes = {shape(pairs, cost) for pairs in range(1, 1500, 7) for cost in (1, 2, 3, 4, 5, 6, 10, 12)}
     assert shapes <= {batch * eighths // 8 for eighths in range(1, 9)}
+
+
+@pytest.mark.parametrize("amount, side, expected", [(0, 8, 1), (2**50, 1, 4096), (2**50, 256, 53)])
+def test_a_batch_has_an_image_and_no_tensor_that_the_allocator_gives_back(
+    amount: int, side: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 MiB are 53 images of 3 x 256 x 256 numbers."""
+    give(monkeypatch, amount)
+    image = torch.zeros(1, 3, side, side)
+    assert [b.size for b in probe_batch_sizes(Powers(2), image, ())] == [expected, expected]

@@ -7,18 +7,16 @@ one-output net z is the softmax net with logits (-z / 2, z / 2).
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import proofmap as pm
-from proofmap.classifier import Classifier, Outputs
+from proofmap.classifier import Classifier
 from proofmap.core.errors import InputError, ModelError
 from proofmap.core.labels import NO_LABEL
-from proofmap.core.outputs import in_words
-from proofmap.methods import make_method
 from proofmap.report.html import write_report
 from proofmap.study import Run, Study, run_study
 from tests.data.made_up import save
@@ -207,19 +205,6 @@ def test_another_declaration_than_what_the_net_returns_is_refused(
         classifier(net, outputs)
 
 
-def test_logits_of_sigmoids_pass_as_those_of_a_softmax_and_the_pages_say_so() -> None:
-    """Nothing in the numbers tells one from the other."""
-    assert classifier(conv_net(3), "logits").outputs == "logits"
-    assert classifier(conv_net(3), "sigmoid").outputs == "sigmoid"
-    pages = [
-        Path(__file__).parents[1] / "docs" / "how-to" / f"{name}.md" for name in ("multi-label", "own-model")
-    ]
-    texts = [page.read_text(encoding="utf-8") for page in pages]
-    assert all(f'outputs="{kind}"' in texts[0] for kind in get_args(Outputs))
-    assert 'tells `"logits"` from `"sigmoid"`, so this choice is not checked' in texts[0]
-    assert not any("wrong declaration is" in text for text in texts)
-
-
 @pytest.mark.parametrize("names", [["a", "b", "c"], []])
 def test_one_output_has_one_name_or_two(names: list[str]) -> None:
     with pytest.raises(InputError, match=r"the net returns one output: name its two labels"):
@@ -272,17 +257,6 @@ def test_best_effort_looks_at_the_labels_below_the_most_probable_one(images: Ten
 # ---- records --------------------------------------------------------------------------------------------------
 
 
-def test_the_way_f_was_made_is_recorded_and_told(images: Tensor) -> None:
-    evaluation = pm.evaluate(classifier(names=NAMES), images, methods=["random"], labels="all")
-    assert evaluation.settings["outputs"] == "sigmoid"
-    assert all(score.settings["outputs"] == "sigmoid" for score in evaluation.results[0].scores)
-    assert evaluation.results[0].insertion.settings["outputs"] == "sigmoid"
-    assert "independent labels (sigmoid)" in str(evaluation) and "sound without effort" not in str(evaluation)
-    softmax = pm.evaluate(classifier(None, "logits"), images, methods=["random"], labels="all")
-    assert "softmax over all outputs" in str(softmax) and "sound without effort" in str(softmax)
-    assert in_words({"outputs": "logits", "renormalise": True}) == "renormalised over the label set"
-
-
 _NET = """\
 from tests.test_outputs import MEAN, STD, column, conv_net
 
@@ -320,11 +294,3 @@ def test_a_stored_run_and_its_report_hold_what_evaluate_says(
                 assert a.value == pytest.approx(b.value, rel=1e-3, nan_ok=True)
         page = write_report(stored, tmp_path / "report.html").read_text(encoding="utf-8")
     assert "ndependent labels (sigmoid)" in page
-
-
-def test_contracts_of_methods_hold_for_independent_labels(images: Tensor) -> None:
-    f = classifier()
-    labels = torch.tensor([[0, 1, 2]]).expand(4, -1)
-    for method in METHODS:
-        maps = make_method(method)(f, images, labels)
-        assert maps.shape == (4, 3, 8, 8) and maps.isfinite().all()

@@ -67,28 +67,6 @@ def test_the_gradient_keeps_the_layout(layout: torch.memory_format, size: int) -
     assert found.is_contiguous(memory_format=layout)
 
 
-@pytest.mark.parametrize("groups", [1, 4])
-@pytest.mark.parametrize("bounds", [None, (0.0, 6.0)])
-@pytest.mark.parametrize("size", [12, 13])
-def test_a_frozen_convolution_by_phases_has_the_gradient_of_the_eager_one(
-    monkeypatch: pytest.MonkeyPatch, groups: int, bounds: tuple[float, float] | None, size: int
-) -> None:
-    capability(monkeypatch, "DEFAULT")
-    conv, pad = nn.Conv2d(4, 8, 3, 2, 1, groups=groups), (0, 1, 0, 1)
-    frozen = FrozenConv2d(conv, pad=pad, bounds=bounds)
-    assert frozen.phases is not None
-    x = torch.randn(3, 4, size, size).requires_grad_()
-    expected = conv(F.pad(x, pad)) if bounds is None else conv(F.pad(x, pad)).clamp(*bounds)
-    out = frozen(x)
-    towards = torch.randn_like(out)
-    (exact,) = torch.autograd.grad(expected, x, towards)
-    first, second = (torch.autograd.grad(out, x, towards, retain_graph=True)[0] for _ in range(2))
-    assert (first - exact).abs().max() <= 1e-5 * exact.abs().max()
-    assert torch.equal(first, second)  # the same bits again
-    with torch.no_grad():
-        assert torch.equal(frozen(x), out)
-
-
 # ---- where it is used -----------------------------------------------------------------------------------------
 
 STEM = nn.Conv2d(3, 32, 3, 2)
@@ -123,23 +101,6 @@ class Counted(Phases):
     def forward(self, grad: Tensor, size: tuple[int, int]) -> Tensor:
         type(self).uses += 1
         return super().forward(grad, size)
-
-
-@pytest.mark.parametrize(
-    "dtype, uses", [(torch.float32, 1), (torch.float64, 0), (torch.bfloat16, 0)], ids=str
-)
-def test_other_precisions_keep_the_transposed_convolution(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype, uses: int
-) -> None:
-    monkeypatch.setattr("proofmap.classifier.frozen_conv.Phases", Counted)
-    monkeypatch.setattr(Counted, "uses", 0)
-    frozen, x = FrozenConv2d(STEM).to(dtype), torch.randn(2, 3, 9, 9, dtype=dtype)
-    out = frozen(x.requires_grad_())
-    (found,) = torch.autograd.grad(out.sum(), x)
-    assert Counted.uses == uses
-    exact = autograds(copy.deepcopy(STEM).to(dtype), x, torch.ones_like(out), (0, 0, 0, 0))
-    tolerance = 0.02 if dtype == torch.bfloat16 else 1e-5
-    assert (found - exact).abs().max() <= tolerance * exact.abs().max()
 
 
 def test_the_stem_of_a_net_we_ship_goes_by_phases() -> None:

@@ -39,13 +39,6 @@ class Moving:
         return self.net(x) + self.calls * self.step * self.push
 
 
-def test_a_net_with_a_state_is_refused_with_the_size_of_the_difference() -> None:
-    with pytest.raises(
-        ModelError, match=r"same image .* differ by 0\.5 .*a state that changes with every call"
-    ):
-        pm.Classifier(Moving(0.5), size=SIZE)
-
-
 def test_forced_dropout_is_named_as_randomness() -> None:
     net = conv_net()
     with pytest.raises(ModelError, match=r"differ by .*look for a dropout that stays on") as refused:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from proofmap.classifier.frozen import freeze
+from proofmap.classifier.frozen import Frozen, freeze
 from proofmap.classifier.kernels import outside_inference_mode, steady_kernels
 from proofmap.classifier.memory import probe_batch_sizes
 from proofmap.classifier.outputs import (
@@ -25,7 +25,7 @@ from proofmap.classifier.outputs import (
 )
 from proofmap.classifier.probability_models import ProbabilityModel, described_inputs, described_net
 from proofmap.classifier.steadiness import count_labels
-from proofmap.classifier.together import ask, is_together, share_of
+from proofmap.classifier.together import ask, share_of
 from proofmap.classifier.view import (
     LogitsModule,
     NetVersion,
@@ -170,6 +170,11 @@ class Classifier:
         return is_independent(self.outputs)
 
     @property
+    def layout(self) -> torch.memory_format:
+        """The memory layout of the net's inputs; inputs in another layout are copied."""
+        return self.net.layout if isinstance(self.net, Frozen) else torch.contiguous_format
+
+    @property
     def gray(self) -> Tensor:
         """The value ``(C,)`` that normalises to zero, in the input's own units: for pictures a colour inside [0, 1]."""
         return self.inputs.neutral.to(self.device)
@@ -288,7 +293,7 @@ class Classifier:
         if self._source is None or self._version.is_changed_in_place():  # a fast check, for inner loops
             self.refresh()
         x = self.inputs.for_net(x.to(self.dtype))
-        found = ask(self.net, x, self.inputs) if self._longer and is_together() else self.net(x)
+        found = ask(self.net, x, self.inputs) if self._longer else self.net(x)
         found = check_rows(found, len(x), self.inputs.singular)
         out = found.to(x.device, torch.float32, copy=True)  # a net may use its tensor again
         if not self._checked:

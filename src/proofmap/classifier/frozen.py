@@ -52,15 +52,6 @@ class Frozen(nn.Module):
         return out
 
 
-def layout_of(net: object) -> torch.memory_format:
-    """The memory layout of a net's inputs; inputs in another layout are copied.
-
-    >>> layout_of(nn.Identity())
-    torch.contiguous_format
-    """
-    return net.layout if isinstance(net, Frozen) else torch.contiguous_format
-
-
 def freeze(net: nn.Module, example: Tensor, *, dtype: torch.dtype) -> nn.Module:
     """A faster copy of a net in evaluation mode, for inputs of the shape of ``example`` with any batch size.
 

@@ -94,12 +94,6 @@ def _bunches(groups: Sequence[Group], labels: int, most: int) -> Iterator[list[G
         yield some
 
 
-def is_together() -> bool:
-    """Whether this thread must call the net through :func:`ask`."""
-    lane = _lane()
-    return lane is not None and not lane.apart
-
-
 @contextmanager
 def apart(yes: bool = True) -> Iterator[None]:
     """A context in which this thread's inputs go through the net alone, for code that reads inner layers. With ``yes=False``, they share
@@ -127,10 +121,10 @@ def share_of(batch: BatchSize) -> BatchSize:
 
 
 def ask(net: Net, x: Tensor, inputs: Inputs) -> Tensor:
-    """``net(x)``, differentiable in x. The inputs of several threads are computed in one batch."""
+    """``net(x)``, differentiable in x. The inputs of the threads of several lengths are computed in one batch."""
     lane = _lane()
-    assert lane is not None
-    if isinstance(net, nn.Module) and has_hooks(net):  # it must not see the inputs of other threads
+    # a net with hooks must not see the inputs of other threads
+    if lane is None or lane.apart or (isinstance(net, nn.Module) and has_hooks(net)):
         own: Tensor = net(x)
         return own
     if not (torch.is_grad_enabled() and x.requires_grad):

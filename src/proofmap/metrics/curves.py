@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from proofmap.classifier import Classifier
-from proofmap.classifier.frozen import layout_of
 from proofmap.classifier.kernels import steady_kernels
 from proofmap.core import streams
 from proofmap.core.batching import in_batches
@@ -182,7 +181,7 @@ class _Runner:
     def _prepared(self, images: Tensor) -> Tensor:
         """Images prepared for composites: in the net's memory layout, and normalised unless values are mixed."""
         x = images if self.game.soft else self.classifier.normalised(images)
-        return x.contiguous(memory_format=layout_of(self.classifier.net))
+        return x.contiguous(memory_format=self.classifier.layout)
 
     def _read(self, keep: Tensor, image: Tensor, some: slice) -> Tensor:
         """The values ``(B, A)`` that the game reads from the net for keep-masks ``(B, n)``, averaged over the draws of the fill.

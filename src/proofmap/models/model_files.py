@@ -18,7 +18,7 @@ from proofmap.core.files import suggest_path
 from proofmap.core.inputs import Text
 from proofmap.core.inputs.frames import library_of, read_frame
 from proofmap.core.text import counted
-from proofmap.models.spec import ModelSpec, read_names
+from proofmap.models.spec import ModelSpec
 from proofmap.plugins.failures import reason_of
 
 _PICTURE = 4  # axes: images, channels, height, width
@@ -38,7 +38,7 @@ def load_model_file(spec: ModelSpec, data: Any = None) -> tuple[Any, dict[str, A
         raise ModelError(f"{path} cannot be loaded by {spec.scheme}: {reason_of(error)}") from error
     arguments: dict[str, Any] = {"outputs": spec.options.get("outputs")}
     if "names" in spec.options:
-        arguments["names"] = read_names(spec.options["names"])
+        arguments["names"] = spec.listed("names")
     if isinstance(model, OnnxModel) and len(model.shape) == _PICTURE:
         return model, {**arguments, "outputs": arguments["outputs"] or "logits", **_picture(model, spec)}
     if spec.scheme == "sklearn" and takes_texts(model):

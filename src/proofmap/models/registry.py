@@ -19,7 +19,7 @@ from proofmap.core.errors import InputError, ModelError, ProofmapError
 from proofmap.core.files import suggest_path
 from proofmap.core.text import did_you_mean
 from proofmap.models import cifar_vit, efficientnet_lite, hubs, model_files, resnets, text_models
-from proofmap.models.spec import SCHEMES, ModelInfo, ModelSpec, reader_hint
+from proofmap.models.spec import ModelInfo, ModelSpec
 from proofmap.models.weights import load_into
 from proofmap.plugins.failures import reason_of
 from proofmap.plugins.python_file import importable, run_file
@@ -125,9 +125,7 @@ def _unknown(spec: ModelSpec) -> str:
     name, path = spec.name, Path(spec.name)
     scheme, colon, _ = name.rpartition(":")
     if colon:
-        return f"{spec.text!r} cannot be found: there is no hub {scheme!r}.{did_you_mean(scheme, SCHEMES, most=5)}"
-    if hint := reader_hint(path, name):
-        return hint
+        return f"{spec.text!r} cannot be found: there is no hub {scheme!r}.{did_you_mean(scheme, _READERS, most=5)}"
     if path.suffix.lower() in (".pt", ".pth", ".safetensors", ".ckpt"):
         return (
             f"{path} holds weights, and a model needs its net too: write NAME@{path}, such as timm:resnet18@{path}, or FILE.py:FUNCTION "

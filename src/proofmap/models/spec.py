@@ -32,7 +32,7 @@ from proofmap.core.errors import InputError
 _FILES = ("onnx", "xgboost", "lightgbm", "sklearn")
 _ANY_LABELS = ("hf-nli", "hf-lm", "minilm-zero-shot")  # of texts
 _TEXTS = ("hf-text", "py3langid", *_ANY_LABELS)
-SCHEMES = ("torchvision", "timm", "hf", "clip", "hf-text", "hf-nli", "hf-lm", *_FILES)
+_SCHEMES = ("torchvision", "timm", "hf", "clip", "hf-text", "hf-nli", "hf-lm", *_FILES)
 
 _TABLE = ("data", "target", "names", "outputs")
 _TEXT = ("units", "length", "longer")
@@ -53,7 +53,7 @@ _READERS |= dict.fromkeys((".joblib", ".pkl", ".pickle"), "sklearn")
 
 _FILE = re.compile(r"(?P<path>.+\.py)(?::(?P<function>\w*))?")
 _NAMED = re.compile(
-    rf"(?:(?P<scheme>{'|'.join(SCHEMES)}):)?"
+    rf"(?:(?P<scheme>{'|'.join(_SCHEMES)}):)?"
     r"(?P<name>[^@?]*[^@?:])(?:@(?P<weights>[^?]+))?(?:\?(?P<options>.+))?"
 )
 
@@ -81,7 +81,7 @@ class ModelSpec:
 
     Attributes:
         text: the whole string.
-        scheme: ``""`` for our own nets, one of :data:`SCHEMES`, or ``file``.
+        scheme: ``""`` for our own nets, one of the schemes, or ``file``.
         name: the net's name within the scheme, or the path of the Python file for ``file``.
         function: for ``file``, the function in the Python file that makes the net.
         weights: a file with weights to use instead of the published ones.
@@ -116,13 +116,13 @@ class ModelSpec:
             return cls(text, "file", match["path"], function=match["function"])
         if match := _NAMED.fullmatch(text):
             scheme, weights = match["scheme"] or "", Path(match["weights"]) if match["weights"] else None
+            if not scheme and (reader := _READERS.get(Path(match["name"]).suffix.lower())):
+                raise InputError(f"{match['name']} is a file, so say who reads it: {reader}:{text}")
             options = dict(part.partition("=")[::2] for part in (match["options"] or "").split("&") if part)
             trained = options.pop("pretrained", "true")
             known = _OPTIONS.get(scheme, ())
             if trained in ("true", "false") and all(options.values()) and {*known} >= {*options}:
                 return cls(text, scheme, match["name"], "", weights, trained == "true", options)
-            if not scheme and (hint := reader_hint(Path(match["name"]), text)):
-                raise InputError(hint)
         raise InputError(
             f"model {text!r} cannot be read. Write a name, such as efficientnet-lite0 or timm:resnet18, "
             "followed by @FILE for weights of your own or ?pretrained=false for none; clip:DIR?labels=FILE.txt; "
@@ -182,7 +182,7 @@ class ModelSpec:
                 f"{self.text} needs labels: write {self.text}?labels=sport,politics or ?labels=FILE.txt with one in a line, or "
                 f"load_classifier({self.text!r}, labels=[...])"
             )
-        given = read_names(self.options["labels"]) if given is None else given
+        given = self.listed("labels") if given is None else given
         names = tuple(name for each in given if (name := str(each).strip()))
         if len(names) < 2 or len(set(names)) < len(names):
             raise InputError(
@@ -199,18 +199,12 @@ class ModelSpec:
             )
         return found
 
-
-def read_names(text: str) -> list[str]:
-    """Names of labels, separated by commas or, if ``text`` is the path of a text file, in its lines."""
-    if Path(text).suffix != ".txt":
-        return text.split(",")
-    try:
-        return Path(text).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"the labels file {text!r} cannot be read: {error}") from None
-
-
-def reader_hint(path: Path, text: str) -> str:
-    """How to write the model string of a file that has no scheme, or an empty text if no scheme reads such files."""
-    reader = _READERS.get(path.suffix.lower())
-    return f"{path} is a file, so say who reads it: {reader}:{text}" if reader else ""
+    def listed(self, option: str) -> list[str]:
+        """The names in an option, separated by commas or, if it is the path of a text file, in its lines."""
+        text = self.options[option]
+        if Path(text).suffix != ".txt":
+            return text.split(",")
+        try:
+            return Path(text).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"the labels file {text!r} cannot be read: {error}") from None
