@@ -19,11 +19,9 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-import proofmap as pm
 from proofmap import Run
 from proofmap.cli import _notes
 from proofmap.data.dataset import random_choice
-from proofmap.results.notes import distractor_notes
 from tests.command import run
 from tests.forked import command
 
@@ -105,36 +103,6 @@ def test_a_second_explain_replaces_nothing_of_the_first(
     assert contents("proofs")["maps.safetensors"] == second["maps.safetensors"]
     run(monkeypatch, "evaluate", "--data", "photos", *MODEL, "--methods", "random", "--out", "run", "-q")
     assert run(monkeypatch, *arguments, "photos/photo1.png", "--out", "run") == 2  # nor of a run
-
-
-@pytest.mark.parametrize("out, place", [((), "proofs-2"), (("--out", "mine"), "")], ids=["no name", "named"])
-def test_two_explains_at_once_do_not_mix_their_files(
-    out: tuple[str, ...],
-    place: str,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The second begins and ends after the first has chosen its folder."""
-    arguments = ("explain", *MODEL, "--labels", "top2", "--method", "random", "--quiet", *out)
-    notes, codes = distractor_notes, list[int]()
-
-    def another(evaluation: pm.Evaluation) -> list[str]:
-        if not codes:
-            codes.append(-1)
-            codes[0] = run(monkeypatch, *arguments, "photos/photo1.png")
-        return notes(evaluation)
-
-    monkeypatch.setattr("proofmap.cli.explain.distractor_notes", another)
-    code = run(monkeypatch, *arguments, "photos/photo0.png")
-    first = sorted(path.name for path in (folder / (out[-1] if out else "proofs")).iterdir())
-    assert codes == [0] and "photo1.random.png" in first and "photo0.random.png" not in first
-    if place:
-        assert code == 0 and sorted(path.name for path in (folder / place).glob("*.png")) == [
-            "photo0.random.png"
-        ]
-    else:
-        assert code == 2 and "mine has results already" in capsys.readouterr().err
 
 
 def test_explain_and_evaluate_name_sheets_by_one_rule(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
-import re
 import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -23,6 +22,7 @@ from proofmap.core.environment import environment
 from proofmap.core.errors import import_advice
 from proofmap.core.text import one_line
 from proofmap.models.resnets import CifarResNet
+from proofmap.results import tables
 from proofmap.study.verify import verify_run
 
 
@@ -75,7 +75,6 @@ OPTIONAL = (
     OptionalPackage("py3langid", "py3langid", "theory", "reproduce theory: languages"),
 )
 _REQUIRED = ("numpy", "pillow", "safetensors")
-_WIDTH, _LEAST = 80, 20  # letters of a line, and of its last column
 
 
 def doctor(
@@ -104,11 +103,16 @@ def _check_run(run: Path, as_json: bool) -> None:
     stderr.print(f"{run} is intact")
 
 
-def diagnosis(clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
+def diagnosis() -> dict[str, Any]:
     """Everything that ``doctor`` reports, as plain data."""
     device = torch.device(options.check_device(None))
-    optional = {wanted.package: _looked_up(wanted) for wanted in OPTIONAL}
-    problems = list(_torchvision_problems(optional))
+    optional = [_looked_up(wanted) for wanted in OPTIONAL]
+    problems = _torchvision_problems(optional)
+    speed = _pass_time(device)
+    if isinstance(speed, str):
+        problems.append(
+            f"A small net does not run on the device {device}: {speed}. Install a torch built for this device, or use --device cpu."
+        )
     return {
         **environment(device),
         **{package: _version(package) for package in _REQUIRED},
@@ -117,8 +121,8 @@ def diagnosis(clock: Callable[[], float] = time.perf_counter) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "memory_gb": round(device_memory(torch.device("cpu")) / 1e9, 1),
         "gpu_memory_gb": round(device_memory(device) / 1e9, 1) if device.type == "cuda" else None,
-        "pass_ms": _pass_time(device, clock, problems),
-        "optional": list(optional.values()),
+        "pass_ms": None if isinstance(speed, str) else speed,
+        "optional": optional,
         "problems": problems,
     }
 
@@ -135,34 +139,19 @@ def _looked_up(wanted: OptionalPackage) -> dict[str, Any]:
     }
 
 
-def _torchvision_problems(optional: Mapping[str, dict[str, Any]]) -> Iterator[str]:
-    """Import torchvision, to see whether it fits torch. If that fails, mark it and the packages that import it as broken."""
-    users = [name for name, entry in optional.items() if entry["state"] == "installed" and _needs(name)]
-    imported_by = f" Packages that import torchvision fail with it: {', '.join(users)}." if users else ""
-    torchvision = optional["torchvision"]
-    if torchvision["state"] == "installed":
-        try:
-            importlib.import_module("torchvision")
-            return
-        except Exception as error:  # a broken binary wheel raises RuntimeError, not ImportError
-            torchvision["state"] = "broken"
-            yield (
-                f"torchvision {torchvision['version']} cannot be imported with torch {torch.__version__}: "
-                f"{one_line(str(error)).rstrip('.')}. {import_advice(error, 'torchvision')}{imported_by}"
-            )
-    elif users:
-        yield f"torchvision is not installed: pip install 'proofmap[torchvision]'.{imported_by}"
-    for name in users:
-        optional[name]["state"] = "broken"
-
-
-def _needs(package: str) -> bool:
-    """Whether a package requires torchvision, by its metadata. Requirements of its extras do not count."""
-    try:
-        required = metadata.requires(package) or []
-    except metadata.PackageNotFoundError:
-        return False
-    return any(re.match(r"torchvision\b", entry) and "extra ==" not in entry for entry in required)
+def _torchvision_problems(optional: Sequence[dict[str, Any]]) -> list[str]:
+    """Import torchvision if it is installed, to see whether it fits torch. If that fails, mark it as broken and return the reason."""
+    for found in optional:
+        if found["package"] == "torchvision" and found["state"] == "installed":
+            try:
+                importlib.import_module("torchvision")
+            except Exception as error:  # a broken binary wheel raises RuntimeError, not ImportError
+                found["state"] = "broken"
+                return [
+                    f"torchvision {found['version']} cannot be imported with torch {torch.__version__}: "
+                    f"{one_line(str(error)).rstrip('.')}. {import_advice(error, 'torchvision')} Packages that import torchvision fail with it."
+                ]
+    return []
 
 
 def _version(package: str) -> str | None:
@@ -172,28 +161,21 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _pass_time(device: torch.device, clock: Callable[[], float], problems: list[str]) -> float | None:
-    """Milliseconds of one pass of a ResNet-20 on 16 images of 32 x 32 pixels, after a warm-up pass.
-
-    None if the net does not run on the device; the error is added to ``problems``.
-    """
+def _pass_time(device: torch.device) -> float | str:
+    """Milliseconds of one pass of a ResNet-20 on 16 images of 32 x 32 pixels, after a warm-up pass; or why the net does not run."""
     try:
         net, images = CifarResNet(20).eval().to(device), torch.zeros(16, 3, 32, 32, device=device)
         with torch.inference_mode():
             net(images).sum().item()  # .item() waits for the device
-            start = clock()
+            start = time.perf_counter()
             net(images).sum().item()
-        return round(1000 * (clock() - start), 1)
+        return round(1000 * (time.perf_counter() - start), 1)
     except RuntimeError as error:
-        problems.append(
-            f"A small net does not run on the device {device}: {one_line(str(error)).rstrip('.')}. "
-            "Install a torch built for this device, or use --device cpu."
-        )
-        return None
+        return one_line(str(error)).rstrip(".")
 
 
 def as_text(found: Mapping[str, Any]) -> str:
-    """The report in lines of at most 80 characters, or more if the name of a package is very long."""
+    """The report: facts, optional packages, and problems."""
     gpu = f", {found['gpu_memory_gb']:g} GB on the GPU" if found["gpu_memory_gb"] else ""
     built = f"torch is built for CUDA {found['cuda']}" if found["cuda"] else "torch is built for the CPU only"
     time = "failed" if found["pass_ms"] is None else f"{found['pass_ms']:g} ms"
@@ -206,28 +188,18 @@ def as_text(found: Mapping[str, Any]) -> str:
         "memory": f"{found['memory_gb']:g} GB{gpu}",
         "one pass": f"{time} (ResNet-20, 16 images of 32 x 32)",
     }
-    lines = [line for name, value in facts.items() for line in _row(f"{name:<13}", value)]
-    packages = [f"{item['package']} {item['version'] or ''}".rstrip() for item in found["optional"]]
-    wide = max(40, *(len(package) + 2 for package in packages))
-    lines += ["", f"{'state':<11}{'optional package':<{wide}}for"]
-    for item, package in zip(found["optional"], packages, strict=True):
-        lines += _row(f"{item['state']:<11}{package:<{wide}}", item["for"])
-    features: dict[str, list[str]] = {}
-    for item in found["optional"]:
-        if item["state"] == "missing":
-            features.setdefault(item["extra"], []).append(item["for"])
-    if features:
-        wide = max(35, *(len(f"pip install 'proofmap[{extra}]'  ") for extra in features))
-        lines += ["", f"{'to install what is missing':<{wide}}for"]
-    for extra, names in features.items():
-        command = f"pip install 'proofmap[{extra}]'"
-        lines += _row(f"{command:<{wide}}", "; ".join(dict.fromkeys(names)))
+    packages = [
+        [
+            item["state"],
+            f"{item['package']} {item['version'] or ''}".rstrip(),
+            item["for"]
+            if item["state"] != "missing"
+            else f"{item['for']}: pip install 'proofmap[{item['extra']}]'",
+        ]
+        for item in found["optional"]
+    ]
+    lines = [f"{name:<13}{value}" for name, value in facts.items()]
+    lines += ["", tables.aligned(["state", "optional package", "for"], packages)]
     for problem in found["problems"]:
-        lines += ["", *_row("", problem)]
+        lines += ["", *textwrap.wrap(problem, 80, break_on_hyphens=False)]
     return "\n".join(lines)
-
-
-def _row(start: str, text: str) -> list[str]:
-    """The lines of one entry: ``start``, then the text, which is wrapped and indented below its first line."""
-    indent, width = " " * len(start), max(_WIDTH, len(start) + _LEAST)
-    return textwrap.wrap(text, width, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False)

@@ -15,7 +15,8 @@ import proofmap as pm
 from proofmap.classifier import Classifier
 from proofmap.cli import options
 from proofmap.cli.console import print_result, shown_path, stderr, table_width
-from proofmap.cli.tracking import TRACKERS, trackers_of
+from proofmap.cli.tracking import TRACKERS, check_trackers
+from proofmap.cli.tracking import track as log_scores
 from proofmap.core.errors import InputError
 from proofmap.core.files import check_output, output_file, write_text
 from proofmap.core.inputs import TextInputs
@@ -219,7 +220,7 @@ def evaluate(
     if executor == "ray" and threads is None and not (folder / MANIFEST).exists():
         threads = 1  # a core for each worker, unless the run was started with another number
 
-    trackers = trackers_of(track or [])
+    check_trackers(track or [])
     saved, printed = SavedRun(pictures=pictures), list[str]()
     outcome = run_study(
         config,
@@ -242,8 +243,7 @@ def evaluate(
     )
     if saved.evaluation is not None:
         print_result(SCORE_FORMATS[format](saved.evaluation).rstrip("\n"))
-        for log in trackers:
-            log(saved.evaluation, folder)
+        log_scores(track or [], saved.evaluation, folder)
     _print_outcome(outcome, printed)
 
 

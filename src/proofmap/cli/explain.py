@@ -16,7 +16,7 @@ from rich.text import Text
 import proofmap as pm
 from proofmap.cli import options
 from proofmap.cli.console import SafeConsole, print_result, print_written, progress_for, stderr, table_width
-from proofmap.core.files import Taken, check_output, written_together
+from proofmap.core.files import check_output, written_together
 from proofmap.core.inputs import Pictures
 from proofmap.core.inputs.pictures import Fit
 from proofmap.core.pictures import RESULTS
@@ -208,25 +208,18 @@ def explain(
     if fill_notes(proof.evaluation):
         stderr.print(f"with another fill: {options.command_line()} --fill {other_fill(proof.evaluation)}")
     named = proof.methods[0] if len(proof.methods) == 1 else f"{len(proof.methods)} methods"
-    while True:
-        try:
-            with written_together(folder, new="" if force else "scores.csv") as part:
-                written = save_proof(
-                    proof.evaluation,
-                    part,
-                    lambda k: crop_words(data.read(block.indices[k]), classifier.inputs),
-                )
-                report = write_report(
-                    proof.evaluation,
-                    part / "report.html",
-                    title=f"What do the maps of {named} prove?",
-                    command=options.command_line(),
-                    explained=True,
-                    originals=lambda k: original_of(data.read(block.indices[k]), classifier.inputs),
-                )
-            break
-        except Taken:  # by another explain, which ended first
-            folder = _free_folder(out, force)
+    with written_together(folder) as part:
+        written = save_proof(
+            proof.evaluation, part, lambda k: crop_words(data.read(block.indices[k]), classifier.inputs)
+        )
+        report = write_report(
+            proof.evaluation,
+            part / "report.html",
+            title=f"What do the maps of {named} prove?",
+            command=options.command_line(),
+            explained=True,
+            originals=lambda k: original_of(data.read(block.indices[k]), classifier.inputs),
+        )
     print_written([folder / path.name for path in (*written, report)])
     for failure in block.failures:
         stderr.print(f"failed: {failure.reason}")

@@ -76,7 +76,7 @@ def list_kind(
 
 def _plugins(kind: str, name: str | None, *, as_json: bool) -> str:
     """The plug-ins of a kind, or the one with this name, as text."""
-    from proofmap.cli.plugin_list import method_list, plugin_list, plugin_record, plugin_text, terminal_width
+    from proofmap.cli.plugin_list import plugin_list, plugin_record, plugin_text
 
     registry = _registry(kind)
     if as_json:
@@ -85,7 +85,7 @@ def _plugins(kind: str, name: str | None, *, as_json: bool) -> str:
         )
     if name is not None:
         return plugin_text(registry[name])
-    return method_list(terminal_width()) if kind == "methods" else plugin_list(registry)
+    return plugin_list(registry)
 
 
 def _registry(kind: str) -> Registry[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import textwrap
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from proofmap.core.registry import Registry
@@ -13,66 +12,80 @@ from proofmap.methods.method import FAMILIES, Cost, methods_by_family, passes_te
 from proofmap.metrics import Metric, RunMetric
 from proofmap.plugins.settings import Plugin, Setting, settings_of
 
-EXAMPLES = {
+_EXAMPLES = {
     "method": "learned-mask:tv=0.1,scale=4 or learned-mask:preset=paper",
     "metric": "soundness:thresholds=released,curve=rise",
     "fill": "blur:sigma=3, or inside another plug-in: insertion:fill=blur(sigma=3)",
     "game": "insertion:fill=blur,points=16",
     "target": "decision:k=5, or inside another plug-in: completeness:target=decision(k=5)",
 }
-_MIN_WIDTH = 24
 _PICTURE = 224 * 224
 """Number of positions of the input for which costs are listed."""
 
 
-def terminal_width() -> int:
-    """Terminal width in columns, or 80 if unknown."""
-    return shutil.get_terminal_size((80, 24)).columns
-
-
 def plugin_list(registry: Registry[Any]) -> str:
-    """A text with all plug-ins of a registry, each with its facts and the names of its settings."""
+    """A text with all plug-ins of a registry, each with its facts; methods by family, the others with the names of their settings."""
     lines: list[str] = []
-    for kind in (registry[name] for name in registry):
-        record = plugin_record(kind)
-        lines += [kind.name, "    " + "; ".join([kind.description, *_facts(record)])]
-        if kind.reference and "cost" in record:
-            lines.append(f"    after {kind.reference}")
-        known = [*kind.shortcuts, *(setting["name"] for setting in record["settings"])]
-        if known:
-            lines.append(f"    settings: {', '.join(known)}")
-    return "\n".join([*lines, "", *_notes(registry)])
-
-
-def _notes(registry: Registry[Any]) -> list[str]:
-    return [
-        f"Settings follow a colon: {EXAMPLES[registry.kind]}",
-        f"All about one: proofmap list {registry.kind}s NAME",
-    ]
-
-
-def method_list(width: int) -> str:
-    """A text with all methods by family, in lines of at most ``width`` characters. Longer words are not broken."""
-    families = methods_by_family()
-    names = max(len(facts["name"]) for members in families.values() for facts in members)
-    indent = " " * (names + 4)
-    lines: list[str] = []
-    for title, members in families.items():
-        lines.append(title)
-        for facts in members:
-            room = max(_MIN_WIDTH, width - len(indent))
-            first, *more = [*_wrap(facts["description"], room), *_joined(method_facts(facts), room)]
-            lines += [f"  {facts['name'].ljust(names)}  {first}", *(indent + line for line in more)]
+    if registry is METHODS:
+        for title, members in methods_by_family().items():
+            lines.append(title)
+            for facts in members:
+                words = "; ".join([facts["description"], *_method_facts(facts)])
+                lines += [f"  {facts['name']}", *_wrap(words, 4)]
+            lines.append("")
+        lines += _wrap("passes: runs of the net for one image; METHOD's are those of the method inside.")
+        lines += _wrap("signed: values below zero speak against the label.")
+    else:
+        for kind in (registry[name] for name in registry):
+            record = plugin_record(kind)
+            lines += [kind.name, *_wrap("; ".join([kind.description, *_facts(record)]), 4)]
+            if kind.reference and "cost" in record:
+                lines += _wrap(f"after {kind.reference}", 4)
+            known = [*kind.shortcuts, *(setting["name"] for setting in record["settings"])]
+            if known:
+                lines += _wrap(f"settings: {', '.join(known)}", 4)
         lines.append("")
-    notes = [
-        "passes: runs of the net for one image; METHOD's are those of the method inside.",
-        "signed: values below zero speak against the label.",
-        *_notes(METHODS),
-    ]
-    return "\n".join([*lines, *(line for note in notes for line in _wrap(note, width))])
+    lines += _wrap(f"Settings follow a colon: {_EXAMPLES[registry.kind]}")
+    return "\n".join([*lines, f"All about one: proofmap list {registry.kind}s NAME"])
 
 
-def method_facts(facts: dict[str, Any]) -> list[str]:
+def plugin_text(kind: type[Plugin]) -> str:
+    """A text with everything about one plug-in: description, facts, shortcuts and settings."""
+    record = plugin_record(kind)
+    lines = _wrap(f"{kind.name}: {kind.description}")
+    if issubclass(kind, Method):
+        facts = [f"family: {FAMILIES[kind.family].lower()}", *_method_facts(kind.facts())]
+    else:
+        facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
+    lines += [line for fact in facts for line in _wrap(fact, 4)]
+    for key, values in record["shortcuts"].items():
+        lines += ["", f"{key}=NAME sets several settings at once:"]
+        for value, given in values.items():
+            settings = ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"
+            lines += _wrap(f"{value}: {settings}", 4)
+    if record["settings"]:
+        lines += ["", "settings, with their defaults:"]
+    for setting in record["settings"]:
+        lines += _wrap(f"{setting['name']}={setting['default']} ({setting['type']})", 2)
+        lines += _wrap(setting["help"], 6)
+    return "\n".join(lines)
+
+
+def _wrap(text: str, indent: int = 0) -> list[str]:
+    """Wrap a text into indented lines as wide as the terminal, broken only between words, so that names and specs stay whole."""
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    start = " " * indent
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=start,
+        subsequent_indent=start,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _method_facts(facts: dict[str, Any]) -> list[str]:
     """The cost, properties, needs and reference of a method, in a few words each."""
     found = [
         f"passes: {passes_text(facts['passes']) or 'not known beforehand'}",
@@ -83,41 +96,6 @@ def method_facts(facts: dict[str, Any]) -> list[str]:
         facts["reference"],
     ]
     return [words for words in found if words]
-
-
-def _joined(facts: Iterable[str], width: int) -> Iterator[str]:
-    """Join facts into lines of at most ``width`` characters. A fact is broken only if it is longer than a line."""
-    line = ""
-    for fact in facts:
-        if line and len(line) + len(fact) + 3 > width:  # with a semicolon before it, and one at the end
-            yield line + ";"
-            line = ""
-        *full, rest = _wrap(fact, width - 1)
-        yield from full
-        line += f"; {rest}" if line else rest
-    yield line
-
-
-def settings_table(header: list[str], rows: list[list[str]], width: int) -> str:
-    """A table whose last column is wrapped to the width, or printed below the other columns if there is no room beside them."""
-    before = [max(map(len, column)) for column in list(zip(header, *rows, strict=True))[:-1]]
-    start = sum(before) + 2 * len(before)
-    below = width - start < _MIN_WIDTH
-    lines = []
-    for *cells, words in [header, *rows]:
-        front = "  ".join(cell.ljust(room) for cell, room in zip(cells, before, strict=True))
-        first, *more = _wrap(words, width - (4 if below else start)) or [""]
-        if below:
-            indented = [f"    {line}" for line in (first, *more) if line and cells != header[:-1]]
-            lines += [front.rstrip(), *indented]
-        else:
-            lines += [f"{front}  {first}".rstrip(), *(" " * start + line for line in more)]
-    return "\n".join(lines)
-
-
-def _wrap(text: str, width: int) -> list[str]:
-    """Wrap a text into lines of at most ``width`` characters, broken only between words, so that names and specs stay whole."""
-    return textwrap.wrap(text, width, break_on_hyphens=False, break_long_words=False)
 
 
 def plugin_record(kind: type[Plugin]) -> dict[str, Any]:
@@ -198,26 +176,3 @@ def _facts(record: dict[str, Any]) -> list[str]:
     if record.get("needs"):
         facts.append(f"needs {', '.join(record['needs'])}")
     return facts
-
-
-def plugin_text(kind: type[Plugin]) -> str:
-    """A text with everything about one plug-in: description, facts, shortcuts and settings."""
-    record, width = plugin_record(kind), terminal_width()
-    lines = [f"{kind.name}: {kind.description}"]
-    if issubclass(kind, Method):
-        facts = [f"family: {FAMILIES[kind.family].lower()}", *method_facts(kind.facts())]
-    else:
-        facts = [*_facts(record), *([kind.reference] if kind.reference else [])]
-    lines += [f"    {fact}" for fact in facts]
-    for key, values in record["shortcuts"].items():
-        lines += ["", f"{key}=NAME sets several settings at once:"]
-        rows = [
-            [value, ", ".join(f"{k}={v}" for k, v in given.items()) or "the defaults"]
-            for value, given in values.items()
-        ]
-        table = settings_table([key, "stands for"], rows, width - 4)
-        lines += [f"    {line}" for line in table.splitlines()]
-    if record["settings"]:
-        rows = [[s["name"], s["default"], s["type"], s["help"]] for s in record["settings"]]
-        lines += ["", settings_table(["setting", "default", "is", "what it does"], rows, width)]
-    return "\n".join(lines)

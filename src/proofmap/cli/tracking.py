@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from proofmap.cli.console import stderr
 from proofmap.core.errors import InputError, require
-from proofmap.core.text import one_line, suggest_names
+from proofmap.core.text import did_you_mean, one_line
 from proofmap.results.evaluation import Evaluation
 
+Texts = Mapping[str, str]
 Scores = Mapping[str, float]
 
 
-def _mlflow(package: Any, settings: Mapping[str, str], scores: Scores, step: int, folder: Path) -> None:
-    named = {
-        re.sub(r"[^\w\-. :/]", "_", name): value for name, value in scores.items()
-    }  # MLflow allows no others
+def _mlflow(package: Any, settings: Texts, scores: Scores, step: int, folder: Path) -> None:
     with package.start_run(run_name=folder.name):
         package.log_params({name: value[:6000] for name, value in settings.items()})
-        package.log_metrics(named, step=step)
+        allowed = {re.sub(r"[^\w\-. :/]", "_", name): value for name, value in scores.items()}
+        package.log_metrics(allowed, step=step)
 
 
-def _wandb(package: Any, settings: Mapping[str, str], scores: Scores, step: int, folder: Path) -> None:
+def _wandb(package: Any, settings: Texts, scores: Scores, step: int, folder: Path) -> None:
     with package.init(name=folder.name, config=dict(settings)) as run:
         run.log(dict(scores), step=step)
 
 
-def _tensorboard(package: Any, settings: Mapping[str, str], scores: Scores, step: int, folder: Path) -> None:
+def _tensorboard(package: Any, settings: Texts, scores: Scores, step: int, folder: Path) -> None:
     with package.SummaryWriter(str(folder / "tensorboard")) as writer:
         writer.add_text("settings", json.dumps(dict(settings), indent=1), step)
         for name, value in scores.items():
@@ -46,29 +44,28 @@ TRACKERS: Mapping[str, tuple[str, Callable[..., None]]] = {
 }
 
 
-def trackers_of(names: list[str]) -> list[Callable[[Evaluation, Path], None]]:
-    """A function for each tracker that logs an evaluation and the run directory's name. Raises if a name or a package is missing."""
-    return [_tracker(name) for name in names]
+def check_trackers(names: Sequence[str]) -> None:
+    """Raise if a name is not that of a tracker, or its package is missing."""
+    for name in names:
+        if name not in TRACKERS:
+            raise InputError(
+                f"--track takes {', '.join(TRACKERS)}, not {name!r}.{did_you_mean(name, TRACKERS)}"
+            )
+        for module in (name, TRACKERS[name][0]):
+            require(module, extra=name, purpose=f"--track {name}")
 
 
-def _tracker(name: str) -> Callable[[Evaluation, Path], None]:
-    if name not in TRACKERS:
-        raise InputError(
-            f"--track takes {', '.join(TRACKERS)}, not {name!r}.{suggest_names(difflib.get_close_matches(name, TRACKERS))}"
-        )
-    module, log = TRACKERS[name]
-    require(name, extra=name, purpose=f"--track {name}")
-    package = require(module, extra=name, purpose=f"--track {name}")
-
-    def track(evaluation: Evaluation, folder: Path) -> None:
-        settings = {
-            key: value if isinstance(value, str) else json.dumps(value, default=str)
-            for key, value in evaluation.settings.items()
-        }
-        scores = {key: value for key, value in evaluation.to_dict().items() if math.isfinite(value)}
+def track(names: Sequence[str], evaluation: Evaluation, folder: Path) -> None:
+    """Log the scores and settings of an evaluation, and the run directory's name. A tracker that fails is a message: the results are in the
+    run directory."""
+    settings = {
+        key: value if isinstance(value, str) else json.dumps(value, default=str)
+        for key, value in evaluation.settings.items()
+    }
+    scores = {key: value for key, value in evaluation.to_dict().items() if math.isfinite(value)}
+    for name in names:
+        module, log = TRACKERS[name]
         try:
-            log(package, settings, scores, len(evaluation), folder)
-        except Exception as error:  # a server that does not answer; the results are in the run directory
+            log(require(module, extra=name, purpose="--track"), settings, scores, len(evaluation), folder)
+        except Exception as error:
             stderr.print(f"{name} did not get the scores: {one_line(str(error))}")
-
-    return track

@@ -54,16 +54,11 @@ def atomic_write(path: Path) -> Iterator[Path]:
         part.unlink(missing_ok=True)
 
 
-class Taken(Exception):
-    """Another process has written its files to the folder meanwhile."""
-
-
 @contextmanager
-def written_together(path: str | Path, *, new: str = "") -> Iterator[Path]:
+def written_together(path: str | Path) -> Iterator[Path]:
     """A temporary folder for files. They are moved to the folder ``path`` together when the block ends.
 
-    If the block raises, no file is moved, and a folder that did not exist before is removed. ``new`` names a file that must not be there: of
-    several processes that write to one folder at once, the first moves its files, and the others raise :class:`Taken`.
+    If the block raises, no file is moved, and a folder that did not exist before is removed.
     """
     missing = not os.path.exists(path)
     folder = output_folder(path)
@@ -72,11 +67,6 @@ def written_together(path: str | Path, *, new: str = "") -> Iterator[Path]:
     try:
         part.mkdir()
         yield part
-        if new:
-            try:
-                open(folder / new, "x").close()
-            except FileExistsError:
-                raise Taken from None
         for file in sorted(part.iterdir()):
             os.replace(file, folder / file.name)
         sync_folder(folder)
